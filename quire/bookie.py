@@ -1,0 +1,133 @@
+"""Port 1: what a storage server promises, near or far.
+
+The storage node implements this; so do the gRPC stub, the simulator's lossy link, and the reference
+in `tests/support/memory_bookie.py`. Ledger code holds a `Bookie` and cannot tell which. One contract
+suite (`tests/contract/test_bookie.py`) runs over all of them.
+
+Law, for every implementation (docs/protocol.md, "Bookie"):
+
+  B1  A fence is permanent and survives any restart.
+  B2  An acknowledged add is durable.
+  B3  A bookie that acknowledged an entry never answers "no such entry" for it.
+  B5  The first key a bookie sees for a ledger is the ledger's key for ever.
+  B6  After any answer to a fencing request left, no ordinary add to that ledger is accepted; and no
+      answer to a fencing request, positive or negative, leaves before key and fence are durable.
+
+Every method may raise `BookieUnavailableError` (from a link), `UnauthorizedError` where a key is
+given, and `InvalidRequestError` for a request that no client of quire sends. Cancelling a call abandons its
+answer; the work may still be done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
+
+READ_BYTES_MAX: Final = 1024 * 1024
+"""Default bound on the bytes of one read's answer; a first frame that is larger is sent alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerTail:
+    """What a bookie knows about the end of a ledger.
+
+    `frame` is the entry with the highest id it holds and `lac_packet` the highest explicit LAC it was
+    given; both are unverified bytes that the client checks. `hint` is the highest LAC in anything the
+    bookie holds, read from headers without verification: good for deciding whether to wake, never for
+    deciding what is confirmed. A ledger the bookie never saw has neither frame nor packet.
+    """
+
+    frame: bytes | None = None
+    lac_packet: bytes | None = None
+    hint: EntryId = NO_ENTRY
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BookieInfo:
+    """A bookie's own account of itself: identity, whether it takes new entries, bytes of disk."""
+
+    bookie: BookieId
+    writable: bool
+    disk_free_bytes: int
+    disk_total_bytes: int
+    ledgers: int
+
+
+@dataclass(frozen=True, slots=True)
+class BookieAddress:
+    """A registered bookie: who it is and where it listens."""
+
+    bookie: BookieId
+    address: str
+    """host:port"""
+    writable: bool = True
+
+
+class Bookie(Protocol):
+    """One storage server."""
+
+    async def add(
+        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+    ) -> None:
+        """Store the frames of a run; returns when all of them are durable.
+
+        Calls made in order on one `Bookie` are carried out in order. Adding the same frames again is
+        harmless. With `recovery` a fence is ignored and an entry already held is replaced by the
+        new frame (recovery re-seals headers).
+
+        Raises `LedgerFencedError` when the ledger is fenced and `recovery` is false,
+        `ReadOnlyBookieError` and `BookieBusyError`. After an error none, some or all frames may be stored.
+        """
+        ...
+
+    async def read(
+        self,
+        ledger: LedgerId,
+        first: EntryId,
+        last: EntryId,
+        *,
+        fence_key: bytes | None = None,
+        bytes_max: int = READ_BYTES_MAX,
+    ) -> bytes:
+        """Return, as a run, the entries held with first ≤ id ≤ last, cut at `bytes_max`.
+
+        Entries that are missing between the ids returned are not held. At least one frame is returned.
+        With `fence_key` the ledger is fenced first, durably, before any answer leaves.
+
+        Raises `NoSuchEntryError` (or `NoSuchLedgerError` when the ledger was never seen) only if
+        the bookie holds none of them *and* cannot have lost any; `EntryUnknownError` when it may have;
+        `CorruptEntryError` when its copy is damaged.
+        """
+        ...
+
+    async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
+        """Return what the bookie knows about the ledger's end, fencing it first if asked.
+
+        Raises `EntryUnknownError` when the bookie may have lost entries or a fence of this ledger.
+        """
+        ...
+
+    async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
+        """Return once `hint` exceeds `above`, the ledger is fenced, or `timeout` seconds went by.
+
+        A ledger the bookie never saw is waited for as well. Never fences.
+        """
+        ...
+
+    async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
+        """Remember an explicit LAC and wake waiting reads. Not journaled; the highest one wins.
+
+        Raises `LedgerFencedError` when the ledger is fenced.
+        """
+        ...
+
+    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+        """Return the ids held as ascending, disjoint, inclusive (first, last) ranges."""
+        ...
+
+    async def info(self) -> BookieInfo:
+        """Return the bookie's account of itself."""
+        ...

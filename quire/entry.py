@@ -1,0 +1,183 @@
+"""Entries, the frames they travel in, and the keys that authenticate them.
+
+A *frame* is an entry as it travels and as it is stored (docs/formats.md, "Frame"), big-endian:
+
+    | ledger i64 | entry i64 | LAC i64 | length i64 | digest (0–32 bytes) | payload |
+
+`length` is the number of payload bytes of the ledger up to and including this entry. The digest covers
+the header and the payload, so a frame cannot be passed off as another entry of the same ledger.
+
+The module is pure: values and functions, no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import google_crc32c
+
+from quire.errors import CorruptEntryError, EntryTooLargeError
+
+LedgerId: TypeAlias = int
+EntryId: TypeAlias = int
+BookieId: TypeAlias = str
+
+NO_ENTRY: Final = -1
+"""The entry id before the first: the LAC of a ledger in which nothing is confirmed."""
+
+ENTRY_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Largest payload of one entry, in bytes."""
+
+HEADER: Final = struct.Struct(">qqqq")
+LAC_HEADER: Final = struct.Struct(">qq")
+
+_crc32c_value = google_crc32c.value
+_crc32c_extend = google_crc32c.extend
+
+
+class DigestKind(StrEnum):
+    """How a frame is protected. CRC kinds detect accidents, HMAC kinds also a lying bookie."""
+
+    CRC32C = "crc32c"
+    CRC32 = "crc32"
+    HMAC_SHA1 = "hmac-sha1"
+    HMAC_SHA256 = "hmac-sha256"
+    NONE = "none"
+
+
+DIGEST_BYTES: Final[dict[DigestKind, int]] = {
+    DigestKind.CRC32C: 4,
+    DigestKind.CRC32: 8,
+    DigestKind.HMAC_SHA1: 20,
+    DigestKind.HMAC_SHA256: 32,
+    DigestKind.NONE: 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One verified record of a ledger.
+
+    `lac` and `length` are what its writer knew when it sealed the frame: the last confirmed entry,
+    and the payload bytes of the ledger up to and including this entry.
+    """
+
+    ledger: LedgerId
+    entry: EntryId
+    lac: EntryId
+    length: int
+    payload: bytes
+
+
+def access_key(password: bytes) -> bytes:
+    """The 20-byte master key that bookies keep for a ledger and compare on every add and fence."""
+    return hashlib.sha1(b"ledger" + password).digest()
+
+
+def _mac_key(password: bytes) -> bytes:
+    return hashlib.sha1(b"mac" + password).digest()
+
+
+def _digest_function(kind: DigestKind, password: bytes) -> Callable[[bytes, bytes], bytes]:
+    """Return digest(header, payload) for one ledger."""
+    key = _mac_key(password)
+
+    def crc32c(header: bytes, payload: bytes) -> bytes:
+        crc: int = _crc32c_extend(_crc32c_value(header), payload)
+        return crc.to_bytes(4, "big")
+
+    def crc32(header: bytes, payload: bytes) -> bytes:
+        return zlib.crc32(payload, zlib.crc32(header)).to_bytes(8, "big")
+
+    def hmac_sha1(header: bytes, payload: bytes) -> bytes:
+        return hmac.digest(key, header + payload, "sha1")
+
+    def hmac_sha256(header: bytes, payload: bytes) -> bytes:
+        return hmac.digest(key, header + payload, "sha256")
+
+    def none(header: bytes, payload: bytes) -> bytes:
+        return b""
+
+    return {
+        DigestKind.CRC32C: crc32c,
+        DigestKind.CRC32: crc32,
+        DigestKind.HMAC_SHA1: hmac_sha1,
+        DigestKind.HMAC_SHA256: hmac_sha256,
+        DigestKind.NONE: none,
+    }[kind]
+
+
+class Sealer:
+    """Makes and verifies the frames of one ledger.
+
+    The only place that knows the frame's layout together with its digest. Stateless after
+    construction, so one instance serves any number of tasks.
+    """
+
+    __slots__ = ("_digest", "_payload_at", "access_key", "kind", "ledger")
+
+    def __init__(self, ledger: LedgerId, kind: DigestKind, password: bytes) -> None:
+        self.ledger = ledger
+        self.kind = kind
+        self.access_key = access_key(password)
+        self._digest = _digest_function(kind, password)
+        self._payload_at = HEADER.size + DIGEST_BYTES[kind]
+
+    def seal(self, entry: EntryId, lac: EntryId, length: int, payload: bytes) -> bytes:
+        """Return the frame of an entry.
+
+        Raises `EntryTooLargeError` when the payload exceeds `ENTRY_BYTES_MAX`.
+        """
+        if len(payload) > ENTRY_BYTES_MAX:
+            raise EntryTooLargeError(len(payload), ENTRY_BYTES_MAX)
+        header = HEADER.pack(self.ledger, entry, lac, length)
+        return b"".join((header, self._digest(header, payload), payload))
+
+    def unseal(self, entry: EntryId, frame: bytes | memoryview) -> Entry:
+        """Verify a frame that is claimed to be `entry` and return what it carries.
+
+        Raises `CorruptEntryError` when it is too short, fails its digest, or is another entry.
+        """
+        if len(frame) < self._payload_at:
+            raise CorruptEntryError(self.ledger, entry, f"frame of {len(frame)} bytes is too short")
+        frame = bytes(frame)
+        header, payload = frame[: HEADER.size], frame[self._payload_at :]
+        found_ledger, found_entry, lac, length = HEADER.unpack(header)
+        if found_ledger != self.ledger or found_entry != entry:
+            raise CorruptEntryError(
+                self.ledger, entry, f"frame is entry {found_entry} of ledger {found_ledger}"
+            )
+        digest = frame[HEADER.size : self._payload_at]
+        if not hmac.compare_digest(digest, self._digest(header, payload)):
+            raise CorruptEntryError(self.ledger, entry, f"{self.kind} digest does not match")
+        if not NO_ENTRY <= lac < entry or length < len(payload):
+            raise CorruptEntryError(
+                self.ledger, entry, f"impossible header: LAC {lac}, length {length}"
+            )
+        return Entry(self.ledger, entry, lac, length, payload)
+
+    def seal_lac(self, lac: EntryId) -> bytes:
+        """Return the packet of an explicit LAC: ledger, LAC, digest over both."""
+        header = LAC_HEADER.pack(self.ledger, lac)
+        return header + self._digest(header, b"")
+
+    def unseal_lac(self, packet: bytes) -> EntryId:
+        """Verify an explicit LAC packet. Raises `CorruptEntryError` when it cannot be believed."""
+        header, digest = packet[: LAC_HEADER.size], packet[LAC_HEADER.size :]
+        if len(header) != LAC_HEADER.size:
+            raise CorruptEntryError(self.ledger, NO_ENTRY, "LAC packet is too short")
+        found_ledger, lac = LAC_HEADER.unpack(header)
+        if found_ledger != self.ledger or lac < NO_ENTRY:
+            raise CorruptEntryError(
+                self.ledger, lac, f"LAC packet names ledger {found_ledger}, LAC {lac}"
+            )
+        if not hmac.compare_digest(digest, self._digest(header, b"")):
+            raise CorruptEntryError(self.ledger, lac, f"{self.kind} digest of LAC does not match")
+        return int(lac)

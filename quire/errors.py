@@ -1,0 +1,374 @@
+"""Every error quire raises, arranged by what the caller should do about it.
+
+    QuireError
+    ├── RetryError                 nothing happened; the same call may succeed later
+    │   ├── BookieUnavailableError     a bookie did not answer, or not in time
+    │   ├── ReadOnlyBookieError        a bookie takes no new entries (disk full)
+    │   ├── NotEnoughBookiesError      too few bookies to form or mend an ensemble
+    │   ├── UnreadableError            too many copies are out of reach to decide
+    │   ├── BookieBusyError            a bookie's queue is full
+    │   └── StoreUnavailableError      the metadata store cannot be reached; nothing was changed
+    ├── OutcomeUnknownError        it may or may not have happened; re-read before doing it again
+    │   ├── AppendOutcomeUnknownError  an append failed after it was sent
+    │   ├── LedgerFencedError          another client took the ledger over: step down
+    │   ├── DeposedError               another leader took the log over: step down
+    │   └── StoreOutcomeUnknownError   the connection was lost during a metadata change
+    ├── LeadershipLostError        the election ended this leadership: step down
+    ├── SessionExpiredError        the metadata store dropped our session: every lease is gone
+    ├── ConflictError              the record changed since it was read: read it again
+    │   ├── VersionConflictError       compare-and-set met another version
+    │   └── NodeExistsError            create met an existing record
+    ├── NotFoundError              the thing named does not exist
+    │   ├── NoSuchNodeError            no such metadata record
+    │   ├── NoSuchLedgerError          no such ledger
+    │   ├── NoSuchEntryError           provably no such entry
+    │   ├── NoSuchLogError             no such log
+    │   └── PositionTrimmedError       the position was trimmed; `first` is the first one left
+    ├── ClosedError                the handle, ledger or log takes no more appends
+    │   ├── LedgerClosedError          the ledger was closed
+    │   ├── LogSealedError             the log was sealed for ever
+    │   └── HandleClosedError          this object was closed by its owner
+    ├── InvalidRequestError        the call itself is wrong: change it
+    │   ├── InvalidReplicationError    not E ≥ Qw ≥ Qa ≥ 1
+    │   ├── EntryTooLargeError         a payload exceeds the limit
+    │   ├── UnauthorizedError          wrong password for the ledger
+    │   └── ConfigurationError         an option, address or file that cannot work
+    └── IntegrityError             tell a human: data or identity is not what it should be
+        ├── CorruptEntryError          a frame fails its digest or names another entry
+        ├── CorruptRecordError         a metadata record cannot be believed
+        ├── CorruptStorageError        a file of a bookie is damaged
+        ├── EntryUnknownError          a bookie cannot say whether it ever had the entry
+        └── WrongBookieError           the server or directory belongs to another bookie or cluster
+
+Every error carries its subject as attributes and builds its own sentence, which names the value and,
+where there is one, the remedy.
+"""
+
+from __future__ import annotations
+
+
+class QuireError(Exception):
+    """Root of every error quire raises on purpose."""
+
+
+class RetryError(QuireError):
+    """Nothing happened; the same call may succeed later."""
+
+
+class BookieUnavailableError(RetryError):
+    """A bookie did not answer, or not in time.
+
+    For an add this says nothing about whether the bookie stored the run: the caller counts it as
+    not acknowledged, never as not stored.
+    """
+
+    def __init__(self, bookie: str, reason: str) -> None:
+        super().__init__(f"bookie {bookie} is unavailable: {reason}")
+        self.bookie = bookie
+        self.reason = reason
+
+
+class ReadOnlyBookieError(RetryError):
+    """A bookie takes no new entries; it still reads, fences and takes recovery adds."""
+
+    def __init__(self, bookie: str, reason: str) -> None:
+        super().__init__(f"bookie {bookie} is read-only: {reason}")
+        self.bookie = bookie
+        self.reason = reason
+
+
+class NotEnoughBookiesError(RetryError):
+    """Too few writable bookies to form or mend an ensemble."""
+
+    def __init__(self, needed: int, available: int) -> None:
+        super().__init__(
+            f"{needed} writable bookies are needed, {available} can be used: "
+            "start more bookies or ask for a smaller ensemble"
+        )
+        self.needed = needed
+        self.available = available
+
+
+class UnreadableError(RetryError):
+    """Too many copies are out of reach to say what the entry is, or that there is none."""
+
+    def __init__(self, ledger: int, entry: int, reason: str) -> None:
+        super().__init__(f"entry {entry} of ledger {ledger} cannot be read now: {reason}")
+        self.ledger = ledger
+        self.entry = entry
+        self.reason = reason
+
+
+class BookieBusyError(RetryError):
+    """A bookie's bounded queue is full; it refused the work without doing any of it."""
+
+    def __init__(self, bookie: str, reason: str) -> None:
+        super().__init__(f"bookie {bookie} is busy: {reason}")
+        self.bookie = bookie
+        self.reason = reason
+
+
+class StoreUnavailableError(RetryError):
+    """The metadata store cannot be reached; the operation changed nothing."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"metadata store {uri} is unavailable: {reason}")
+        self.uri = uri
+        self.reason = reason
+
+
+class OutcomeUnknownError(QuireError):
+    """The operation may or may not have happened; re-read before doing it again."""
+
+
+class AppendOutcomeUnknownError(OutcomeUnknownError):
+    """An append failed after it may have been sent: recovery decides whether the entry exists."""
+
+    def __init__(self, ledger: int, entry: int, reason: str) -> None:
+        super().__init__(
+            f"outcome of entry {entry} of ledger {ledger} is unknown: {reason}; "
+            "read the ledger after it is closed to learn whether it was kept"
+        )
+        self.ledger = ledger
+        self.entry = entry
+        self.reason = reason
+
+
+class LedgerFencedError(OutcomeUnknownError):
+    """Another client has taken the ledger over; appends not acknowledged have an unknown outcome."""
+
+    def __init__(self, ledger: int) -> None:
+        super().__init__(
+            f"ledger {ledger} is fenced: another client is recovering it; "
+            "what was not acknowledged may or may not be kept"
+        )
+        self.ledger = ledger
+
+
+class DeposedError(OutcomeUnknownError):
+    """Another leader has taken the log over; appends not acknowledged have an unknown outcome."""
+
+    def __init__(self, log: str, epoch: int, reason: str) -> None:
+        super().__init__(
+            f"leader of log {log!r} at epoch {epoch} was deposed: {reason}; "
+            "what was not acknowledged may or may not be kept"
+        )
+        self.log = log
+        self.epoch = epoch
+        self.reason = reason
+
+
+class StoreOutcomeUnknownError(OutcomeUnknownError):
+    """The connection was lost while a metadata change was under way; it may have been applied."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"outcome of the change of {path} is unknown: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class LeadershipLostError(QuireError):
+    """The election ended this leadership: step down."""
+
+    def __init__(self, election: str, reason: str) -> None:
+        super().__init__(f"leadership of {election!r} is lost: {reason}")
+        self.election = election
+        self.reason = reason
+
+
+class SessionExpiredError(QuireError):
+    """The metadata store dropped the session, and with it every lease it held."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"metadata session expired: {reason}")
+        self.reason = reason
+
+
+class ConflictError(QuireError):
+    """The record changed since it was read: read it again and decide afresh."""
+
+
+class VersionConflictError(ConflictError):
+    """Compare-and-set met another version than the one given."""
+
+    def __init__(self, path: str, expected: int) -> None:
+        super().__init__(f"{path} is no longer at version {expected}")
+        self.path = path
+        self.expected = expected
+
+
+class NodeExistsError(ConflictError):
+    """Create met an existing record."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} exists already")
+        self.path = path
+
+
+class NotFoundError(QuireError):
+    """The thing named does not exist."""
+
+
+class NoSuchNodeError(NotFoundError):
+    """No such metadata record."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} does not exist in the metadata store")
+        self.path = path
+
+
+class NoSuchLedgerError(NotFoundError):
+    """No such ledger: never created, deleted, or (from a bookie) never seen there."""
+
+    def __init__(self, ledger: int) -> None:
+        super().__init__(f"ledger {ledger} does not exist")
+        self.ledger = ledger
+
+
+class NoSuchEntryError(NotFoundError):
+    """Provably no such entry."""
+
+    def __init__(self, ledger: int, entry: int) -> None:
+        super().__init__(f"ledger {ledger} has no entry {entry}")
+        self.ledger = ledger
+        self.entry = entry
+
+
+class NoSuchLogError(NotFoundError):
+    """No such log."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(f"log {log!r} does not exist: the first append to it creates it")
+        self.log = log
+
+
+class PositionTrimmedError(NotFoundError):
+    """The position was trimmed away; `first` is the first one that can be read."""
+
+    def __init__(self, log: str, position: str, first: str) -> None:
+        super().__init__(
+            f"position {position} of log {log!r} was trimmed: the first position left is {first}"
+        )
+        self.log = log
+        self.position = position
+        self.first = first
+
+
+class ClosedError(QuireError):
+    """The handle, ledger or log takes no more appends."""
+
+
+class LedgerClosedError(ClosedError):
+    """The ledger was closed at `last_entry`; nothing after it will ever be in it."""
+
+    def __init__(self, ledger: int, last_entry: int | None = None) -> None:
+        end = "" if last_entry is None else f" at entry {last_entry}"
+        super().__init__(f"ledger {ledger} is closed{end}")
+        self.ledger = ledger
+        self.last_entry = last_entry
+
+
+class LogSealedError(ClosedError):
+    """The log was sealed for ever."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(f"log {log!r} is sealed: it takes no more records")
+        self.log = log
+
+
+class HandleClosedError(ClosedError):
+    """This object was closed by its owner."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is closed")
+        self.what = what
+
+
+class InvalidRequestError(QuireError, ValueError):
+    """The call itself is wrong: change it."""
+
+
+class InvalidReplicationError(InvalidRequestError):
+    """Not E ≥ Qw ≥ Qa ≥ 1."""
+
+    def __init__(self, ensemble: int, write_quorum: int, ack_quorum: int) -> None:
+        super().__init__(
+            f"replication {ensemble}/{write_quorum}/{ack_quorum} is not possible: "
+            "ensemble ≥ write quorum ≥ ack quorum ≥ 1 must hold"
+        )
+        self.ensemble = ensemble
+        self.write_quorum = write_quorum
+        self.ack_quorum = ack_quorum
+
+
+class EntryTooLargeError(InvalidRequestError):
+    """A payload exceeds the limit."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"payload of {size} bytes exceeds the limit of {limit} bytes: split it")
+        self.size = size
+        self.limit = limit
+
+
+class UnauthorizedError(InvalidRequestError):
+    """Wrong password for the ledger. The password and keys are never part of the message."""
+
+    def __init__(self, ledger: int) -> None:
+        super().__init__(f"wrong password for ledger {ledger}")
+        self.ledger = ledger
+
+
+class ConfigurationError(InvalidRequestError):
+    """An option, address or file that cannot work."""
+
+
+class IntegrityError(QuireError):
+    """Tell a human: data or identity is not what it should be."""
+
+
+class CorruptEntryError(IntegrityError):
+    """A frame fails its digest, is too short, or names another ledger or entry."""
+
+    def __init__(self, ledger: int, entry: int, reason: str) -> None:
+        super().__init__(f"entry {entry} of ledger {ledger} is corrupt: {reason}")
+        self.ledger = ledger
+        self.entry = entry
+        self.reason = reason
+
+
+class CorruptRecordError(IntegrityError):
+    """A metadata record cannot be believed: bad magic, version, checksum or content."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"metadata record {path} is corrupt: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class CorruptStorageError(IntegrityError):
+    """A file of a bookie is damaged where damage cannot be the trace of a crash."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is corrupt: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class EntryUnknownError(IntegrityError):
+    """A bookie cannot say whether it ever had the entry: it may have lost it."""
+
+    def __init__(self, ledger: int, entry: int, reason: str) -> None:
+        super().__init__(f"entry {entry} of ledger {ledger} is unknown here: {reason}")
+        self.ledger = ledger
+        self.entry = entry
+        self.reason = reason
+
+
+class WrongBookieError(IntegrityError):
+    """The server or directory belongs to another bookie or another cluster."""
+
+    def __init__(self, what: str, expected: str, found: str) -> None:
+        super().__init__(f"{what} belongs to {found}, not to {expected}")
+        self.what = what
+        self.expected = expected
+        self.found = found

@@ -1,0 +1,125 @@
+"""Port 2: a small tree of versioned records with compare-and-set, watches and sessions.
+
+Implemented in memory (the reference, and the simulator's ground truth), on SQLite (the embedded default:
+several processes of one machine) and on ZooKeeper. One contract suite runs over all of them
+(`tests/contract/test_metastore.py`).
+
+Paths look like `/a/b/c`: a leading slash, segments of printable ASCII without slash, no `.` or `..`.
+Parents are made as needed and may hold a value (empty unless written).
+
+Law, for every implementation:
+
+  S1  `get` is linearizable: it sees every change that was confirmed before it was called.
+  S2  Every change of a record gives it a version greater than any it had before in its life; a record
+      that is deleted and created again may start over, and its watchers are woken.
+  S3  A call that raises `StoreUnavailableError` changed nothing. One that raises
+      `StoreOutcomeUnknownError` may have; the caller re-reads. There is no other ambiguity.
+  S4  `wait` and `wait_children` are level-triggered: they compare with what the caller saw, so no change
+      is lost between a read and a wait. They may wake for nothing; callers re-read.
+  S5  When a session expires its ephemeral records are removed and `wait_expired` returns, though not
+      necessarily in that order nor at once: an expired owner may believe in its lease for a while.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """A record's value and the version to compare-and-set against."""
+
+    value: bytes
+    version: int
+
+
+class Session(Protocol):
+    """A lease on the store: ephemeral records live as long as it does."""
+
+    async def create(self, path: str, value: bytes) -> int:
+        """Create an ephemeral record; returns its version.
+
+        Raises `NodeExistsError`, `SessionExpiredError`, and the store's errors.
+        """
+        ...
+
+    async def create_sequential(self, prefix: str, value: bytes) -> str:
+        """Create an ephemeral record at `prefix` plus ten digits and return its whole path.
+
+        The digits grow with every such call below the same parent, whoever makes it. After
+        `StoreOutcomeUnknownError` look for your own value among the children before trying again.
+        """
+        ...
+
+    @property
+    def expired(self) -> bool:
+        """True once the session is known to be over."""
+        ...
+
+    async def wait_expired(self) -> None:
+        """Return when the session is known to be over (expired, or closed by its owner)."""
+        ...
+
+    async def close(self) -> None:
+        """End the session and remove its ephemeral records. Harmless when called again."""
+        ...
+
+
+class MetadataStore(Protocol):
+    """The tree."""
+
+    @property
+    def uri(self) -> str:
+        """Where the store is, as `open_store` takes it."""
+        ...
+
+    async def get(self, path: str) -> Versioned:
+        """Return a record. Raises `NoSuchNodeError`."""
+        ...
+
+    async def create(self, path: str, value: bytes) -> int:
+        """Create a record, and its parents as needed; returns its version.
+
+        Raises `NodeExistsError`; `StoreOutcomeUnknownError` when the answer was lost.
+        """
+        ...
+
+    async def put(self, path: str, value: bytes, version: int) -> int:
+        """Replace a record's value if it is still at `version`; returns the new version.
+
+        Raises `VersionConflictError`, `NoSuchNodeError`, `StoreOutcomeUnknownError`. A store never
+        retries a put by itself, so a conflict is never the caller's own lost success.
+        """
+        ...
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        """Delete a record, whatever its version when `version` is None.
+
+        Raises `NoSuchNodeError`, `VersionConflictError`, `ConflictError` when it has children,
+        `StoreOutcomeUnknownError`.
+        """
+        ...
+
+    async def children(self, path: str) -> list[str]:
+        """Return the sorted names of the records below `path`; empty when it does not exist."""
+        ...
+
+    async def wait(self, path: str, version: int | None) -> None:
+        """Return when the record may no longer be at `version` (None: may exist).
+
+        Raises `StoreUnavailableError` when the store gives up; cancelling takes the watch away.
+        """
+        ...
+
+    async def wait_children(self, path: str, names: list[str]) -> None:
+        """Return when the names below `path` may differ from `names` (as `children` gave them)."""
+        ...
+
+    async def open_session(self, timeout: float) -> Session:
+        """Open a session that expires when this process is not heard of for `timeout` seconds."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections and threads; sessions opened through this store are closed."""
+        ...

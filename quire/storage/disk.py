@@ -1,0 +1,95 @@
+"""Port 3: the files of one bookie, reduced to what crash safety can be argued about.
+
+`LocalDisk` (local_disk.py) is the real one; the simulator's disk forgets what was not synced. One contract
+suite (`tests/contract/test_disk.py`) runs over both. All paths are relative to the disk's root, use `/`, and
+cannot leave it.
+
+Law, for every implementation:
+
+  D1  What was written is durable after the file's `sync`, and only then. A file's *name* is durable after
+      `sync_directory` of its directory, and only then; the same goes for rename and unlink.
+  D2  After a failed `write` or `sync` of a file nothing is known about it: the caller must stop using
+      it and may not try the sync again (the kernel reports a lost page once).
+  D3  Reads see every completed write of this process.
+
+Errors are `OSError`: ENOSPC is the only one after which a caller may go on (with nothing written).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Bytes of the file system that holds the disk."""
+
+    free_bytes: int
+    total_bytes: int
+
+
+class File(Protocol):
+    """An open file."""
+
+    async def write(self, offset: int, data: Sequence[bytes], *, sync: bool = False) -> None:
+        """Write buffers one after the other from `offset`; with `sync`, in the same step make the
+        file's data durable. The file grows as needed.
+        """
+        ...
+
+    async def sync(self) -> None:
+        """Make everything written so far durable (data and size)."""
+        ...
+
+    async def read(self, offset: int, size: int) -> bytes:
+        """Return up to `size` bytes from `offset`; fewer at the end of the file."""
+        ...
+
+    async def truncate(self, size: int) -> None:
+        """Cut or extend (with zeros) the file; durable after `sync`."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file now."""
+        ...
+
+    async def close(self) -> None:
+        """Close it. Nothing is made durable by closing."""
+        ...
+
+
+class Disk(Protocol):
+    """A directory tree that belongs to one bookie."""
+
+    async def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing. With `create` the file must not exist yet (FileExistsError),
+        without it must (FileNotFoundError).
+        """
+        ...
+
+    async def list(self, directory: str = "") -> list[str]:
+        """Return the sorted names in a directory; FileNotFoundError when there is none."""
+        ...
+
+    async def make_directory(self, path: str) -> None:
+        """Create a directory whose parent exists; harmless when it exists."""
+        ...
+
+    async def rename(self, old: str, new: str) -> None:
+        """Rename atomically, replacing `new`; durable after `sync_directory`."""
+        ...
+
+    async def unlink(self, path: str) -> None:
+        """Remove a file; durable after `sync_directory`."""
+        ...
+
+    async def sync_directory(self, directory: str = "") -> None:
+        """Make creations, renames and removals in a directory durable."""
+        ...
+
+    async def space(self) -> DiskSpace:
+        """Return how much room there is."""
+        ...

@@ -1,0 +1,154 @@
+"""The reference bookie: the port's law in as few lines as possible, held in memory.
+
+It is what protocol tests run against and the yardstick of the contract suite. Durability is immediate.
+`before` is called at the start of every request and may raise or wait: tests inject faults with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail
+from quire.entry import LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.errors import (
+    LedgerFencedError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    ReadOnlyBookieError,
+    UnauthorizedError,
+)
+from quire.run import pack_run, scan_run
+
+
+@dataclass
+class _Ledger:
+    key: bytes | None = None
+    fenced: bool = False
+    frames: dict[EntryId, bytes] = field(default_factory=dict)
+    lac_packet: bytes | None = None
+    packet_lac: EntryId = NO_ENTRY
+    hint: EntryId = NO_ENTRY
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+async def _nothing(method: str, ledger: LedgerId) -> None:
+    return None
+
+
+class MemoryBookie:
+    """A bookie without disk or network."""
+
+    def __init__(self, bookie: BookieId = "memory") -> None:
+        self.bookie = bookie
+        self.writable = True
+        self.before: Callable[[str, LedgerId], Awaitable[None]] = _nothing
+        self.ledgers: defaultdict[LedgerId, _Ledger] = defaultdict(_Ledger)
+
+    def _authorize(self, ledger: LedgerId, key: bytes) -> _Ledger:
+        state = self.ledgers[ledger]
+        if state.key is None:
+            state.key = key
+        if not hmac.compare_digest(state.key, key):
+            raise UnauthorizedError(ledger)
+        return state
+
+    def _fence(self, ledger: LedgerId, key: bytes) -> None:
+        state = self._authorize(ledger, key)
+        state.fenced = True
+        state.wake()
+
+    async def add(
+        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+    ) -> None:
+        await self.before("add", ledger)
+        scanned = scan_run(run)
+        if not self.writable and not recovery:
+            raise ReadOnlyBookieError(self.bookie, "set read-only")
+        state = self._authorize(ledger, key)
+        if state.fenced and not recovery:
+            raise LedgerFencedError(ledger)
+        for at in scanned.frames:
+            state.frames[at.entry] = run[at.offset : at.offset + at.size]
+        state.hint = max(state.hint, scanned.lac)
+        state.wake()
+
+    async def read(
+        self,
+        ledger: LedgerId,
+        first: EntryId,
+        last: EntryId,
+        *,
+        fence_key: bytes | None = None,
+        bytes_max: int = READ_BYTES_MAX,
+    ) -> bytes:
+        await self.before("read", ledger)
+        if fence_key is not None:
+            self._fence(ledger, fence_key)
+        if ledger not in self.ledgers:
+            raise NoSuchLedgerError(ledger)
+        frames = self.ledgers[ledger].frames
+        found: list[bytes] = []
+        size = 0
+        for entry in sorted(entry for entry in frames if first <= entry <= last):
+            if found and size + len(frames[entry]) > bytes_max:
+                break
+            found.append(frames[entry])
+            size += len(frames[entry])
+        if not found:
+            raise NoSuchEntryError(ledger, first)
+        return pack_run(found)
+
+    async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
+        await self.before("read_tail", ledger)
+        if fence_key is not None:
+            self._fence(ledger, fence_key)
+        return self._tail(ledger)
+
+    def _tail(self, ledger: LedgerId) -> LedgerTail:
+        if ledger not in self.ledgers:
+            return LedgerTail()
+        state = self.ledgers[ledger]
+        frame = state.frames[max(state.frames)] if state.frames else None
+        return LedgerTail(frame, state.lac_packet, max(state.hint, state.packet_lac), state.fenced)
+
+    async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
+        await self.before("wait_tail", ledger)
+        state = self.ledgers[ledger]
+        try:
+            async with asyncio.timeout(timeout):
+                while not state.fenced and max(state.hint, state.packet_lac) <= above:
+                    await state.changed.wait()
+        except TimeoutError:
+            pass
+        return self._tail(ledger)
+
+    async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
+        await self.before("write_lac", ledger)
+        state = self._authorize(ledger, key)
+        if state.fenced:
+            raise LedgerFencedError(ledger)
+        _, lac = LAC_HEADER.unpack_from(packet)
+        if lac > state.packet_lac:
+            state.lac_packet, state.packet_lac = packet, lac
+            state.wake()
+
+    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+        await self.before("list_entries", ledger)
+        ranges: list[tuple[EntryId, EntryId]] = []
+        for entry in sorted(self.ledgers[ledger].frames) if ledger in self.ledgers else ():
+            if ranges and ranges[-1][1] == entry - 1:
+                ranges[-1] = (ranges[-1][0], entry)
+            else:
+                ranges.append((entry, entry))
+        return ranges
+
+    async def info(self) -> BookieInfo:
+        return BookieInfo(self.bookie, self.writable, 1 << 40, 1 << 40, len(self.ledgers))
