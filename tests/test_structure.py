@@ -1,0 +1,223 @@
+"""The shape of the code, as a test: who may import whom, one door per library, sizes, banned names.
+
+The tables below are the drawing of docs/architecture.md as data. When a test here fails, the first
+question is whether the new code stands in the right room, not how to widen the table.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "quire"
+
+VALUES = ("quire.errors", "quire.entry", "quire.run", "quire.bookie")
+"""Ports and values at the bottom: everybody may import them."""
+
+ARROWS: dict[str, tuple[str, ...]] = {
+    "quire.errors": (),
+    "quire.entry": ("quire.errors",),
+    "quire.run": ("quire.errors", "quire.entry"),
+    "quire.bookie": ("quire.entry",),
+    "quire.metastore": (*VALUES, "quire.metastore"),
+    "quire.wire": (*VALUES, "quire.wire"),
+    "quire.storage": (*VALUES, "quire.storage"),
+    "quire.storage.server": (*VALUES, "quire.storage", "quire.metastore", "quire.wire"),
+    "quire.storage.service": (*VALUES, "quire.storage", "quire.wire"),
+    "quire.storage.identity": (*VALUES, "quire.storage", "quire.metastore"),
+    "quire.ledger": (*VALUES, "quire.ledger", "quire.metastore"),
+    "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
+    "quire.election": (*VALUES, "quire.election", "quire.metastore"),
+    "quire.client": (*VALUES, "quire.log", "quire.election", "quire.ledger", "quire.metastore"),
+    "quire.sync": (
+        *VALUES,
+        "quire.client",
+        "quire.log",
+        "quire.election",
+        "quire.ledger",
+    ),
+    "quire.cluster": (*VALUES, "quire.client", "quire.metastore", "quire.storage"),
+    "quire.bench": (*VALUES, "quire.client", "quire.cluster", "quire.ledger", "quire.wire"),
+    "quire.spark": (*VALUES, "quire.sync", "quire.log"),
+    "quire.cli": ("quire",),
+    "quire.__main__": ("quire.cli",),
+    "quire": ("quire",),
+}
+"""Longest matching prefix wins. `ledger` and `storage` meet only at `quire.bookie`."""
+
+DOORS: dict[str, tuple[str, ...]] = {
+    "grpc": ("quire.wire", "quire.ledger.remote", "quire.storage.service", "quire.bench"),
+    "google.protobuf": ("quire.wire",),
+    "kazoo": ("quire.metastore.zookeeper",),
+    "sqlite3": ("quire.metastore.sqlite",),
+    "click": ("quire.cli",),
+    "rich": ("quire.cli",),
+    "uvloop": ("quire.cli", "quire.bench"),
+    "pyspark": ("quire.spark",),
+    "pyarrow": ("quire.spark",),
+    "google_crc32c": ("quire.entry", "quire.storage.record", "quire.metastore.record"),
+    "threading": ("quire.sync", "quire.storage.local_disk", "quire.metastore.sqlite"),
+    "concurrent": (
+        "quire.sync",
+        "quire.storage.local_disk",
+        "quire.metastore.sqlite",
+        "quire.metastore.zookeeper",
+    ),
+    "subprocess": ("quire.cluster", "quire.metastore.zookeeper_server", "quire.cli", "quire.bench"),
+    "time": (
+        "quire.client",
+        "quire.cli",
+        "quire.bench",
+        "quire.cluster",
+        "quire.metastore.sqlite",
+        "quire.metastore.zookeeper_server",
+    ),
+    "zstandard": ("quire.log.batch",),
+    "lz4": ("quire.log.batch",),
+}
+"""Who may import a library. Libraries not named here need no door."""
+
+BANNED: dict[str, str] = {
+    "asyncio.wait_for": "asyncio.timeout: wait_for of Python 3.11 can swallow a cancellation",
+    "asyncio.as_completed": "asyncio.gather over a sorted list: its order must not depend on hashes",
+    "asyncio.sleep(0)": "an event: yielding is not waiting",
+    "uuid.uuid4": "an id drawn from the injected random.Random",
+    "os.urandom": "the injected random.Random",
+    "random.random": "the injected random.Random",
+    "random.choice": "the injected random.Random",
+    "random.shuffle": "the injected random.Random",
+    "pickle.loads": "an explicit format (docs/formats.md)",
+}
+"""Calls that production code may not make, with what to use instead."""
+
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+RATCHET: dict[str, tuple[int, str]] = {}
+"""Allowed excess: "path" or "path:function" → (lines, reason). Only ever shrinks."""
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "_pb2" in path.name:
+            continue
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        yield name, path
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module a file imports, at any depth; `from a import b` counts as a and, for quire, a.b."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            base = node.module
+            for alias in node.names:
+                child = f"{base}.{alias.name}"
+                yield child if is_module(child) else base
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def under(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def longest(name: str, table: dict[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    found = [prefix for prefix in table if under(name, prefix)]
+    return table[max(found, key=len)] if found else None
+
+
+def all_modules() -> list[pytest.param]:  # type: ignore[valid-type]
+    return [pytest.param(name, path, id=name) for name, path in modules()]
+
+
+@pytest.mark.parametrize(("name", "path"), all_modules())
+def test_imports_follow_the_arrows(name: str, path: Path) -> None:
+    if path.name == "__init__.py" and name != "quire":
+        name = f"{name}.__init__"
+    allowed = longest(name, ARROWS)
+    assert allowed is not None, f"{name} has no place in ARROWS"
+    for target in imported(path):
+        if under(target, "quire"):
+            assert any(under(target, prefix) for prefix in allowed), (
+                f"{name} imports {target}; it may import {', '.join(allowed) or 'nothing of quire'}"
+            )
+
+
+@pytest.mark.parametrize(("name", "path"), all_modules())
+def test_each_library_has_one_door(name: str, path: Path) -> None:
+    for target in imported(path):
+        for library, doors in DOORS.items():
+            if under(target, library):
+                assert any(under(name, door) for door in doors), (
+                    f"{name} imports {library}; its door is {', '.join(doors)}"
+                )
+
+
+@pytest.mark.parametrize(("name", "path"), all_modules())
+def test_nothing_banned_is_called(name: str, path: Path) -> None:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            whole = ast.unparse(node)
+            for banned, instead in BANNED.items():
+                assert called != banned and whole != banned, (
+                    f"{path.relative_to(ROOT)}:{node.lineno} calls {banned}; use {instead}"
+                )
+
+
+@pytest.mark.parametrize(("name", "path"), all_modules())
+def test_modules_and_functions_stay_small(name: str, path: Path) -> None:
+    relative = str(path.relative_to(ROOT))
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    limit, reason = RATCHET.get(relative, (LINES_MAX, "the general limit"))
+    assert lines <= limit, f"{relative} has {lines} lines, {limit} allowed ({reason})"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            length = node.end_lineno - node.lineno + 1
+            limit, reason = RATCHET.get(
+                f"{relative}:{node.name}", (FUNCTION_LINES_MAX, "the general limit")
+            )
+            assert length <= limit, f"{relative}:{node.name} has {length} lines, {limit} allowed"
+
+
+def test_the_ratchet_holds_nothing_superfluous() -> None:
+    for key, (limit, reason) in RATCHET.items():
+        path = ROOT / key.split(":")[0]
+        assert path.exists(), f"{key} is gone: take it off the list"
+        assert reason, f"{key} needs a reason"
+        if ":" not in key:
+            lines = len(path.read_text(encoding="utf-8").splitlines())
+            assert lines > LINES_MAX, f"{key} fits the general limit now: take it off the list"
+            assert limit - lines < 50, f"{key} shrank to {lines}: lower its limit of {limit}"
+
+
+def test_every_module_says_what_it_is() -> None:
+    for name, path in modules():
+        assert ast.get_docstring(tree(path)), f"{name} has no docstring"
+
+
+def test_ledger_and_storage_never_meet() -> None:
+    for name, path in modules():
+        for target in imported(path):
+            for one, other in (("quire.ledger", "quire.storage"), ("quire.storage", "quire.ledger")):
+                assert not (under(name, one) and under(target, other)), f"{name} imports {target}"
