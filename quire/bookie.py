@@ -1,8 +1,8 @@
 """Port 1: what a storage server promises, near or far.
 
 The storage node implements this; so do the gRPC stub, the simulator's lossy link, and the reference
-in `tests/support/memory_bookie.py`. Ledger code holds a `Bookie` and cannot tell which. One contract
-suite (`tests/contract/test_bookie.py`) runs over all of them.
+in `tests/support/memory_bookie.py`. Ledger code holds a `Bookie` and cannot tell which. One
+contract suite (`tests/contract/test_bookie.py`) runs over all of them.
 
 Law, for every implementation (docs/protocol.md, "Bookie"):
 
@@ -14,8 +14,8 @@ Law, for every implementation (docs/protocol.md, "Bookie"):
       answer to a fencing request, positive or negative, leaves before key and fence are durable.
 
 Every method may raise `BookieUnavailableError` (from a link), `UnauthorizedError` where a key is
-given, and `InvalidRequestError` for a request that no client of quire sends. Cancelling a call abandons its
-answer; the work may still be done.
+given, and `InvalidRequestError` for a request that no client of quire sends. Cancelling a call
+abandons its answer; the work may still be done.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ READ_BYTES_MAX: Final = 1024 * 1024
 class LedgerTail:
     """What a bookie knows about the end of a ledger.
 
-    `frame` is the entry with the highest id it holds and `lac_packet` the highest explicit LAC it was
-    given; both are unverified bytes that the client checks. `hint` is the highest LAC in anything the
-    bookie holds, read from headers without verification: good for deciding whether to wake, never for
-    deciding what is confirmed. A ledger the bookie never saw has neither frame nor packet.
+    `frame` is the entry with the highest id it holds and `lac_packet` the highest explicit LAC it
+    was given; both are unverified bytes that the client checks. `hint` is the highest LAC in
+    anything the bookie holds, read from headers without verification: good for deciding whether to
+    wake, never for deciding what is confirmed. A ledger the bookie never saw has neither frame nor
+    packet.
     """
 
     frame: bytes | None = None
@@ -74,12 +75,13 @@ class Bookie(Protocol):
     ) -> None:
         """Store the frames of a run; returns when all of them are durable.
 
-        Calls made in order on one `Bookie` are carried out in order. Adding the same frames again is
-        harmless. With `recovery` a fence is ignored and an entry already held is replaced by the
+        Calls made in order on one `Bookie` are carried out in order. Adding the same frames again
+        is harmless. With `recovery` a fence is ignored and an entry already held is replaced by the
         new frame (recovery re-seals headers).
 
         Raises `LedgerFencedError` when the ledger is fenced and `recovery` is false,
-        `ReadOnlyBookieError` and `BookieBusyError`. After an error none, some or all frames may be stored.
+        `ReadOnlyBookieError` and `BookieBusyError`. After an error none, some or all frames may be
+        stored.
         """
         ...
 
@@ -94,12 +96,12 @@ class Bookie(Protocol):
     ) -> bytes:
         """Return, as a run, the entries held with first ≤ id ≤ last, cut at `bytes_max`.
 
-        Entries that are missing between the ids returned are not held. At least one frame is returned.
-        With `fence_key` the ledger is fenced first, durably, before any answer leaves.
+        Entries that are missing between the ids returned are not held. At least one frame is
+        returned. With `fence_key` the ledger is fenced first, durably, before any answer leaves.
 
         Raises `NoSuchEntryError` (or `NoSuchLedgerError` when the ledger was never seen) only if
-        the bookie holds none of them *and* cannot have lost any; `EntryUnknownError` when it may have;
-        `CorruptEntryError` when its copy is damaged.
+        the bookie holds none of them *and* cannot have lost any; `EntryUnknownError` when it may
+        have; `CorruptEntryError` when its copy is damaged.
         """
         ...
 

@@ -4,8 +4,9 @@ A *frame* is an entry as it travels and as it is stored (docs/formats.md, "Frame
 
     | ledger i64 | entry i64 | LAC i64 | length i64 | digest (0–32 bytes) | payload |
 
-`length` is the number of payload bytes of the ledger up to and including this entry. The digest covers
-the header and the payload, so a frame cannot be passed off as another entry of the same ledger.
+`length` is the number of payload bytes of the ledger up to and including this entry. The digest
+covers the header and the payload, so a frame cannot be passed off as another entry of the same
+ledger.
 
 The module is pure: values and functions, no clock and no I/O.
 """

@@ -40,8 +40,8 @@
         ├── EntryUnknownError          a bookie cannot say whether it ever had the entry
         └── WrongBookieError           the server or directory belongs to another bookie or cluster
 
-Every error carries its subject as attributes and builds its own sentence, which names the value and,
-where there is one, the remedy.
+Every error carries its subject as attributes and builds its own sentence, which names the value
+and, where there is one, the remedy.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class AppendOutcomeUnknownError(OutcomeUnknownError):
 
 
 class LedgerFencedError(OutcomeUnknownError):
-    """Another client has taken the ledger over; appends not acknowledged have an unknown outcome."""
+    """Another client has taken the ledger over; appends not acknowledged have an unknown
+    outcome."""
 
     def __init__(self, ledger: int) -> None:
         super().__init__(

