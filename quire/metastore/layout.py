@@ -1,0 +1,169 @@
+"""Where everything is in the metadata store, and what a path may look like.
+
+    /quire/cluster                      the cluster's identity
+    /quire/ledgers/<shard>/<ledger>     ledger metadata; a shard holds 1,000 consecutive ids
+    /quire/ledger-ids                   the next ledger id
+    /quire/bookies/<bookie>             ephemeral: a bookie that is up
+    /quire/cookies/<bookie>             the identity of a bookie's disk
+    /quire/logs/<log>                   manifest
+    /quire/elections/<election>/epoch
+    /quire/elections/<election>/candidates/c-<ten digits>
+
+Numbers are zero-padded, so names sort as numbers do. Names that users choose are percent-encoded;
+no two names share a path. The module is pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote, unquote
+
+from quire.entry import BookieId, LedgerId
+from quire.errors import InvalidRequestError
+
+CLUSTER: Final = "/quire/cluster"
+LEDGERS: Final = "/quire/ledgers"
+LEDGER_IDS: Final = "/quire/ledger-ids"
+BOOKIES: Final = "/quire/bookies"
+COOKIES: Final = "/quire/cookies"
+LOGS: Final = "/quire/logs"
+ELECTIONS: Final = "/quire/elections"
+
+LEDGERS_PER_SHARD: Final = 1000
+LEDGER_ID_MAX: Final = 2**63 - 1
+"""Ids are signed 64-bit numbers in every frame; this one has 19 digits."""
+
+NAME_BYTES_MAX: Final = 255
+"""Longest segment of a path, after encoding."""
+
+VALUE_BYTES_MAX: Final = 1_000_000
+"""Largest value: ZooKeeper drops the connection at 1,048,575 bytes, path and framing included."""
+
+SEQUENCE_DIGITS: Final = 10
+
+_SEGMENT: Final = re.compile(r"[!-.0-~]+")
+_BOOKIE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_DIGITS: Final = re.compile(r"[0-9]{19}")
+
+
+def ledger_path(ledger: LedgerId) -> str:
+    """Return the path of a ledger's metadata. Raises `InvalidRequestError` for an impossible id."""
+    if not 0 <= ledger <= LEDGER_ID_MAX:
+        raise InvalidRequestError(f"ledger id {ledger} is not in 0..{LEDGER_ID_MAX}")
+    return f"{LEDGERS}/{ledger // LEDGERS_PER_SHARD:016d}/{ledger:019d}"
+
+
+def parse_ledger(name: str) -> LedgerId:
+    """Return the ledger that the last segment of a ledger's path names.
+
+    Raises `InvalidRequestError` when it names none.
+    """
+    if not _DIGITS.fullmatch(name):
+        raise InvalidRequestError(f"{name!r} is not the 19 digits of a ledger id")
+    return int(name)
+
+
+def bookie_path(bookie: BookieId) -> str:
+    """Return the path of a bookie's registration."""
+    return f"{BOOKIES}/{check_bookie(bookie)}"
+
+
+def cookie_path(bookie: BookieId) -> str:
+    """Return the path of a bookie's cookie."""
+    return f"{COOKIES}/{check_bookie(bookie)}"
+
+
+def log_path(log: str) -> str:
+    """Return the path of a log's manifest. Raises `InvalidRequestError` as `quote_name`."""
+    return f"{LOGS}/{quote_name(log)}"
+
+
+def election_epoch_path(election: str) -> str:
+    """Return the path of an election's epoch record."""
+    return f"{ELECTIONS}/{quote_name(election)}/epoch"
+
+
+def election_candidates_path(election: str) -> str:
+    """Return the path below which an election's candidates queue."""
+    return f"{ELECTIONS}/{quote_name(election)}/candidates"
+
+
+def election_candidate_prefix(election: str) -> str:
+    """Return the prefix of the sequential records of an election's candidates."""
+    return f"{election_candidates_path(election)}/c-"
+
+
+def check_bookie(bookie: BookieId) -> BookieId:
+    """Return a bookie id that can be used as it is. Raises `InvalidRequestError`."""
+    if not _BOOKIE.fullmatch(bookie):
+        raise InvalidRequestError(
+            f"bookie id {bookie!r} is not up to 128 letters, digits, dots, dashes and underscores"
+        )
+    return bookie
+
+
+def quote_name(name: str) -> str:
+    """Return a user's name as one segment of a path; `unquote_name` is its inverse.
+
+    Raises `InvalidRequestError` when the name is empty, cannot be encoded, or is too long.
+    """
+    try:
+        quoted = quote(name, safe="", errors="strict")
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(f"name {name!r} is not Unicode text: {error}") from error
+    if not quoted:
+        raise InvalidRequestError("a name is needed: '' is empty")
+    if not quoted.strip("."):
+        quoted = quoted.replace(".", "%2E")
+    if len(quoted) > NAME_BYTES_MAX:
+        raise InvalidRequestError(
+            f"name {name!r} is {len(quoted)} bytes when encoded, {NAME_BYTES_MAX} are allowed"
+        )
+    return quoted
+
+
+def unquote_name(segment: str) -> str:
+    """Return the name that a segment stands for. Raises `InvalidRequestError` when it is not one
+    that `quote_name` makes.
+    """
+    name = unquote(segment, errors="replace")
+    if quote_name(name) != segment:
+        raise InvalidRequestError(f"{segment!r} is not the encoding of a name")
+    return name
+
+
+def check_path(path: str) -> str:
+    """Return a path that every store can hold. Raises `InvalidRequestError` naming it."""
+    root, *segments = path.split("/")
+    if root or not segments:
+        raise InvalidRequestError(f"path {path!r} does not start with a slash")
+    for segment in segments:
+        if not _SEGMENT.fullmatch(segment) or segment in (".", ".."):
+            raise InvalidRequestError(f"path {path!r} has the unusable segment {segment!r}")
+    return path
+
+
+def check_value(path: str, value: bytes) -> bytes:
+    """Return a value that every store can hold. Raises `InvalidRequestError` when too large."""
+    if len(value) > VALUE_BYTES_MAX:
+        raise InvalidRequestError(
+            f"value of {len(value)} bytes for {path} exceeds the limit of {VALUE_BYTES_MAX}"
+        )
+    return value
+
+
+def parent_of(path: str) -> str:
+    """Return the path above; that of `/a` is `/`."""
+    return path.rpartition("/")[0] or "/"
+
+
+def name_of(path: str) -> str:
+    """Return the last segment."""
+    return path.rpartition("/")[2]
+
+
+def ancestors(path: str) -> list[str]:
+    """Return the paths strictly between the root and a path, outermost first."""
+    segments = path.split("/")[1:-1]
+    return ["/" + "/".join(segments[: end + 1]) for end in range(len(segments))]

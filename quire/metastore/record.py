@@ -1,0 +1,74 @@
+"""The envelope of every metadata record: one readable line, then canonical JSON.
+
+    quire <kind> v<version> crc32c=<8 hex digits>\\n
+    {"keys":"sorted", ...}
+
+The checksum covers the kind, the version and the JSON, so a record cannot be taken for another kind
+or an older format. Canonical means: equal bodies encode to equal bytes. What a body holds belongs
+to the module that owns the kind; bytes travel as base64 text there. The module is pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import google_crc32c
+
+from quire.errors import CorruptRecordError, InvalidRequestError
+
+_KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_HEADER: Final = re.compile(
+    rb"quire ([a-z][a-z0-9-]{0,31}) v([1-9][0-9]{0,8}) crc32c=([0-9a-f]{8})"
+)
+_HEADER_BYTES_MAX: Final = 80
+"""More than the longest header: 6 + 32 + 11 + 16 bytes."""
+
+
+def encode_record(kind: str, version: int, body: Mapping[str, Any]) -> bytes:
+    """Return the record of a JSON-able mapping.
+
+    Raises `InvalidRequestError` for an unusable kind or version, or a body that JSON cannot carry.
+    """
+    if not _KIND.fullmatch(kind) or not 0 < version < 10**9:
+        raise InvalidRequestError(f"no record is of kind {kind!r} version {version}")
+    try:
+        text = json.dumps(
+            dict(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        ).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(f"body of {kind} record is not JSON: {error}") from error
+    title = f"quire {kind} v{version}".encode()
+    return b"%b crc32c=%08x\n%b" % (title, _checksum(title, text), text)
+
+
+def decode_record(path: str, kind: str, data: bytes) -> tuple[int, dict[str, Any]]:
+    """Verify a record read from `path` and return its version and body.
+
+    Raises `CorruptRecordError`, naming the path, when it is not a whole record of this kind.
+    Whether the version can be understood is the caller's to say.
+    """
+    end = data.find(b"\n", 0, _HEADER_BYTES_MAX)
+    header = _HEADER.fullmatch(data, 0, end) if end >= 0 else None
+    if header is None:
+        raise CorruptRecordError(path, f"no record header in {data[:32]!r}")
+    found = header[1].decode()
+    if found != kind:
+        raise CorruptRecordError(path, f"is a {found} record, not a {kind} record")
+    text = data[end + 1 :]
+    if int(header[3], 16) != _checksum(data[: header.end(2)], text):
+        raise CorruptRecordError(path, "checksum does not match")
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise CorruptRecordError(path, f"is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise CorruptRecordError(path, "is not a JSON object")
+    return int(header[2]), body
+
+
+def _checksum(title: bytes, text: bytes) -> int:
+    crc: int = google_crc32c.extend(google_crc32c.value(title + b"\n"), text)
+    return crc
