@@ -27,7 +27,8 @@
     ├── ClosedError                the handle, ledger or log takes no more appends
     │   ├── LedgerClosedError          the ledger was closed
     │   ├── LogSealedError             the log was sealed for ever
-    │   └── HandleClosedError          this object was closed by its owner
+    │   ├── HandleClosedError          this object was closed by its owner
+    │   └── ForkedError                quire.sync was in use when this process was forked
     ├── InvalidRequestError        the call itself is wrong: change it
     │   ├── InvalidReplicationError    not E ≥ Qw ≥ Qa ≥ 1
     │   ├── EntryTooLargeError         a payload exceeds the limit
@@ -283,6 +284,16 @@ class HandleClosedError(ClosedError):
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is closed")
         self.what = what
+
+
+class ForkedError(ClosedError):
+    """This process was forked while its parent used quire.sync: threads and connections stayed there."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "quire.sync was in use when this process was forked, and its connections stayed in the "
+            "parent: start processes with the 'spawn' method, or fork before the first connect"
+        )
 
 
 class InvalidRequestError(QuireError, ValueError):

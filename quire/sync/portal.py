@@ -1,0 +1,266 @@
+"""The private event loop on which every blocking call of this process runs.
+
+One loop in one daemon thread per process, started by the first `connect` and kept until the process
+ends: gRPC's asyncio side wants one loop, and a second thread would buy nothing under the GIL. Any
+number of threads may call through the portal at once; each waits for its own work only.
+
+Invariants:
+  - A blocking call that is interrupted (Ctrl-C) cancels its work and waits for it to end, at most
+    `CANCEL_SECONDS`, before the interruption goes on: nothing runs on behind the caller's back.
+  - A context manager that is held is entered and left by the same task, as asyncio's own demand.
+  - In a process forked after the portal was started every call raises `ForkedError`.
+
+Not here: anything that knows of ledgers or logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Generic, TypeVar
+
+from quire.errors import ForkedError, HandleClosedError, InvalidRequestError
+
+T = TypeVar("T")
+
+CANCEL_SECONDS: Final = 10.0
+"""Longest wait for interrupted work to end; it is left to itself after that."""
+
+PUMP_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes an iterator runs ahead of its consumer."""
+
+ITEM_BYTES: Final = 128
+"""What an item counts besides its weight: empty records are bounded as well."""
+
+
+class Portal:
+    """An event loop in a thread of its own. Use `Portal.shared()`."""
+
+    _lock = threading.Lock()
+    _shared: Portal | None = None
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._thread = threading.Thread(target=self._run, name="quire", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def shared(cls) -> Portal:
+        """Return the portal of this process, starting it if needed. Raises `ForkedError`."""
+        with cls._lock:
+            if cls._shared is None:
+                cls._shared = cls()
+                atexit.register(cls._shared._stop)
+            cls._shared._check()
+            return cls._shared
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and return what it returns, or raise what it raises.
+
+        Ctrl-C in the waiting thread cancels the work. Raises `HandleClosedError` when the work was
+        cancelled from elsewhere, and `ForkedError`.
+        """
+        try:
+            self._check()
+        except BaseException:
+            work.close()
+            raise
+        outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._loop.call_soon_threadsafe(self._begin, work, outcome)
+        try:
+            return outcome.result()
+        except BaseException:
+            if not outcome.done():
+                self._loop.call_soon_threadsafe(self._cancel, id(outcome))
+                concurrent.futures.wait([outcome], CANCEL_SECONDS)
+            raise
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Have the loop call something soon, without waiting; nothing happens when it is gone."""
+        if os.getpid() == self._process:
+            with contextlib.suppress(RuntimeError):  # the loop was closed at exit
+                self._loop.call_soon_threadsafe(callback)
+
+    @contextlib.contextmanager
+    def hold(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Hold an asynchronous context manager from a blocking `with` block.
+
+        An exception of the block is shown to the manager; Ctrl-C appears to it as a cancellation.
+        """
+        held = _Held(manager)
+        value = self.call(held.enter())
+        try:
+            yield value
+        except BaseException as error:
+            self.call(held.leave(error))
+            raise
+        self.call(held.leave(None))
+
+    def iterate(
+        self, source: Callable[[], AsyncIterator[T]], weigh: Callable[[T], int]
+    ) -> Iterator[T]:
+        """Return a plain iterator over an asynchronous one.
+
+        It runs ahead by at most `PUMP_BYTES_MAX` as `weigh` counts them and fetches everything that
+        has arrived in one visit to the loop: the thread switch is paid per batch, not per item.
+        """
+        pump = _Pump(source, weigh)
+        try:
+            while batch := self.call(pump.take()):
+                yield from batch
+        finally:
+            # Not awaited: a generator may be finalized by any thread, the loop's own included.
+            self.post(pump.stop)
+
+    def _check(self) -> None:
+        if os.getpid() != self._process:
+            raise ForkedError
+        if threading.current_thread() is self._thread:
+            raise InvalidRequestError(
+                "quire.sync was called from its own event loop: use the asynchronous API there"
+            )
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._end_everything())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    async def _end_everything(self) -> None:
+        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in rest:
+            task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CANCEL_SECONDS / 2):
+                await asyncio.gather(*rest, return_exceptions=True)
+
+    def _stop(self) -> None:
+        if os.getpid() == self._process and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CANCEL_SECONDS)
+
+    def _begin(self, work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]) -> None:
+        self._tasks[id(outcome)] = self._loop.create_task(self._settle(work, outcome))
+
+    def _cancel(self, key: int) -> None:
+        if task := self._tasks.get(key):
+            task.cancel()
+
+    async def _settle(
+        self, work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]
+    ) -> None:
+        try:
+            outcome.set_result(await work)
+        except asyncio.CancelledError:
+            outcome.set_exception(HandleClosedError("what this call was waiting for"))
+        except BaseException as error:
+            outcome.set_exception(error)
+        finally:
+            self._tasks.pop(id(outcome), None)
+
+
+class _Held(Generic[T]):
+    """One asynchronous context manager, entered and left by one task."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
+        self._manager = manager
+
+    async def enter(self) -> T:
+        loop = asyncio.get_running_loop()
+        self._entered: asyncio.Future[T] = loop.create_future()
+        self._left: asyncio.Future[None] = loop.create_future()
+        self._task = loop.create_task(self._live())
+        try:
+            return await asyncio.shield(self._entered)
+        except asyncio.CancelledError:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            raise
+
+    async def leave(self, error: BaseException | None) -> None:
+        if error is None:
+            self._left.set_result(None)
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            self._left.set_exception(error)
+        else:
+            self._left.cancel()  # a KeyboardInterrupt set in a future would end the loop
+        try:
+            await asyncio.shield(self._task)
+        except BaseException as raised:
+            if error is None or (raised is not error and isinstance(raised, Exception)):
+                raise
+
+    async def _live(self) -> None:
+        try:
+            async with self._manager as value:
+                self._entered.set_result(value)
+                await self._left
+        except BaseException as error:
+            if self._entered.done():
+                raise
+            if isinstance(error, Exception):
+                self._entered.set_exception(error)
+            else:
+                self._entered.cancel()
+
+
+class _Pump(Generic[T]):
+    """Reads an asynchronous iterator ahead of a consumer that comes by now and then."""
+
+    def __init__(self, source: Callable[[], AsyncIterator[T]], weigh: Callable[[T], int]) -> None:
+        self._source = source
+        self._weigh = weigh
+        self._items: deque[T] = deque()
+        self._bytes = 0
+        self._task: asyncio.Task[None] | None = None
+        self._ended = False
+        self._error: Exception | None = None
+        self._changed = asyncio.Event()
+
+    async def take(self) -> list[T]:
+        """Return what has arrived, waiting for the first item; empty at the end of the source."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._pump())
+        while not self._items and not self._ended:
+            self._changed.clear()
+            await self._changed.wait()
+        batch = list(self._items)
+        self._items.clear()
+        self._bytes = 0
+        self._changed.set()
+        if not batch and self._error is not None:
+            raise self._error
+        return batch
+
+    def stop(self) -> None:
+        """End the iteration; the source is closed soon after."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _pump(self) -> None:
+        source = self._source()
+        try:
+            async for item in source:
+                self._items.append(item)
+                self._bytes += self._weigh(item) + ITEM_BYTES
+                self._changed.set()
+                while self._bytes >= PUMP_BYTES_MAX:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except Exception as error:
+            self._error = error
+        finally:
+            self._ended = True
+            self._changed.set()
+            if isinstance(source, AsyncGenerator):
+                await source.aclose()
