@@ -1,0 +1,382 @@
+"""An event loop whose clock is virtual and whose every choice comes from a seed.
+
+Production code runs on it unchanged: asyncio tasks take each step through `call_soon`, so whoever
+owns the ready queues owns every interleaving. Each *node* (a simulated process) has its own queue,
+found through a context variable; the loop draws the node that runs next. Within a node the order is
+asyncio's own documented one, first in first out (policy `interleave`); `walk` draws there too;
+`priority` gives nodes random priorities that change now and then (after PCT).
+
+  - When nothing is ready, time jumps to the next timer. Nothing at all left: `SimDeadlock`.
+  - A node that is killed never takes another step: no CancelledError, no `finally`. The loop keeps
+    references to its tasks, so that garbage collection runs no cleanup either, until `dispose`.
+  - A paused node's callbacks wait in its queue.
+  - Threads, sockets and executors raise `SimEscape`: nothing may happen outside the seed.
+  - The trace is a running hash over every step and every note; equal traces mean equal runs.
+
+Sets of tasks (as `TaskGroup` keeps) would iterate in address order, so tasks hash by serial number.
+Not here: what nodes mean (world.py), how they talk (network.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import random
+import sys
+import threading
+from asyncio import events
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from enum import StrEnum
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+from tests.sim.process import NODE, Handle, Incarnation, SimTask
+from tests.sim.sealed import SealedLoop, SimDeadlock, SimError, SimEscape, SimLivelock, SimUnhandled
+from tests.sim.trace import TRACE_BATCH, Trace
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+STEPS_PER_INSTANT_MAX: Final = 50_000
+STEPS_MAX: Final = 3_000_000
+TASKS_PRUNE: Final = 4096
+
+
+class Policy(StrEnum):
+    """How the next step is chosen."""
+
+    INTERLEAVE = "interleave"
+    WALK = "walk"
+    PRIORITY = "priority"
+
+
+class SimLoop(SealedLoop):
+    """See the module. One instance runs one seed, once."""
+
+    def __init__(self, rng: random.Random, *, policy: Policy = Policy.INTERLEAVE) -> None:
+        self._random = rng.random
+        self._policy = policy
+        self._now = 0.0
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._sequence = 0
+        self._serial = 0
+        self._runnable: list[Incarnation] = []
+        self._tasks: list[SimTask[Any]] = []
+        self._prune_at = TASKS_PRUNE
+        self._graveyard: list[object] = []
+        self._stopping = False
+        self._running = False
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._thread = threading.get_ident()
+        self.trace = Trace()
+        self.steps = 0
+        self.root = Incarnation(self, "world", 0)
+
+    # -- scheduling ---------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._now
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> Handle:
+        if context is None:
+            context = contextvars.copy_context()
+        self._sequence = sequence = self._sequence + 1
+        handle = Handle(callback, args, context, sequence, self._now)
+        self._enqueue(handle)
+        return handle
+
+    def _enqueue(self, handle: Handle) -> None:
+        home = handle.context.get(NODE, self.root)
+        if self._closed or not home.alive:
+            self._graveyard.append(handle)
+            return
+        if not home.queue and not home.paused:
+            self._runnable.append(home)
+        home.queue.append(handle)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> Handle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> Handle:
+        if context is None:
+            context = contextvars.copy_context()
+        self._sequence = sequence = self._sequence + 1
+        handle = Handle(callback, args, context, sequence, when)
+        if not self._closed:
+            heapq.heappush(self._timers, (when, sequence, handle))
+        return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> Handle:
+        if threading.get_ident() != self._thread:
+            raise SimEscape(f"{callback!r} was called in from another thread")
+        return self.call_soon(callback, *args, context=context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        self._serial = serial = self._serial + 1
+        home = NODE.get(self.root) if context is None else context.get(NODE, self.root)
+        task: SimTask[T] = SimTask(
+            coro,
+            serial=serial,
+            home=home,
+            loop=self,
+            name=name or f"task-{serial}",
+            context=context,
+        )
+        self._tasks.append(task)
+        if len(self._tasks) > self._prune_at:
+            self._prune()
+        return task
+
+    def _prune(self) -> None:
+        """Forget the tasks that ended well."""
+        self._tasks = [task for task in self._tasks if not task.done() or _unretrieved(task)]
+        self._prune_at = len(self._tasks) + TASKS_PRUNE
+
+    # -- processes ----------------------------------------------------------------------------
+
+    def kill(self, node: Incarnation) -> None:
+        """End a process between two of its steps; nothing of it runs again."""
+        node.alive = False
+        if node in self._runnable:
+            self._runnable.remove(node)
+        self._graveyard.append(node)
+
+    def pause(self, node: Incarnation) -> None:
+        """Stop a process (SIGSTOP)."""
+        node.paused = True
+        if node in self._runnable:
+            self._runnable.remove(node)
+
+    def resume(self, node: Incarnation) -> None:
+        """Let a stopped process go on (SIGCONT)."""
+        if node.paused:
+            node.paused = False
+            if node.queue and node.alive:
+                self._runnable.append(node)
+
+    # -- running ------------------------------------------------------------------------------
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Run until `future` (a coroutine or future) is done and return its result."""
+        main = asyncio.ensure_future(future, loop=self)
+        main.add_done_callback(lambda _: self.stop())
+        self.run_forever()
+        if not main.done():
+            raise SimError("the loop was stopped before its work was done")
+        return main.result()
+
+    def run_forever(self) -> None:
+        hooks = sys.get_asyncgen_hooks()
+        previous = events._get_running_loop()
+        events._set_running_loop(self)
+        sys.set_asyncgen_hooks(finalizer=self._end_generator)
+        self._running = True
+        self._stopping = False
+        try:
+            self._run()
+        finally:
+            self._running = False
+            sys.set_asyncgen_hooks(*hooks)
+            events._set_running_loop(previous)
+
+    def _run(self) -> None:
+        runnable = self._runnable
+        batch = self.trace.batch
+        quiet_since = self.steps
+        while not self._stopping:
+            if not runnable:
+                self._advance()
+                quiet_since = self.steps
+                continue
+            handle = self._choose(runnable)
+            callback = handle.callback
+            if callback is None:
+                continue
+            self.steps = steps = self.steps + 1
+            batch.append(handle.sequence)
+            try:
+                handle.context.run(callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._failure = self._failure or error
+            if self._failure is not None:
+                raise self._failure
+            if len(batch) > TRACE_BATCH:
+                self.trace.flush()
+            if steps - quiet_since > STEPS_PER_INSTANT_MAX or steps > STEPS_MAX:
+                raise SimLivelock(f"{steps} steps by virtual time {self._now:.6f}")
+
+    def _choose(self, runnable: list[Incarnation]) -> Handle:
+        index = 0
+        if len(runnable) > 1:
+            if self._policy is Policy.PRIORITY:
+                index = self._by_priority(runnable)
+            else:
+                index = int(self._random() * len(runnable))
+        queue = runnable[index].queue
+        if self._policy is Policy.WALK and len(queue) > 1:
+            skip = int(self._random() * len(queue))
+            queue.rotate(-skip)
+            handle = queue.popleft()
+            queue.rotate(skip)
+        else:
+            handle = queue.popleft()
+        if not queue:
+            runnable[index] = runnable[-1]
+            runnable.pop()
+        return handle
+
+    def _by_priority(self, runnable: list[Incarnation]) -> int:
+        for node in runnable:
+            if not node.priority:
+                node.priority = self._random()
+        index = max(range(len(runnable)), key=lambda i: runnable[i].priority)
+        if self._random() < 0.02:
+            runnable[index].priority *= self._random()
+        return index
+
+    def _advance(self) -> None:
+        """Jump to the next timer and make everything due then ready."""
+        timers = self._timers
+        while timers and (timers[0][2].callback is None or self._is_dead(timers[0][2])):
+            heapq.heappop(timers)
+        if not timers:
+            raise SimDeadlock("nothing will ever happen again; waiting: " + self.waiting())
+        self._now = now = max(self._now, timers[0][0])
+        self.trace.batch.append(now)
+        while timers and timers[0][0] <= now:
+            handle = heapq.heappop(timers)[2]
+            if handle.callback is not None:
+                self._enqueue(handle)
+
+    def _is_dead(self, handle: Handle) -> bool:
+        if handle.context.get(NODE, self.root).alive:
+            return False
+        self._graveyard.append(handle)
+        return True
+
+    def waiting(self) -> str:
+        """Name the tasks that are not done, by process."""
+        names = [f"{t.home}:{t.get_name()}" for t in self._tasks if not t.done() and t.home.alive]
+        return ", ".join(names) or "nobody"
+
+    def pending(self, node: Incarnation) -> list[str]:
+        """The names of a process's tasks that are not done."""
+        return [t.get_name() for t in self._tasks if t.home is node and not t.done()]
+
+    def check_unhandled(self) -> None:
+        """Raise `SimUnhandled` when a task of a living process failed and nobody looked."""
+        for task in self._tasks:
+            if task.home.alive and task.done() and _unretrieved(task):
+                error = task.exception()
+                raise SimUnhandled(f"task {task.get_name()} of {task.home} failed") from error
+
+    def note(self, text: str) -> None:
+        """Put a fact into the trace."""
+        self.trace.note(text)
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+
+    def dispose(self) -> None:
+        """End the run for good: unwind every coroutine that is left, ignoring what it says."""
+        self._closed = True
+        hook = sys.unraisablehook
+        sys.unraisablehook = lambda _: None
+        try:
+            for task in self._tasks:
+                if task.done():
+                    task._log_traceback = False
+                else:
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    _unwind(task.get_coro())
+            self._tasks.clear()
+            self._graveyard.clear()
+            self._timers.clear()
+        finally:
+            sys.unraisablehook = hook
+
+    async def shutdown_asyncgens(self) -> None:
+        return None
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        return None
+
+    def _end_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """An abandoned asynchronous generator is closed by a task, as asyncio does."""
+        if not self._closed and NODE.get(self.root).alive:
+            self.create_task(generator.aclose(), name="aclose")
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._closed and self._failure is None:
+            failure = SimUnhandled(str(context.get("message")))
+            failure.__cause__ = context.get("exception")
+            self._failure = failure
+
+    default_exception_handler = call_exception_handler
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        return None
+
+
+def _unretrieved(task: asyncio.Task[Any]) -> bool:
+    return bool(task._log_traceback)
+
+
+def _unwind(work: Any) -> None:
+    for _ in range(16):
+        try:
+            work.close()
+        except BaseException:
+            continue
+        return
+
+
+def new_loop(rng: random.Random, policy: Policy = Policy.INTERLEAVE) -> SimLoop:
+    """Make the loop of one run. What it does not implement itself raises `SimEscape`."""
+    return SimLoop(rng, policy=policy)  # type: ignore[abstract]
