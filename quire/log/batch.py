@@ -1,0 +1,200 @@
+"""Batches: how records share an entry.
+
+An entry's payload is one batch (docs/formats.md, "Batch"), header big-endian:
+
+    | magic "qb" | version u8 | codec u8 | count u32 | body size u32 |
+    | first offset i64 | epoch i64 | timestamp ms i64 | body, as the codec packs it |
+
+    body = | length u32, little-endian, per record | payload of the first record | of the second | …
+
+The body is columns: the lengths are unpacked by one call, their running sum is the offsets buffer
+of an Arrow binary array and the payloads are its data buffer, so nothing is done per record until
+somebody wants records. `body size` is the unpacked size. A batch whose body does not add up is
+refused as a whole: the frame's digest was right, so somebody wrote nonsense.
+
+Pure: no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate, pairwise
+from typing import Final
+
+import lz4.block
+import zstandard
+
+from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId
+from quire.errors import CorruptEntryError, EntryTooLargeError
+
+MAGIC: Final = b"qb"
+VERSION: Final = 1
+HEADER: Final = struct.Struct(">2sBBIIqqq")
+
+BATCH_BYTES_MAX: Final = ENTRY_BYTES_MAX - HEADER.size
+"""Largest body of a batch, unpacked: also what keeps a hostile header from asking for memory."""
+
+
+class Compression(StrEnum):
+    """How the body of a batch is packed."""
+
+    NONE = "none"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+_CODES: Final = {Compression.NONE: 0, Compression.LZ4: 1, Compression.ZSTD: 2}
+_KINDS: Final = {code: kind for kind, code in _CODES.items()}
+
+_zstd_compressor = zstandard.ZstdCompressor(level=3, write_checksum=False)
+_zstd_decompressor = zstandard.ZstdDecompressor()
+
+
+def _lz4_pack(body: bytes) -> bytes:
+    packed: bytes = lz4.block.compress(body, store_size=False)
+    return packed
+
+
+def _lz4_unpack(packed: bytes, size: int) -> bytes:
+    body: bytes = lz4.block.decompress(packed, uncompressed_size=size)
+    return body
+
+
+def _zstd_unpack(packed: bytes, size: int) -> bytes:
+    return _zstd_decompressor.decompress(packed, max_output_size=size)
+
+
+_PACK: Final[dict[Compression, Callable[[bytes], bytes]]] = {
+    Compression.LZ4: _lz4_pack,
+    Compression.ZSTD: _zstd_compressor.compress,
+}
+_UNPACK: Final[dict[Compression, Callable[[bytes, int], bytes]]] = {
+    Compression.NONE: lambda packed, size: packed,
+    Compression.LZ4: _lz4_unpack,
+    Compression.ZSTD: _zstd_unpack,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """What the header of a batch says."""
+
+    compression: Compression
+    count: int
+    body_size: int
+    first_offset: int
+    epoch: int
+    timestamp_ms: int
+
+    @property
+    def next_offset(self) -> int:
+        """Offset of the first record of whatever comes behind this batch."""
+        return self.first_offset + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A decoded batch: its header and its columns. At least one record."""
+
+    header: BatchHeader
+    lengths: tuple[int, ...]
+    body: bytes
+
+    def __len__(self) -> int:
+        return self.header.count
+
+    def payloads(self) -> list[bytes]:
+        """The records' payloads, in order."""
+        body = self.body
+        ends = accumulate(self.lengths, initial=4 * self.header.count)
+        return [body[start:end] for start, end in pairwise(ends)]
+
+    def arrow_buffers(self) -> tuple[array[int], memoryview]:
+        """The offsets (int32, one more than records) and data of an Arrow binary array."""
+        return array("i", accumulate(self.lengths, initial=0)), self.data
+
+    @property
+    def data(self) -> memoryview:
+        """All payloads, one behind the other."""
+        return memoryview(self.body)[4 * self.header.count :]
+
+
+def body_size(records: Sequence[bytes]) -> int:
+    """Bytes of the body of a batch of these records."""
+    return 4 * len(records) + sum(map(len, records))
+
+
+def encode_batch(
+    records: Sequence[bytes],
+    *,
+    first_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    compression: Compression = Compression.NONE,
+) -> bytes:
+    """Return the entry payload of one or more records.
+
+    What does not shrink is stored as it is. Raises `EntryTooLargeError` when the unpacked body
+    exceeds `BATCH_BYTES_MAX`.
+    """
+    count = len(records)
+    assert count > 0, "a batch has at least one record"
+    lengths = struct.pack(f"<{count}I", *map(len, records))
+    body = b"".join((lengths, *records))
+    if len(body) > BATCH_BYTES_MAX:
+        raise EntryTooLargeError(len(body), BATCH_BYTES_MAX)
+    packed = body
+    if compression is not Compression.NONE:
+        packed = _PACK[compression](body)
+        if len(packed) >= len(body):
+            packed, compression = body, Compression.NONE
+    code = _CODES[compression]
+    header = HEADER.pack(MAGIC, VERSION, code, count, len(body), first_offset, epoch, timestamp_ms)
+    return header + packed
+
+
+def decode_header(payload: bytes, ledger: LedgerId, entry: EntryId) -> BatchHeader:
+    """Return the header of an entry's batch. Raises `CorruptEntryError`."""
+    if len(payload) < HEADER.size:
+        raise CorruptEntryError(ledger, entry, f"batch of {len(payload)} bytes is too short")
+    magic, version, code, count, size, first_offset, epoch, timestamp_ms = HEADER.unpack_from(
+        payload
+    )
+    if magic != MAGIC or version != VERSION:
+        raise CorruptEntryError(ledger, entry, f"no batch: magic {magic!r}, version {version}")
+    if code not in _KINDS:
+        raise CorruptEntryError(ledger, entry, f"batch has unknown codec {code}")
+    if count < 1 or not 4 * count <= size <= BATCH_BYTES_MAX or first_offset < 0 or epoch < 1:
+        raise CorruptEntryError(
+            ledger,
+            entry,
+            f"impossible batch: {count} records in {size} bytes, "
+            f"offset {first_offset}, epoch {epoch}",
+        )
+    return BatchHeader(_KINDS[code], count, size, first_offset, epoch, timestamp_ms)
+
+
+def decode_batch(payload: bytes, ledger: LedgerId, entry: EntryId) -> Batch:
+    """Return the batch of an entry; `ledger` and `entry` only name it in errors.
+
+    Raises `CorruptEntryError` when any byte of its structure does not add up.
+    """
+    header = decode_header(payload, ledger, entry)
+    try:
+        body = _UNPACK[header.compression](payload[HEADER.size :], header.body_size)
+    except (zstandard.ZstdError, lz4.block.LZ4BlockError, ValueError) as error:
+        raise CorruptEntryError(
+            ledger, entry, f"batch does not unpack as {header.compression}: {error}"
+        ) from error
+    if len(body) != header.body_size:
+        raise CorruptEntryError(
+            ledger, entry, f"batch body has {len(body)} bytes, {header.body_size} announced"
+        )
+    lengths: tuple[int, ...] = struct.unpack_from(f"<{header.count}I", body)
+    if 4 * header.count + sum(lengths) != len(body):
+        raise CorruptEntryError(ledger, entry, "lengths of records do not add up to the batch")
+    return Batch(header, lengths, body)

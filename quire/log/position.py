@@ -1,0 +1,67 @@
+"""Where a record of a log is, and what a reader gets.
+
+A record has two addresses that never change: its `Position` (segment, entry, slot), which leads to
+it without a search, and its `offset`, a number without gaps that counts the records of the log.
+Positions are compared as tuples. They are not dense: between two records lie any number of
+positions, and a reader that starts at one of those continues with the next record.
+
+Named tuples and not dataclasses: one of each is made per record, and making one costs a third.
+
+Pure: no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from quire.errors import InvalidRequestError
+
+
+class Position(NamedTuple):
+    """A place in a log: segments are numbered from 1, entries and slots from 0."""
+
+    segment: int
+    entry: int
+    slot: int
+
+    def __str__(self) -> str:
+        return f"{self.segment}.{self.entry}.{self.slot}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Return the position that `str` made, or `beginning` or `latest` by name.
+
+        Raises `InvalidRequestError`.
+        """
+        if text in _NAMED:
+            return _NAMED[text]
+        parts = text.split(".")
+        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+            raise InvalidRequestError(
+                f"{text!r} is not a position: write segment.entry.slot, 'beginning' or 'latest'"
+            )
+        return cls(int(parts[0]), int(parts[1]), int(parts[2]))
+
+    @property
+    def after(self) -> Position:
+        """The first position behind the record at this one."""
+        return Position(self.segment, self.entry, self.slot + 1)
+
+
+BEGINNING: Final = Position(0, 0, 0)
+"""Before every record; a reader that starts here starts at the first record not trimmed."""
+
+LATEST: Final = Position(2**63 - 1, 0, 0)
+"""Behind every record; a reader that starts here sees only what is confirmed later."""
+
+_NAMED: Final = {"beginning": BEGINNING, "latest": LATEST}
+
+
+class Record(NamedTuple):
+    """A record as it is read: `epoch` is its leader's, `timestamp_ms` (Unix) never decreases."""
+
+    position: Position
+    offset: int
+    epoch: int
+    timestamp_ms: int
+    payload: bytes
