@@ -1,0 +1,37 @@
+"""A bookie's registration: the ephemeral record by which clients find it.
+
+The server writes it under its session, the roster of a client reads it; they meet here, so neither
+has to know the other. The bookie's id is the record's name, not part of its body: the record cannot
+contradict its path. The module is pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quire.bookie import BookieAddress
+from quire.entry import BookieId
+from quire.errors import CorruptRecordError
+from quire.metastore.layout import bookie_path
+from quire.metastore.record import decode_record, encode_record
+
+KIND: Final = "bookie"
+VERSION: Final = 1
+
+
+def encode_registration(address: BookieAddress) -> bytes:
+    """Return the record of a bookie that is up."""
+    body = {"address": address.address, "writable": address.writable}
+    return encode_record(KIND, VERSION, body)
+
+
+def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
+    """Return who is registered as `bookie`. Raises `CorruptRecordError`."""
+    path = bookie_path(bookie)
+    version, body = decode_record(path, KIND, data)
+    address, writable = body.get("address"), body.get("writable")
+    if version != VERSION:
+        raise CorruptRecordError(path, f"version {version} is not known here: upgrade quire")
+    if not isinstance(address, str) or not isinstance(writable, bool):
+        raise CorruptRecordError(path, f"address {address!r}, writable {writable!r}")
+    return BookieAddress(bookie, address, writable)
