@@ -2,7 +2,7 @@
 
     python -m tutorial.dice --store sqlite:///tmp/dice/metadata.db --name alice
 
-Start it several times, kill players, pause them (Ctrl-Z) and wake them (fg). What each of them prints
+Start it several times, kill players, pause them (Ctrl-Z) and wake them (fg). What each one prints
 is always a prefix of the same sequence: a value is shown only when the log has it for ever, and a
 leader that slept through its own deposition prints nothing of its own.
 """

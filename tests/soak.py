@@ -1,0 +1,226 @@
+"""Real processes, random kills and pauses, one history: `make soak MINUTES=n` or `--kills n`.
+
+Three workers share one log over six bookies. Again and again the driver kills or pauses the leader (and
+now and then kills and restarts a bookie), waits for the next leader, and starts what it killed again. At
+the end it reads the log itself and holds everything that was printed against it:
+
+  * every acknowledged record is in the log exactly once, where its writer was told;
+  * what every incarnation of every worker read is a run of the log from its beginning on;
+  * offsets are dense and epochs never fall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import quire
+from quire.cluster import LocalCluster
+from tests.soak_worker import LOG, SESSION_SECONDS
+
+WAIT_SECONDS_MAX: Final = 60.0
+BOOKIES: Final = 6
+
+
+@dataclass
+class Incarnation:
+    """One life of one worker, and what it printed."""
+
+    name: str
+    acked: list[tuple[str, str]] = field(default_factory=list)
+    read: list[tuple[str, str]] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)
+    leads: bool = False
+    paused: bool = False
+    other: list[str] = field(default_factory=list)
+
+    def heard(self, text: str) -> None:
+        kind, _, rest = text.partition(" ")
+        if kind in ("acked", "read"):
+            position, payload = rest.split(" ")
+            (self.acked if kind == "acked" else self.read).append((position, payload))
+        elif kind == "leading":
+            self.epochs.append(int(rest))
+            self.leads = True
+        else:
+            self.leads = self.leads and kind != "deposed"
+            self.other.append(text)
+
+
+class Workers:
+    """The worker processes, alive and dead."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.lives: list[Incarnation] = []
+        self.processes: dict[str, tuple[asyncio.subprocess.Process, Incarnation]] = {}
+        self.changed = asyncio.Event()
+        self._listening: list[asyncio.Task[None]] = []
+
+    async def start(self, slot: str) -> None:
+        life = Incarnation(f"{slot}.{len(self.lives)}")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.soak_worker"),
+            *("--store", self.store, "--name", life.name),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        self.lives.append(life)
+        self.processes[slot] = (process, life)
+        self._listening.append(asyncio.create_task(self._listen(process, life)))
+
+    async def _listen(self, process: asyncio.subprocess.Process, life: Incarnation) -> None:
+        assert process.stdout is not None
+        async for raw in process.stdout:
+            life.heard(raw.decode().rstrip("\n"))
+            self.changed.set()
+        life.leads = False
+        self.changed.set()
+
+    async def kill(self, slot: str) -> None:
+        process, _ = self.processes.pop(slot)
+        process.kill()
+        await process.wait()
+
+    def signal(self, slot: str, number: signal.Signals) -> None:
+        process, life = self.processes[slot]
+        life.paused = number is signal.SIGSTOP
+        process.send_signal(number)
+
+    def leader(self) -> str | None:
+        leading = [
+            (life.epochs[-1], slot)
+            for slot, (_, life) in self.processes.items()
+            if life.leads and not life.paused
+        ]
+        return max(leading)[1] if leading else None
+
+    async def new_leader(self, above: int) -> str:
+        """Wait for a leader with an epoch above `above` that had something acknowledged."""
+
+        def found() -> str | None:
+            slot = self.leader()
+            if slot is None:
+                return None
+            life = self.processes[slot][1]
+            return slot if life.epochs[-1] > above and life.acked else None
+
+        try:
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                while (slot := found()) is None:
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError:
+            said = {life.name: life.other[-3:] for _, life in self.processes.values()}
+            raise RuntimeError(
+                f"no leader within {WAIT_SECONDS_MAX:.0f} s; last words {said}"
+            ) from None
+        return slot
+
+    def epoch(self) -> int:
+        return max((life.epochs[-1] for life in self.lives if life.epochs), default=0)
+
+    async def end(self) -> None:
+        for slot in list(self.processes):
+            await self.kill(slot)
+        await asyncio.gather(*self._listening)
+
+
+async def torment(
+    workers: Workers, cluster: LocalCluster, rng: random.Random, seconds: float, kills: int
+) -> int:
+    """Kill and pause until both bounds are met; returns how many leaders were deposed."""
+    clock = asyncio.get_running_loop()
+    end = clock.time() + seconds
+    deposed = 0
+    while clock.time() < end or deposed < kills:
+        slot = await workers.new_leader(0)
+        epoch = workers.epoch()
+        await asyncio.sleep(rng.uniform(0, 0.5))
+        if rng.random() < 0.2:
+            bookie = rng.randrange(BOOKIES)
+            cluster.kill(bookie)
+            await cluster.restart(bookie)
+        if rng.random() < 0.3:
+            workers.signal(slot, signal.SIGSTOP)
+            await workers.new_leader(epoch)
+            workers.signal(slot, signal.SIGCONT)
+        else:
+            await workers.kill(slot)
+            await workers.start(slot)
+            await workers.new_leader(epoch)
+        deposed += 1
+        if sys.stderr.isatty() or deposed % 10 == 0:
+            acked = sum(len(life.acked) for life in workers.lives)
+            print(f"{deposed} leaders deposed, {acked} records acknowledged", file=sys.stderr)
+    return deposed
+
+
+def check(lives: list[Incarnation], log: list[quire.Record]) -> list[str]:
+    """Return what is wrong; empty when the log kept every promise."""
+    wrong: list[str] = []
+    whole = [(str(record.position), record.payload.decode()) for record in log]
+    at = {payload: position for position, payload in whole}
+    if len(at) != len(whole):
+        wrong.append(f"{len(whole) - len(at)} records are in the log twice")
+    if [record.offset for record in log] != list(range(len(log))):
+        wrong.append("offsets are not dense")
+    epochs = [record.epoch for record in log]
+    if epochs != sorted(epochs):
+        wrong.append("epochs fall")
+    for life in lives:
+        for position, payload in life.acked:
+            if at.get(payload) != position:
+                wrong.append(f"{payload}, acked at {position}, is at {at.get(payload)}")
+        if life.read != whole[: len(life.read)]:
+            wrong.append(f"{life.name} read something that is not the log's beginning")
+    return wrong
+
+
+async def soak(seconds: float, kills: int, seed: int) -> bool:
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="quire-soak-") as directory:
+        async with LocalCluster(Path(directory), bookies=BOOKIES) as cluster:
+            workers = Workers(cluster.store_uri)
+            try:
+                for slot in ("a", "b", "c"):
+                    await workers.start(slot)
+                deposed = await torment(workers, cluster, rng, seconds, kills)
+            finally:
+                await workers.end()
+            async with quire.connect(cluster.store_uri) as client:
+                final = await client.open_log(LOG)
+                await final.close()
+                log = [record async for record in await client.read_log(LOG)]
+    wrong = check(workers.lives, log)
+    acked = sum(len(life.acked) for life in workers.lives)
+    for line in wrong[:20]:
+        print(f"✗ {line}")
+    print(
+        f"{'FAILED' if wrong else 'PASSED'}: seed {seed}, {deposed} leaders deposed, {acked} records "
+        f"acknowledged, {len(log)} in the log, {len(wrong)} violations"
+    )
+    return not wrong and acked > 0 and deposed > 0
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    arguments.add_argument("--minutes", type=float, default=0.0)
+    arguments.add_argument("--kills", type=int, default=3, help="depose at least so many leaders")
+    arguments.add_argument("--seed", type=int, default=1)
+    options = arguments.parse_args()
+    print(f"soak: sessions of {SESSION_SECONDS} s, seed {options.seed}", file=sys.stderr)
+    good = asyncio.run(soak(options.minutes * 60, options.kills, options.seed))
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

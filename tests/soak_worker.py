@@ -1,0 +1,82 @@
+"""One process of the soak: stands for election, writes unique records while it leads, follows else.
+
+Prints one line per event, which the driver (`tests/soak.py`) reads:
+
+    acked <position> <payload>      an append of ours was acknowledged
+    read <position> <payload>       the log gave us this record; each exactly once, in order
+    leading <epoch> | deposed
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+
+import quire
+from quire.errors import OutcomeUnknownError, QuireError
+
+LOG = "soak"
+SESSION_SECONDS = 1.5
+IN_FLIGHT = 16
+
+
+class Worker:
+    def __init__(self, client: quire.Client, name: str) -> None:
+        self.client = client
+        self.name = name
+        self.next = quire.BEGINNING
+        self.numbers = itertools.count()
+
+    async def run(self) -> None:
+        while True:
+            following = asyncio.create_task(self.follow())
+            try:
+                election = self.client.election(LOG, self.name, session_timeout=SESSION_SECONDS)
+                async with election.lead() as leadership:
+                    await self.lead(leadership)
+            except QuireError as error:
+                print(f"deposed {type(error).__name__}: {error}", flush=True)
+            finally:
+                following.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await following
+
+    async def follow(self) -> None:
+        reader = await self.client.read_log(LOG, self.next, follow=True, wait_for_log=True)
+        async with contextlib.aclosing(reader):
+            async for record in reader:
+                at = record.position
+                print(f"read {at} {record.payload.decode()}", flush=True)
+                self.next = quire.Position(at.segment, at.entry, at.slot + 1)
+
+    async def lead(self, leadership: quire.Leadership) -> None:
+        log = await self.client.open_log(LOG)
+        print(f"leading {log.epoch}", flush=True)
+        try:
+            while not leadership.is_lost:
+                batch = [f"{self.name}-{next(self.numbers)}" for _ in range(IN_FLIGHT)]
+                futures = [await log.submit(payload.encode()) for payload in batch]
+                for payload, future in zip(batch, futures, strict=True):
+                    print(f"acked {await future} {payload}", flush=True)
+                await asyncio.sleep(0.02)
+        except OutcomeUnknownError:
+            await asyncio.gather(*futures, return_exceptions=True)
+            raise
+        finally:
+            log.abandon()
+
+
+async def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--store", required=True)
+    arguments.add_argument("--name", required=True)
+    options = arguments.parse_args()
+    async with quire.connect(options.store) as client:
+        await Worker(client, options.name).run()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(main())
