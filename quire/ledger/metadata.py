@@ -1,0 +1,278 @@
+"""Ledger metadata: the record that says who holds which entries, and whether the ledger can grow.
+
+A ledger's entries are divided into fragments, each with one ensemble. Its life is a one-way street:
+
+    OPEN ──→ IN_RECOVERY ──→ CLOSED        (a recoverer took over, then decided the end)
+      └────────────────────────↑           (the writer closed it)
+
+Invariants, checked whenever a value is made:
+
+  M1  CLOSED is final: it has a last entry and a length, and they never change.
+  M2  The first fragment starts at entry 0 and first entries strictly ascend.
+  M3  Every ensemble has E bookies, none twice.
+  M4  The end is not below the last fragment: last entry ≥ its first entry − 1.
+
+Transitions are methods that return the next value and refuse illegal ones. They decide nothing
+about concurrency: every change is a compare-and-set by the driver that makes it. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from quire.entry import NO_ENTRY, BookieId, DigestKind, EntryId, LedgerId
+from quire.errors import (
+    CorruptRecordError,
+    InvalidRequestError,
+    LedgerClosedError,
+)
+from quire.ledger.quorum import Replication
+from quire.metastore.record import decode_record, encode_record
+
+RECORD_KIND: Final = "ledger"
+RECORD_VERSION: Final = 1
+
+
+class LedgerState(StrEnum):
+    """Where a ledger is in its life."""
+
+    OPEN = "open"
+    IN_RECOVERY = "in-recovery"
+    CLOSED = "closed"
+
+
+TRANSITIONS: Final[dict[LedgerState, frozenset[LedgerState]]] = {
+    LedgerState.OPEN: frozenset({LedgerState.IN_RECOVERY, LedgerState.CLOSED}),
+    LedgerState.IN_RECOVERY: frozenset({LedgerState.CLOSED}),
+    LedgerState.CLOSED: frozenset(),
+}
+
+
+def key_check(access_key: bytes) -> str:
+    """Return what metadata keeps to recognise a wrong password without knowing the key."""
+    return hashlib.sha256(b"check" + access_key).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The entries from `first` to the next fragment or the end; their ensemble by position."""
+
+    first: EntryId
+    bookies: tuple[BookieId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """One ledger's record. `last_entry` and `length` (payload bytes) are known once it is CLOSED.
+
+    `token` is drawn by the creator, so that it recognises its own creation after a lost
+    answer. Raises `InvalidRequestError` when the parts contradict each other.
+    """
+
+    ledger: LedgerId
+    replication: Replication
+    digest: DigestKind
+    key_check: str
+    fragments: tuple[Fragment, ...]
+    state: LedgerState = LedgerState.OPEN
+    last_entry: EntryId | None = None
+    length: int | None = None
+    custom: Mapping[str, str] = field(default_factory=dict)
+    created_ms: int = 0
+    token: str = ""
+
+    def __post_init__(self) -> None:
+        problem = self._problem()
+        if problem:
+            raise InvalidRequestError(f"metadata of ledger {self.ledger}: {problem}")
+
+    def _problem(self) -> str | None:
+        if self.ledger < 0:
+            return "id is negative"
+        firsts = [fragment.first for fragment in self.fragments]
+        if not firsts or firsts[0] != 0 or firsts != sorted(set(firsts)):
+            return f"fragments start at {firsts}, which must be 0 and then ascend"
+        for fragment in self.fragments:
+            if len(fragment.bookies) != self.replication.ensemble:
+                return (
+                    f"fragment {fragment.first} does not have {self.replication.ensemble} bookies"
+                )
+            if len(set(fragment.bookies)) != len(fragment.bookies):
+                return f"fragment {fragment.first} names a bookie twice"
+        return self._problem_of_end(firsts[-1])
+
+    def _problem_of_end(self, last_first: EntryId) -> str | None:
+        if self.state is not LedgerState.CLOSED:
+            ended = self.last_entry is not None or self.length is not None
+            return f"{self.state} but with an end" if ended else None
+        if self.last_entry is None or self.length is None:
+            return "closed without an end"
+        if self.last_entry < max(last_first - 1, NO_ENTRY) or self.length < 0:
+            return f"closed at {self.last_entry} (length {self.length}) below {last_first}"
+        return None
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is LedgerState.CLOSED
+
+    @property
+    def last_fragment(self) -> Fragment:
+        """The only fragment that grows."""
+        return self.fragments[-1]
+
+    def fragment_of(self, entry: EntryId) -> Fragment:
+        """Return the fragment that holds an entry, or would once it is written.
+
+        Raises `InvalidRequestError` when the id is negative.
+        """
+        for fragment in reversed(self.fragments):
+            if fragment.first <= entry:
+                return fragment
+        raise InvalidRequestError(f"ledger {self.ledger} has no entry {entry}: ids start at 0")
+
+    def write_set(self, entry: EntryId) -> tuple[BookieId, ...]:
+        """Return the bookies that store an entry, in write-set order."""
+        bookies = self.fragment_of(entry).bookies
+        return tuple(bookies[position] for position in self.replication.write_set(entry))
+
+    def with_state(self, state: LedgerState) -> LedgerMetadata:
+        """Return the value in another state. To CLOSED goes `closed`, which knows the end.
+
+        Raises `LedgerClosedError` when the ledger is closed already, `InvalidRequestError` for
+        another step the table does not have.
+        """
+        self._check_step(state)
+        return replace(self, state=state)
+
+    def closed(self, last_entry: EntryId, length: int) -> LedgerMetadata:
+        """Return the value closed at an end.
+
+        Raises as `with_state`, and `InvalidRequestError` when the end is impossible.
+        """
+        self._check_step(LedgerState.CLOSED)
+        return replace(self, state=LedgerState.CLOSED, last_entry=last_entry, length=length)
+
+    def with_fragment(self, fragment: Fragment) -> LedgerMetadata:
+        """Return the value whose entries from `fragment.first` on live on another ensemble.
+
+        Replaces the last fragment when it starts there, else appends. Entries confirmed
+        before keep their fragment. A recoverer uses it in memory until its closing change.
+
+        Raises `LedgerClosedError` when closed, `InvalidRequestError` when it would start below the
+        last fragment.
+        """
+        self._check_open_ended()
+        last = self.last_fragment
+        if fragment.first < last.first:
+            raise InvalidRequestError(
+                f"ledger {self.ledger}: fragment {fragment.first} would start below {last.first}"
+            )
+        kept = self.fragments[:-1] if fragment.first == last.first else self.fragments
+        return replace(self, fragments=(*kept, fragment))
+
+    def with_replica(self, first: EntryId, position: int, bookie: BookieId) -> LedgerMetadata:
+        """Return the value in which one position of a finished fragment is held by another bookie.
+
+        This is re-replication's edit: legal for every fragment but the last, and for that one too
+        once the ledger is closed. Raises `InvalidRequestError` otherwise.
+        """
+        growing = None if self.is_closed else self.last_fragment.first
+        for index, fragment in enumerate(self.fragments):
+            if fragment.first == first and first != growing:
+                bookies = list(fragment.bookies)
+                bookies[position] = bookie
+                changed = Fragment(first, tuple(bookies))
+                return replace(
+                    self,
+                    fragments=(*self.fragments[:index], changed, *self.fragments[index + 1 :]),
+                )
+        raise InvalidRequestError(f"ledger {self.ledger} has no finished fragment {first}")
+
+    def _check_open_ended(self) -> None:
+        if self.is_closed:
+            raise LedgerClosedError(self.ledger, self.last_entry)
+
+    def _check_step(self, state: LedgerState) -> None:
+        self._check_open_ended()
+        if state not in TRANSITIONS[self.state]:
+            raise InvalidRequestError(
+                f"ledger {self.ledger} cannot go from {self.state} to {state}"
+            )
+
+    def encode(self) -> bytes:
+        """Return the record's bytes; equal values have equal bytes."""
+        body = {
+            "ledger": self.ledger,
+            "ensemble": self.replication.ensemble,
+            "write_quorum": self.replication.write_quorum,
+            "ack_quorum": self.replication.ack_quorum,
+            "digest": str(self.digest),
+            "key_check": self.key_check,
+            "fragments": [[fragment.first, list(fragment.bookies)] for fragment in self.fragments],
+            "state": str(self.state),
+            "last_entry": self.last_entry,
+            "length": self.length,
+            "custom": dict(self.custom),
+            "created_ms": self.created_ms,
+            "token": self.token,
+        }
+        return encode_record(RECORD_KIND, RECORD_VERSION, body)
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> LedgerMetadata:
+        """Return the value of a record read at `path`.
+
+        Raises `CorruptRecordError`, naming the path, for anything `encode` would not have written.
+        """
+        version, body = decode_record(path, RECORD_KIND, data)
+        if version != RECORD_VERSION:
+            raise CorruptRecordError(path, f"version {version} is not known, only {RECORD_VERSION}")
+        try:
+            return _from_body(body)
+        except (KeyError, TypeError, ValueError, LedgerClosedError) as error:
+            raise CorruptRecordError(path, f"{type(error).__name__}: {error}") from error
+
+
+def _from_body(body: Mapping[str, Any]) -> LedgerMetadata:
+    return LedgerMetadata(
+        ledger=_number(body["ledger"]),
+        replication=Replication(
+            _number(body["ensemble"]),
+            _number(body["write_quorum"]),
+            _number(body["ack_quorum"]),
+        ),
+        digest=DigestKind(body["digest"]),
+        key_check=_text(body["key_check"]),
+        fragments=tuple(
+            Fragment(_number(first), tuple(_text(bookie) for bookie in bookies))
+            for first, bookies in body["fragments"]
+        ),
+        state=LedgerState(body["state"]),
+        last_entry=None if body["last_entry"] is None else _number(body["last_entry"]),
+        length=None if body["length"] is None else _number(body["length"]),
+        custom={_text(key): _text(value) for key, value in _mapping(body["custom"]).items()},
+        created_ms=_number(body["created_ms"]),
+        token=_text(body["token"]),
+    )
+
+
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not an integer")
+    return value
+
+
+def _mapping(value: object) -> Mapping[object, object]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is not a mapping")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value

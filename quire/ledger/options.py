@@ -1,0 +1,50 @@
+"""Knobs of the ledger layer, with the arithmetic behind each default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quire.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """Bounds and deadlines of ledger writers and readers. Times in seconds, sizes in bytes.
+
+    Raises `ConfigurationError` when a value cannot work.
+    """
+
+    request_timeout: float = 5.0
+    """One request to one bookie; a bookie that takes longer is replaced."""
+
+    stall_timeout: float = 1.0
+    """The same, while every append waits for room because that one bookie is behind."""
+
+    append_timeout: float = 30.0
+    """No append waits longer for its answer, and `close` no longer for what is in flight."""
+
+    entries_in_flight_max: int = 8192
+    """Entries not yet confirmed; and, apart, confirmed ones not yet sent to a slow bookie."""
+
+    bytes_in_flight_max: int = 64 * 1024 * 1024
+    """The same in payload bytes, so a writer holds at most twice this."""
+
+    runs_outstanding_max: int = 2
+    """Runs under way to one bookie. Two keep it busy while an ack travels; more are smaller."""
+
+    lac_idle: float = 0.010
+    """An idle writer tells its LAC after this time, so that followers see the last entry."""
+
+    quarantine: float = 30.0
+    """A bookie that failed a writer is no spare for it for so long."""
+
+    read_ahead_bytes: int = 4 * 1024 * 1024
+    """Bytes a sequential read keeps requested ahead of its consumer."""
+
+    speculative_delay: float = 0.250
+    """A read asks a second bookie when the first took this long."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not getattr(self, name) > 0:
+                raise ConfigurationError(f"{name} must be positive, not {getattr(self, name)}")

@@ -1,0 +1,66 @@
+"""Replication arithmetic: who gets an entry, and how many answers prove what.
+
+An ensemble is E bookies in fixed positions. Entry e is written to Qw of them, its *write set*, the
+positions (e + i) mod E for i < Qw, and is confirmed when Qa of those acked it. Two consequences are
+all that recovery needs:
+
+  Q1  Any Qw − Qa + 1 positions of a write set contain one that acked, if the entry was confirmed.
+  Q2  A set of positions that holds that many of *every* write set (`is_covered`) therefore
+      contains, for every confirmed entry, a bookie that acked it.
+
+Pure: numbers only. Which bookie sits in which position is metadata's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from quire.entry import EntryId
+from quire.errors import InvalidReplicationError
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How many bookies: ensemble ≥ write quorum ≥ ack quorum ≥ 1.
+
+    `ensemble` bookies share a fragment, each entry is stored on `write_quorum` of them, and
+    is confirmed when `ack_quorum` of those hold it durably. A confirmed entry survives the loss of
+    ack_quorum − 1 bookies; the writer goes on without write_quorum − ack_quorum of them.
+
+    Raises `InvalidReplicationError` for impossible numbers.
+    """
+
+    ensemble: int = 3
+    write_quorum: int = 3
+    ack_quorum: int = 2
+
+    def __post_init__(self) -> None:
+        if not self.ensemble >= self.write_quorum >= self.ack_quorum >= 1:
+            raise InvalidReplicationError(self.ensemble, self.write_quorum, self.ack_quorum)
+
+    @property
+    def coverage(self) -> int:
+        """Answers out of one write set that must include a bookie that acked."""
+        return self.write_quorum - self.ack_quorum + 1
+
+    @property
+    def is_striped(self) -> bool:
+        """Whether a bookie gets only some of the entries."""
+        return self.ensemble > self.write_quorum
+
+    def write_set(self, entry: EntryId) -> tuple[int, ...]:
+        """Return the positions that store an entry, in the order of (entry + i) mod E."""
+        return tuple((entry + i) % self.ensemble for i in range(self.write_quorum))
+
+    def is_written_to(self, entry: EntryId, position: int) -> bool:
+        """Return whether a position is in the write set of an entry."""
+        return (position - entry) % self.ensemble < self.write_quorum
+
+    def is_covered(self, answered: Collection[int]) -> bool:
+        """Return whether every write set has at least `coverage` positions among those answered."""
+        present = [position in answered for position in range(self.ensemble)]
+        return all(
+            sum(present[position] for position in self.write_set(start)) >= self.coverage
+            for start in range(self.ensemble)
+        )
