@@ -1,8 +1,8 @@
 """Real processes, random kills and pauses, one history: `make soak MINUTES=n` or `--kills n`.
 
-Three workers share one log over six bookies. Again and again the driver kills or pauses the leader (and
-now and then kills and restarts a bookie), waits for the next leader, and starts what it killed again. At
-the end it reads the log itself and holds everything that was printed against it:
+Three workers share one log over six bookies. Again and again the driver kills or pauses the leader
+(and now and then kills and restarts a bookie), waits for the next leader, and starts what it killed
+again. At the end it reads the log itself and holds everything that was printed against it:
 
   * every acknowledged record is in the log exactly once, where its writer was told;
   * what every incarnation of every worker read is a run of the log from its beginning on;
@@ -205,8 +205,8 @@ async def soak(seconds: float, kills: int, seed: int) -> bool:
     for line in wrong[:20]:
         print(f"✗ {line}")
     print(
-        f"{'FAILED' if wrong else 'PASSED'}: seed {seed}, {deposed} leaders deposed, {acked} records "
-        f"acknowledged, {len(log)} in the log, {len(wrong)} violations"
+        f"{'FAILED' if wrong else 'PASSED'}: seed {seed}, {deposed} leaders deposed, "
+        f"{acked} records acknowledged, {len(log)} in the log, {len(wrong)} violations"
     )
     return not wrong and acked > 0 and deposed > 0
 

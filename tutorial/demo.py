@@ -1,9 +1,9 @@
 """The main job in a minute: three players share one log while everything that may happen happens.
 
 `make demo` runs this. It starts six bookies on the embedded store and three dice players, kills the
-leader, pauses the next one past its lease and wakes it, kills a bookie that is being written to, and lets the
-killed player come back without memory. Then it stops everything, compares what the players printed with
-each other and with the log itself, and ends with a verdict and exit status 0 or 1.
+leader, pauses the next one past its lease and wakes it, kills a bookie that is being written to,
+and lets the killed player come back without memory. Then it stops everything, compares what the
+players printed with each other and with the log itself, and ends with a verdict and exit status.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ async def curtain(stage: Stage) -> None:
 
 async def read_log(store: str) -> list[Roll]:
     """The log itself, read by none of the players."""
-    rolls = []
     async with quire.connect(store) as client:
-        async for record in await client.read_log(LOG):
-            rolls.append(Roll(record.position, record.payload[0], record.epoch))
-    return rolls
+        return [
+            Roll(record.position, record.payload[0], record.epoch)
+            async for record in await client.read_log(LOG)
+        ]
 
 
 def compare(players: list[Player], log: list[Roll]) -> list[Finding]:

@@ -20,7 +20,7 @@ _LINE = re.compile(r"(\S+)  Value = (\d), epoch = (\d+), (.+)")
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """One line of a player: where the value is in the log, and under which leader it was written."""
+    """One line of a player: where the value is in the log, and under which leader."""
 
     position: quire.Position
     value: int
