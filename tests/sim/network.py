@@ -1,0 +1,293 @@
+"""A network that delays, loses, repeats and cuts, with a bookie at the far end.
+
+`SimLink` is a `Bookie` to the client that holds it. Its requests travel as values; the work on the
+other side runs as a task of the server's process, so it dies with that process, and it goes on when
+the client stops waiting. What may happen to a request, may happen to its answer: an answer can be
+lost after the work was done.
+
+Adds travel on a `Connection`: first in, first out, until it breaks; then everything outstanding
+fails and some of what was under way still arrives (streams.py). Other requests are independent
+(`Exchange`).
+
+Not here: which faults happen when (faults.py), what answers mean (watch.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from quire.bookie import READ_BYTES_MAX, Bookie, BookieAddress, BookieInfo, LedgerTail
+from quire.entry import BookieId, EntryId, LedgerId
+from quire.errors import BookieUnavailableError, QuireError
+from tests.sim.loop import SimLoop
+from tests.sim.process import Incarnation
+from tests.sim.streams import DEADLINE, Connection, settle
+
+
+@dataclass
+class Conditions:
+    """The weather: probabilities per message, and seconds of delay."""
+
+    delay_min: float = 0.0002
+    delay_mean: float = 0.0005
+    slow: float = 0.0
+    """Probability that a message takes `slow_mean` instead."""
+    slow_mean: float = 0.05
+    loss: float = 0.0
+    duplication: float = 0.0
+    cancellation: float = 0.0
+    """Probability that a server hears of a client that stopped waiting."""
+
+
+class Host:
+    """A place where a bookie runs, from time to time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.life: Incarnation | None = None
+        self.bookie: Bookie | None = None
+
+    @property
+    def is_up(self) -> bool:
+        return self.bookie is not None and self.life is not None and self.life.alive
+
+
+class Watch(Protocol):
+    """Sees every request at the moment a bookie starts on it and when it answers."""
+
+    def begin(self, host: str, life: Incarnation, method: str, args: dict[str, Any]) -> object: ...
+
+    def end(self, token: Any, outcome: Any) -> None: ...
+
+
+class _Blind:
+    def begin(self, host: str, life: Incarnation, method: str, args: dict[str, Any]) -> object:
+        return None
+
+    def end(self, token: object, outcome: Any) -> None:
+        return None
+
+
+@dataclass
+class Network:
+    """Hosts, and what may happen between any two names."""
+
+    loop: SimLoop
+    rng: random.Random
+    conditions: Conditions = field(default_factory=Conditions)
+    hosts: dict[str, Host] = field(default_factory=dict)
+    watch: Watch = field(default_factory=_Blind)
+    counters: Counter[str] = field(default_factory=Counter)
+    cut: set[tuple[str, str]] = field(default_factory=set)
+    """One-way cuts: (from, to). Only ever asked for membership."""
+    log: Callable[[str, str], None] | None = None
+    """Told (who, what) of every message when a trace is wanted."""
+
+    def host(self, name: str) -> Host:
+        return self.hosts.setdefault(name, Host(name))
+
+    def connect(self, client: Incarnation, address: BookieAddress) -> SimLink:
+        """Return a client's link to the bookie at an address (the host's name)."""
+        return SimLink(self, client, address.bookie, self.host(address.address))
+
+    def chance(self, probability: float) -> bool:
+        return probability > 0 and self.rng.random() < probability
+
+    def delay(self) -> float:
+        weather = self.conditions
+        if self.chance(weather.slow):
+            self.counters["slow message"] += 1
+            return weather.delay_min + self.rng.expovariate(1 / weather.slow_mean)
+        return weather.delay_min + self.rng.expovariate(1 / weather.delay_mean)
+
+    def is_cut(self, source: str, target: str) -> bool:
+        if (source, target) in self.cut:
+            self.counters["message at a cut"] += 1
+            return True
+        return False
+
+    def later(self, delay: float, callback: Callable[..., object], *args: Any) -> Any:
+        """Let something happen that belongs to no process."""
+        return self.loop.call_later(delay, callback, *args, context=self.loop.root.context)
+
+    def retry_delay(self) -> float:
+        return 0.02 + self.rng.random() * 0.2
+
+    async def serve(self, host: Host, method: str, args: dict[str, Any]) -> Any:
+        """Do a request's work; runs as a task of the server. Errors are answers."""
+        bookie, life = host.bookie, host.life
+        assert bookie is not None
+        assert life is not None
+        token = self.watch.begin(host.name, life, method, args)
+        outcome: Any
+        try:
+            outcome = await getattr(bookie, method)(**args)
+        except QuireError as error:
+            outcome = error
+        self.watch.end(token, outcome)
+        if self.log is not None:
+            self.log(repr(life), f"answers {describe(method, args)}: {_short(outcome)}")
+        return outcome
+
+
+class Exchange:
+    """One request and its answer, in no order with any other."""
+
+    def __init__(self, link: SimLink, method: str, args: dict[str, Any]) -> None:
+        self.network = network = link.network
+        self.link = link
+        self.method = method
+        self.args = args
+        self.reply: asyncio.Future[Any] = network.loop.create_future()
+        self._work: asyncio.Task[Any] | None = None
+        self._deadline: Any = None
+
+    async def run(self, deadline: float) -> Any:
+        network = self.network
+        self._deadline = network.later(deadline, self._fail, "no answer in time")
+        if network.chance(network.conditions.loss):
+            network.counters["request lost"] += 1
+        else:
+            network.later(network.delay(), self._arrive, True)
+        if network.chance(network.conditions.duplication):
+            network.counters["request repeated"] += 1
+            network.later(network.delay() * 3, self._arrive, False)
+        try:
+            return await self.reply
+        finally:
+            self._deadline.cancel()
+            if not self.reply.done() or self.reply.cancelled():
+                self._abandon()
+
+    def _abandon(self) -> None:
+        chance = 1.0 if self.method == "wait_tail" else self.network.conditions.cancellation
+        if self.network.chance(chance):
+            self.network.later(self.network.delay(), self._stop_work)
+
+    def _stop_work(self) -> None:
+        if self._work is not None and not self._work.done():
+            self.network.counters["request cancelled"] += 1
+            self._work.cancel()
+
+    def _arrive(self, answered: bool) -> None:
+        network, link = self.network, self.link
+        if self.reply.done() and answered:
+            return
+        if network.is_cut(link.client.name, link.host.name):
+            if answered:
+                network.later(network.retry_delay(), self._arrive, answered)
+        elif not link.host.is_up:
+            if answered:
+                network.later(network.delay(), self._fail, "connection refused")
+        else:
+            self._start(answered)
+
+    def _start(self, answered: bool) -> None:
+        host = self.link.host
+        assert host.life is not None
+        work = host.life.spawn(
+            self.network.serve(host, self.method, self.args), name=f"serve {self.method}"
+        )
+        if answered:
+            self._work = work
+            work.add_done_callback(self._served, context=self.network.loop.root.context)
+
+    def _served(self, work: asyncio.Task[Any]) -> None:
+        network = self.network
+        if work.cancelled():
+            return
+        if network.chance(network.conditions.loss):
+            network.counters["answer lost"] += 1
+            work.exception()
+            return
+        network.later(network.delay(), self._answer, work.result())
+
+    def _answer(self, outcome: Any) -> None:
+        if self.reply.done():
+            return
+        if self.network.is_cut(self.link.host.name, self.link.client.name):
+            self.network.later(self.network.retry_delay(), self._answer, outcome)
+        else:
+            settle(self.reply, outcome)
+
+    def _fail(self, reason: str) -> None:
+        settle(self.reply, BookieUnavailableError(self.link.bookie, reason))
+
+
+class SimLink:
+    """A client's view of one bookie across the network. Implements `Bookie`."""
+
+    def __init__(self, network: Network, client: Incarnation, bookie: BookieId, host: Host) -> None:
+        self.network = network
+        self.client = client
+        self.bookie = bookie
+        self.host = host
+        self._connection: Connection | None = None
+
+    async def add(
+        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+    ) -> None:
+        if self._connection is None or self._connection.broken:
+            self._connection = Connection(self)
+        await self._connection.add({"ledger": ledger, "key": key, "run": run, "recovery": recovery})
+
+    async def read(
+        self,
+        ledger: LedgerId,
+        first: EntryId,
+        last: EntryId,
+        *,
+        fence_key: bytes | None = None,
+        bytes_max: int = READ_BYTES_MAX,
+    ) -> bytes:
+        args = {"ledger": ledger, "first": first, "last": last}
+        run: bytes = await self._ask("read", fence_key=fence_key, bytes_max=bytes_max, **args)
+        return run
+
+    async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
+        tail: LedgerTail = await self._ask("read_tail", ledger=ledger, fence_key=fence_key)
+        return tail
+
+    async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
+        args = {"ledger": ledger, "above": above, "timeout": timeout}
+        tail: LedgerTail = await Exchange(self, "wait_tail", args).run(timeout + DEADLINE)
+        return tail
+
+    async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
+        await self._ask("write_lac", ledger=ledger, key=key, packet=packet)
+
+    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+        ranges: list[tuple[EntryId, EntryId]] = await self._ask("list_entries", ledger=ledger)
+        return ranges
+
+    async def info(self) -> BookieInfo:
+        info: BookieInfo = await self._ask("info")
+        return info
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.break_off("closed by the client")
+
+    async def _ask(self, method: str, **args: Any) -> Any:
+        return await Exchange(self, method, args).run(DEADLINE)
+
+
+def describe(method: str, args: dict[str, Any]) -> str:
+    """A request in a few words, for people."""
+    words = [
+        f"{key}={_short(value)}" for key, value in args.items() if key not in ("key", "bytes_max")
+    ]
+    return f"{method}({', '.join(words)})"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, LedgerTail):
+        return f"tail hint={value.hint} fenced={value.fenced} frame={_short(value.frame)}"
+    return repr(value)
