@@ -1,0 +1,317 @@
+"""The manifest: a log's one record, which says which ledgers it is made of.
+
+Every change of a log's shape is one of the edits below, applied to the manifest just read and
+written by compare-and-set. Edits are pure and refuse what would break an invariant (`check`):
+
+  numbers       segment numbers grow and are never used again, not even that of an empty segment
+  epochs        never decrease along the segments, nor pass the log's
+  ledgers       no ledger is listed twice
+  two-open      at most the last two segments are open: who recovers those has recovered all
+  offsets       every segment starts where the one before ended; unknown only while that one is open
+  sealed        a sealed log has no open segment
+  trim          the trim point is not beyond the end
+
+A sealed segment's ledger is closed at the very entry that the segment names. Sealing a segment in
+which nothing was written drops it. `doomed` are ledgers that left the log and are still to be
+deleted.
+
+The trim point is kept in its lowest form: behind the last record removed, not before the first one
+left. Any position from there on lost nothing, whichever way its owner wrote it down.
+
+Pure: no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise, takewhile
+from typing import Any, Final, NamedTuple
+
+from quire.entry import EntryId, LedgerId
+from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.log.position import BEGINNING, Position
+from quire.metastore.record import decode_record, encode_record
+
+KIND: Final = "log"
+VERSION: Final = 1
+OPEN_SEGMENTS_MAX: Final = 2
+FIRST_SEGMENT: Final = 1
+
+
+class SegmentEnd(NamedTuple):
+    """What is known of a segment once it is over; last entry −1 and zeros when it is empty."""
+
+    last_entry: EntryId
+    last_slots: int
+    """Records in the last entry."""
+    records: int
+    bytes: int
+    """Payload bytes of the ledger."""
+    last_timestamp_ms: int
+
+
+EMPTY: Final = SegmentEnd(-1, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One ledger of a log. Open while `end` is None."""
+
+    number: int
+    ledger: LedgerId
+    epoch: int
+    created_ms: int
+    first_offset: int | None = None
+    end: SegmentEnd | None = None
+
+    @property
+    def last_entry(self) -> EntryId | None:
+        return self.end.last_entry if self.end else None
+
+    @property
+    def records(self) -> int | None:
+        return self.end.records if self.end else None
+
+    @property
+    def bytes(self) -> int | None:
+        return self.end.bytes if self.end else None
+
+    @property
+    def last_timestamp_ms(self) -> int | None:
+        return self.end.last_timestamp_ms if self.end else None
+
+    @property
+    def start(self) -> Position:
+        """Position of the segment's first record."""
+        return Position(self.number, 0, 0)
+
+    @property
+    def end_position(self) -> Position | None:
+        """The first position behind the last record; None while open."""
+        if self.end is None:
+            return None
+        return Position(self.number, self.end.last_entry, self.end.last_slots)
+
+    @property
+    def end_offset(self) -> int | None:
+        """Offset of the first record behind the segment; None while it is not known."""
+        if self.end is None or self.first_offset is None:
+            return None
+        return self.first_offset + self.end.records
+
+    def ends_by(self, position: Position) -> bool:
+        """True when the segment is sealed and every record of it lies before the position."""
+        return self.end_position is not None and self.end_position <= position
+
+    def row(self) -> list[Any]:
+        """The segment as the record holds it: a row, because names would be most of the bytes."""
+        head = [self.number, self.ledger, self.epoch, self.created_ms, self.first_offset]
+        return [*head, list(self.end) if self.end else None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogManifest:
+    """A log's shape at one version of its record."""
+
+    name: str
+    log_id: str
+    created_ms: int
+    epoch: int = 0
+    segments: tuple[Segment, ...] = ()
+    next_segment: int = FIRST_SEGMENT
+    first_offset: int = 0
+    """Offset of the first record of the first segment, or of the next record when there is none."""
+    trimmed_to: Position = BEGINNING
+    sealed: bool = False
+    doomed: tuple[LedgerId, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Options that hold for every leader of this log (options.py), by name."""
+
+    # What a reader or leader asks.
+
+    @property
+    def open_segments(self) -> tuple[Segment, ...]:
+        return tuple(each for each in self.segments if each.end is None)
+
+    @property
+    def tail(self) -> Segment | None:
+        return self.segments[-1] if self.segments else None
+
+    @property
+    def end_offset(self) -> int | None:
+        """Offset of the next record; None while an open segment hides it."""
+        return self.segments[-1].end_offset if self.segments else self.first_offset
+
+    @property
+    def first_position(self) -> Position:
+        """The first position that can be read."""
+        start = Position(self.segments[0].number if self.segments else self.next_segment, 0, 0)
+        return max(self.trimmed_to, start)
+
+    def segment_from(self, number: int) -> Segment | None:
+        """The first segment with this number or a higher one."""
+        return next((each for each in self.segments if each.number >= number), None)
+
+    def lists(self, ledger: LedgerId) -> bool:
+        """True when the ledger is one of the log's segments."""
+        return any(each.ledger == ledger for each in self.segments)
+
+    # Edits.
+
+    def take_over(
+        self, ends: Mapping[int, SegmentEnd], ledger: LedgerId, now_ms: int
+    ) -> LogManifest:
+        """Begin the next epoch: seal what was open (ends by segment number), append a ledger."""
+        manifest = replace(self, epoch=self.epoch + 1)
+        for segment in self.open_segments:
+            manifest = manifest.seal_segment(segment.number, ends[segment.number])
+        return manifest.append_segment(ledger, now_ms)
+
+    def append_segment(self, ledger: LedgerId, now_ms: int) -> LogManifest:
+        """Add an open segment at the end."""
+        segment = Segment(self.next_segment, ledger, self.epoch, now_ms, self.end_offset)
+        segments = (*self.segments, segment)
+        return replace(self, segments=segments, next_segment=self.next_segment + 1)._checked()
+
+    def seal_segment(self, number: int, end: SegmentEnd) -> LogManifest:
+        """Seal the first open segment; the next one learns its first offset. Empty ones go."""
+        segment, *rest = self.open_segments
+        assert segment.number == number, f"segment {segment.number} must be sealed before {number}"
+        sealed = replace(segment, end=end)
+        if rest:
+            rest[0] = replace(rest[0], first_offset=sealed.end_offset)
+        head = tuple(each for each in self.segments if each.number < number)
+        if end.records == 0:
+            manifest = replace(self, segments=(*head, *rest), doomed=(*self.doomed, segment.ledger))
+        else:
+            manifest = replace(self, segments=(*head, sealed, *rest))
+        return manifest._without_trimmed()._checked()
+
+    def trim(self, to: Position) -> LogManifest:
+        """Remove every record before a position; never moves the point back.
+
+        Segments wholly before it leave the log, the one it lies in stays whole. Equal to `self`
+        when there is nothing to do. Raises `InvalidRequestError` when it is beyond the end.
+        """
+        if to > Position(self.next_segment, 0, 0):
+            raise InvalidRequestError(
+                f"log {self.name!r} cannot be trimmed to {to}: it has no segment {to.segment} yet"
+            )
+        gone = [
+            each.end_position for each in takewhile(lambda each: each.ends_by(to), self.segments)
+        ]
+        left = self.segments[len(gone) :]
+        inside = bool(left) and to > left[0].start
+        point = to if inside else (gone[-1] if gone else None)
+        return (
+            replace(self, trimmed_to=max(self.trimmed_to, point or BEGINNING))
+            ._without_trimmed()
+            ._checked()
+        )
+
+    def _without_trimmed(self) -> LogManifest:
+        gone = list(takewhile(lambda each: each.ends_by(self.trimmed_to), self.segments))
+        if not gone:
+            return self
+        first_offset = gone[-1].end_offset
+        assert first_offset is not None
+        return replace(
+            self,
+            segments=self.segments[len(gone) :],
+            first_offset=first_offset,
+            doomed=(*self.doomed, *(each.ledger for each in gone)),
+        )
+
+    def forget_ledgers(self, ledgers: Iterable[LedgerId]) -> LogManifest:
+        """Take deleted ledgers off the list of those still to be deleted."""
+        deleted = frozenset(ledgers)
+        return replace(self, doomed=tuple(each for each in self.doomed if each not in deleted))
+
+    def seal_log(self) -> LogManifest:
+        """Let the log take no more records, ever. Every segment must be sealed."""
+        return replace(self, sealed=True)._checked()
+
+    def set_settings(self, settings: Mapping[str, str]) -> LogManifest:
+        """Replace the options that hold for every leader."""
+        return replace(self, settings=dict(settings))
+
+    # The record.
+
+    def check(self) -> tuple[str, ...]:
+        """Return the names of the invariants that do not hold; empty when all is well."""
+        pairs = list(pairwise(self.segments))
+        ledgers = [*(each.ledger for each in self.segments), *self.doomed]
+        open_ones = self.open_segments
+        starts = [self.first_offset, *(each.end_offset for each in self.segments)]
+        holds = {
+            "numbers": all(one.number < other.number for one, other in pairs)
+            and all(FIRST_SEGMENT <= each.number < self.next_segment for each in self.segments),
+            "epochs": all(one.epoch <= other.epoch for one, other in pairs)
+            and all(each.epoch <= self.epoch for each in self.segments),
+            "ledgers": len(set(ledgers)) == len(ledgers),
+            "two-open": len(open_ones) <= OPEN_SEGMENTS_MAX
+            and self.segments[len(self.segments) - len(open_ones) :] == open_ones,
+            "offsets": [each.first_offset for each in self.segments] == starts[:-1],
+            "sealed": not (self.sealed and open_ones),
+            "trim": self.trimmed_to <= Position(self.next_segment, 0, 0),
+        }
+        return tuple(name for name, held in holds.items() if not held)
+
+    def _checked(self) -> LogManifest:
+        broken = self.check()
+        assert not broken, f"edit of {self.name!r} breaks {', '.join(broken)}"
+        return self
+
+    def encode(self) -> bytes:
+        """Return the metadata record."""
+        body = {each.name: getattr(self, each.name) for each in fields(self)}
+        body["segments"] = [each.row() for each in self.segments]
+        body["trimmed_to"] = str(self.trimmed_to)
+        body["settings"] = dict(self.settings)
+        return encode_record(KIND, VERSION, body)
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> LogManifest:
+        """Return the manifest of a record. Raises `CorruptRecordError`, naming the path."""
+        version, body = decode_record(path, KIND, data)
+        if version != VERSION:
+            raise CorruptRecordError(path, f"log manifest of version {version} is from the future")
+        try:
+            body["segments"] = tuple(_segment(row) for row in body["segments"])
+            body["trimmed_to"] = Position.parse(body["trimmed_to"])
+            body["doomed"] = tuple(body["doomed"])
+            manifest = cls(**body)
+            broken = manifest.check()
+        except (TypeError, ValueError, KeyError) as error:
+            raise CorruptRecordError(path, f"is no log manifest: {error}") from error
+        if broken:
+            raise CorruptRecordError(path, f"log manifest breaks {', '.join(broken)}")
+        return manifest
+
+
+def _segment(row: list[Any]) -> Segment:
+    *head, end = row
+    return Segment(*head, None if end is None else SegmentEnd(*end))
+
+
+def retention_point(
+    manifest: LogManifest, now_ms: int, seconds: float | None, bytes_max: int | None
+) -> Position | None:
+    """Return the position to trim to, or None when nothing has to go.
+
+    Whole sealed segments only, oldest first, computed from one snapshot: those whose last record is
+    older than `seconds`, and those without which the sealed rest still holds `bytes_max` bytes.
+    """
+    total = sum(each.bytes or 0 for each in manifest.segments)
+    point: Position | None = None
+    for segment in manifest.segments:
+        if segment.end is None:
+            break
+        total -= segment.end.bytes
+        too_old = seconds is not None and now_ms - segment.end.last_timestamp_ms > seconds * 1000
+        too_much = bytes_max is not None and total >= bytes_max
+        if not (too_old or too_much):
+            break
+        point = segment.end_position
+    return point
