@@ -127,8 +127,9 @@ class Connection:
             started: asyncio.Future[None] = self.network.loop.create_future()
             work = self.life.spawn(self._serve(add, started), name="serve add")
             self._work = [each for each in self._work if not each.done()] + [work]
-            work.add_done_callback(partial(self._served, add),
-            context=self.network.loop.root.context) await started
+            told = partial(self._served, add)
+            work.add_done_callback(told, context=self.network.loop.root.context)
+            await started
         self._starting = False
 
     async def _serve(self, add: _Add, started: asyncio.Future[None]) -> Any:
