@@ -1,0 +1,165 @@
+"""The decisions of recovery: where to start, what became of each entry, what to close with.
+
+A recoverer must end a ledger so that every confirmed entry stays and all recoverers agree. It
+knows only what bookies answer, and each answer is one of three: a valid copy, an explicit "no
+such entry" from a bookie that cannot have lost any, or nothing usable (an error, silence, a bad
+digest). Rules:
+
+  P1  The start is decided once bookies that answered the fencing tail read cover every write set.
+      It is the highest LAC they prove, but never below the last fragment: entries under it are
+      confirmed.
+  P2  One valid copy recovers an entry. Qw − Qa + 1 explicit negatives from its write set prove
+      that it was not and never will be confirmed, so the ledger ends before it. An unusable
+      answer is never a negative.
+  P3  Everything is judged by the metadata as it was when recovery began: a bookie that recovery
+      itself put into the ensemble lacks entries rightly.
+  P4  What recovery changes in the ensemble appears in metadata together with the end, or never.
+
+Pure: answers in, verdicts out. Who asks, how often and until when is `recovery`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+
+from quire.entry import NO_ENTRY, Entry, EntryId
+from quire.errors import CorruptRecordError
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.quorum import Replication
+from quire.metastore.layout import ledger_path
+
+
+class Answer(StrEnum):
+    """What one bookie said about one entry."""
+
+    OK = "ok"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+class Verdict(StrEnum):
+    """What follows from the answers so far about one entry."""
+
+    RECOVER = "recover"
+    END = "end"
+    UNDECIDED = "undecided"
+    FAIL = "fail"
+
+
+def judge(
+    replication: Replication, entry: EntryId, answers: Mapping[int, Answer | None]
+) -> Verdict:
+    """Return the verdict on an entry (P2). `answers` maps positions to answers; others are
+    awaited.
+    """
+    said = [answers.get(position) for position in replication.write_set(entry)]
+    if Answer.OK in said:
+        return Verdict.RECOVER
+    if said.count(Answer.ABSENT) >= replication.coverage:
+        return Verdict.END
+    return Verdict.UNDECIDED if None in said else Verdict.FAIL
+
+
+def start_of_recovery(
+    replication: Replication, last_fragment: Fragment, tails: Mapping[int, EntryId | None]
+) -> EntryId | None:
+    """Return the entry behind which recovery reads, None while coverage lacks (P1).
+
+    `tails` maps the positions of the last ensemble that answered to the LAC their answer proves,
+    None when it proves nothing. The result is confirmed, and so is everything below it.
+    """
+    proven = {position: lac for position, lac in sorted(tails.items()) if lac is not None}
+    if not replication.is_covered(proven):
+        return None
+    return max(*proven.values(), last_fragment.first - 1, NO_ENTRY)
+
+
+class Evidence:
+    """What the bookies of one ensemble said about the entries from `next` on, answer by answer.
+
+    Runs come in as runs; the verdict is on one entry, `next`, and `take` moves on after RECOVER.
+    A bookie's newest word about an entry stands, except that a valid copy once seen stays seen.
+    """
+
+    def __init__(self, replication: Replication, first: EntryId) -> None:
+        self.next = first
+        self._replication = replication
+        self._found: dict[EntryId, Entry] = {}
+        self._absent: dict[int, tuple[EntryId, EntryId]] = {}
+        self._doubts: dict[EntryId, set[int]] = {}
+
+    def hold(self, entries: Iterable[Entry]) -> None:
+        """Valid copies were seen."""
+        for entry in entries:
+            if entry.entry >= self.next:
+                self._found.setdefault(entry.entry, entry)
+
+    def deny(self, position: int, first: EntryId, last: EntryId) -> None:
+        """A bookie that cannot have lost any said that it holds no entry of first..last."""
+        self._absent[position] = (first, last)
+
+    def doubt(self, position: int, entry: EntryId) -> None:
+        """A bookie's answer about an entry is not usable."""
+        if entry >= self.next:
+            self._doubts.setdefault(entry, set()).add(position)
+
+    def answers(self) -> dict[int, Answer | None]:
+        """Return the answers about `next` of its write set, in the order of the set."""
+        return {
+            position: self._answer(position) for position in self._replication.write_set(self.next)
+        }
+
+    def judge(self) -> Verdict:
+        """Return the verdict on `next`."""
+        if self.next in self._found:
+            return Verdict.RECOVER
+        return judge(self._replication, self.next, self.answers())
+
+    def unanswered(self) -> list[int]:
+        """Return the positions of the write set of `next` that have not spoken about it."""
+        return [position for position, answer in self.answers().items() if answer is None]
+
+    def take(self) -> Entry:
+        """Return the copy of `next` and move on to the one behind it. Only after RECOVER."""
+        entry = self._found.pop(self.next)
+        self._doubts.pop(self.next, None)
+        self.next += 1
+        return entry
+
+    def _answer(self, position: int) -> Answer | None:
+        first, last = self._absent.get(position, (0, NO_ENTRY))
+        if first <= self.next <= last:
+            return Answer.ABSENT
+        return Answer.UNKNOWN if position in self._doubts.get(self.next, ()) else None
+
+
+def closing_change(
+    current: LedgerMetadata, frozen: LedgerMetadata, mended: LedgerMetadata, end: Entry | None
+) -> LedgerMetadata | None:
+    """Return the value to close the ledger with, None when it is closed already (adopt that).
+
+    `frozen` is the metadata recovery began with, `mended` the same with the ensembles recovery
+    changed in memory, `end` the ledger's last entry (None: it is empty). Edits of older fragments
+    in `current` are re-replication's and stay.
+
+    Raises `CorruptRecordError` when `current` has the marks of a writer that wrote on during
+    recovery.
+    """
+    if current.is_closed:
+        return None
+    same = [fragment.first for fragment in current.fragments] == [
+        fragment.first for fragment in frozen.fragments
+    ]
+    if (
+        current.state is not LedgerState.IN_RECOVERY
+        or not same
+        or current.last_fragment != frozen.last_fragment
+    ):
+        raise CorruptRecordError(
+            ledger_path(current.ledger), "its growing fragment changed while it was in recovery"
+        )
+    kept = current.fragments[:-1]
+    merged = replace(current, fragments=kept + mended.fragments[len(kept) :])
+    return merged.closed(end.entry if end else NO_ENTRY, end.length if end else 0)
