@@ -1,0 +1,408 @@
+"""A disk that forgets: what a power cut, a failed sync, a full or a rotten disk really do.
+
+`SimDisk` is the platter, `SimDisk.mount()` the `Disk` port that one process holds. The platter
+knows for every file what the process sees (`content`) and what survives (`durable`), sector by
+sector:
+
+  kill()       the process dies; the page cache, and so everything written, stays
+  power_cut()  every unsynced sector is kept, lost or turned to garbage, each on its own; every
+               creation, rename and removal since the directory's last sync is kept or lost likewise
+  halt_at(n)   the n-th change from now reaches the cache, is not made durable, and never returns:
+               cutting at every n visits every crash point of a workload
+
+What belongs to a dead process never comes back: its operations wait for ever, as they do in a
+process that is gone. Every choice is made by the `random.Random` given, so a seed repeats a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from quire.errors import ConfigurationError
+from quire.storage.disk import DiskSpace
+
+SECTOR_BYTES: Final = 512
+
+
+class Cut(StrEnum):
+    """What a power cut does to what was not synced."""
+
+    LOSES = "loses"
+    KEEPS = "keeps"
+    MIXES = "mixes"
+
+    def survives(self, rng: random.Random) -> bool:
+        """Tell whether one unsynced sector or change survives (perhaps as garbage)."""
+        return self is Cut.KEEPS or (self is Cut.MIXES and rng.random() < 0.6)
+
+
+@dataclass(eq=False)
+class Inode:
+    """One file's bytes as seen and as they would survive, and the sectors that differ."""
+
+    content: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    dirty: set[int] = field(default_factory=set)
+
+    def touch(self, start: int, end: int) -> None:
+        self.dirty.update(range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES)))
+
+    def write(self, offset: int, data: bytes) -> None:
+        before = len(self.content)
+        if offset > before:
+            self.content.extend(bytes(offset - before))
+        self.content[offset : offset + len(data)] = data
+        self.touch(min(offset, before), offset + len(data))
+
+    def truncate(self, size: int) -> None:
+        before = len(self.content)
+        del self.content[size:]
+        self.content.extend(bytes(size - len(self.content)))
+        self.touch(min(before, size), max(before, size))
+
+    def sync(self) -> None:
+        _resize(self.durable, len(self.content))
+        for sector in sorted(self.dirty):
+            start, end = sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES
+            self.durable[start:end] = self.content[start:end]
+        self.dirty.clear()
+
+    def cut(self, rng: random.Random, cut: Cut) -> None:
+        """Become what a power cut leaves."""
+        if len(self.content) != len(self.durable) and cut.survives(rng):
+            _resize(self.durable, len(self.content))
+        for sector in sorted(self.dirty):
+            start = sector * SECTOR_BYTES
+            end = min(start + SECTOR_BYTES, len(self.durable))
+            if start < end and cut.survives(rng):
+                is_garbage = cut is Cut.MIXES and rng.random() < 1 / 3
+                kept = self.content[start:end].ljust(end - start, b"\0")
+                self.durable[start:end] = rng.randbytes(end - start) if is_garbage else kept
+        self.content = bytearray(self.durable)
+        self.dirty.clear()
+
+
+def _resize(data: bytearray, size: int) -> None:
+    del data[size:]
+    data.extend(bytes(size - len(data)))
+
+
+Change = Callable[[dict[str, Inode]], None]
+
+
+@dataclass(eq=False)
+class Directory:
+    """Names as seen and as they would survive, and the changes between the two, in order."""
+
+    names: dict[str, Inode] = field(default_factory=dict)
+    durable: dict[str, Inode] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+
+    def apply(self, change: Change) -> None:
+        change(self.names)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+        self.changes.clear()
+
+    def cut(self, rng: random.Random, cut: Cut) -> None:
+        for change in self.changes:
+            if cut.survives(rng):
+                change(self.durable)
+        self.names = dict(self.durable)
+        self.changes.clear()
+
+
+@dataclass(slots=True)
+class DiskFaults:
+    """What goes wrong from now on. Path fragments are matched by `in`; None matches nothing."""
+
+    sync_error: str | None = None
+    """The next sync of a matching file or directory fails, once, and loses what it was to save."""
+    read_error: str | None = None
+    """Reads of matching files fail with EIO."""
+    is_full: bool = False
+    """No file may grow or be created."""
+    latency_seconds: float = 0.0
+    """Mean time of an operation, drawn between a half and one and a half of it."""
+    is_hung: bool = False
+    """Operations wait until `SimDisk.release`."""
+
+
+class SimDisk:
+    """The platter. Survives the processes that mount it."""
+
+    def __init__(self, rng: random.Random, *, capacity_bytes: int = 1 << 40) -> None:
+        self.rng = rng
+        self.capacity_bytes = capacity_bytes
+        self.faults = DiskFaults()
+        self.directories: dict[str, Directory] = {"": Directory()}
+        self.mounted: SimMount | None = None
+        self.changes = 0
+        self.halted = asyncio.Event()
+        self._halt_at: int | None = None
+        self._released = asyncio.Event()
+
+    def mount(self) -> SimMount:
+        """Return the port for one process. Raises `ConfigurationError` while another holds it."""
+        if self.mounted is not None:
+            raise ConfigurationError("disk is in use by another bookie process")
+        self._released = asyncio.Event()
+        self.mounted = SimMount(self)
+        return self.mounted
+
+    def kill(self) -> None:
+        """The process dies; everything it wrote stays in the page cache."""
+        self.mounted = None
+        self._halt_at = None
+        self.release()
+
+    def power_cut(self, cut: Cut = Cut.MIXES) -> None:
+        """The machine dies: what was not synced is kept, lost or garbled."""
+        self.kill()
+        for path in sorted(self.directories):
+            directory = self.directories[path]
+            inodes = {**directory.durable, **directory.names}
+            for name in sorted(inodes):
+                inodes[name].cut(self.rng, cut)
+            directory.cut(self.rng, cut)
+        for path in sorted(self.directories):
+            parent, _, name = path.rpartition("/")
+            if path and name not in self.directories.get(parent, Directory()).names:
+                del self.directories[path]
+
+    def halt_at(self, change: int) -> None:
+        """Let the process die in the `change`-th change from now (1 is the next)."""
+        self._halt_at = self.changes + change
+        self.halted = asyncio.Event()
+
+    def release(self) -> None:
+        """End `faults.is_hung`."""
+        self.faults.is_hung = False
+        self._released.set()
+        self._released = asyncio.Event()
+
+    def rot(self, path: str, offset: int, mask: int = 0xFF) -> None:
+        """Flip bits of one stored byte, in the cache and on the platter."""
+        inode = self.inode(path)
+        inode.content[offset] ^= mask
+        if offset < len(inode.durable):
+            inode.durable[offset] ^= mask
+
+    def inode(self, path: str) -> Inode:
+        """Return a file; FileNotFoundError when there is none."""
+        directory, name = split(path)
+        return self.directory(directory).names[name]
+
+    def directory(self, path: str) -> Directory:
+        if path not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return self.directories[path]
+
+    def files(self) -> dict[str, bytes]:
+        """Return every file as the process sees it."""
+        return {
+            path: bytes(inode.content)
+            for directory in sorted(self.directories)
+            for name, inode in sorted(self.directories[directory].names.items())
+            if (path := f"{directory}/{name}" if directory else name) not in self.directories
+        }
+
+    @property
+    def free_bytes(self) -> int:
+        if self.faults.is_full:
+            return 0
+        used = sum(
+            len(inode.content)
+            for tree in self.directories.values()
+            for inode in tree.names.values()
+        )
+        return self.capacity_bytes - used
+
+    def check_room(self, growth: int) -> None:
+        if self.faults.is_full or (growth > 0 and growth > self.free_bytes):
+            raise OSError(errno.ENOSPC, "no space left on simulated disk")
+
+    async def turn(self, mount: SimMount) -> None:
+        """Spend the time of one operation; never returns to a dead process."""
+        spread = self.faults.latency_seconds
+        await asyncio.sleep(spread * (0.5 + self.rng.random()) if spread else 0)
+        while self.faults.is_hung and mount is self.mounted:
+            await self._released.wait()
+        if mount is not self.mounted:
+            await asyncio.get_running_loop().create_future()
+
+    async def changed(self) -> None:
+        """Count a change that reached the cache, and die here if this is the one."""
+        self.changes += 1
+        if self.changes == self._halt_at:
+            self.mounted = None
+            self.halted.set()
+            await asyncio.get_running_loop().create_future()
+
+    def check_sync(self, path: str) -> bool:
+        """Tell whether the sync of a path goes well this time."""
+        if self.faults.sync_error is not None and self.faults.sync_error in path:
+            self.faults.sync_error = None
+            return False
+        return True
+
+
+def split(path: str) -> tuple[str, str]:
+    """Return (directory, name) of a plain relative path."""
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise ConfigurationError(f"path {path!r} leaves the disk or is not in plain form")
+    directory, _, name = path.rpartition("/")
+    return directory, name
+
+
+class SimMount:
+    """Port 3 over a `SimDisk`, for the life of one process."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.disk = disk
+
+    async def open(self, path: str, *, create: bool = False) -> SimFile:
+        directory, name = split(path)
+        await self.disk.turn(self)
+        tree = self.disk.directory(directory)
+        if not create:
+            if name not in tree.names:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            return SimFile(self, path, tree.names[name])
+        if name in tree.names:
+            raise FileExistsError(errno.EEXIST, "file exists", path)
+        self.disk.check_room(0)
+        inode = Inode()
+        tree.apply(lambda names: names.__setitem__(name, inode))
+        await self.disk.changed()
+        return SimFile(self, path, inode)
+
+    async def list(self, directory: str = "") -> list[str]:
+        if directory:
+            split(directory)
+        await self.disk.turn(self)
+        return sorted(self.disk.directory(directory).names)
+
+    async def make_directory(self, path: str) -> None:
+        directory, name = split(path)
+        await self.disk.turn(self)
+        tree = self.disk.directory(directory)
+        if path in self.disk.directories and name in tree.names:
+            return
+        self.disk.check_room(0)
+        self.disk.directories.setdefault(path, Directory())
+        tree.apply(lambda names: names.__setitem__(name, Inode()))
+        await self.disk.changed()
+
+    async def rename(self, old: str, new: str) -> None:
+        (directory, name), (target, renamed) = split(old), split(new)
+        await self.disk.turn(self)
+        if directory != target:
+            raise OSError(errno.EXDEV, "a simulated rename stays in its directory", new)
+        tree = self.disk.directory(directory)
+        if name not in tree.names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        inode = tree.names[name]
+
+        def change(names: dict[str, Inode]) -> None:
+            names.pop(name, None)
+            names[renamed] = inode
+
+        tree.apply(change)
+        await self.disk.changed()
+
+    async def unlink(self, path: str) -> None:
+        directory, name = split(path)
+        await self.disk.turn(self)
+        tree = self.disk.directory(directory)
+        if name not in tree.names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+
+        def change(names: dict[str, Inode]) -> None:
+            names.pop(name, None)
+
+        tree.apply(change)
+        await self.disk.changed()
+
+    async def sync_directory(self, directory: str = "") -> None:
+        await self.disk.turn(self)
+        tree = self.disk.directory(directory)
+        await self.disk.changed()
+        if not self.disk.check_sync(directory):
+            raise OSError(errno.EIO, "injected sync error", directory)
+        tree.sync()
+
+    async def space(self) -> DiskSpace:
+        await self.disk.turn(self)
+        return DiskSpace(max(0, self.disk.free_bytes), self.disk.capacity_bytes)
+
+    async def close(self) -> None:
+        """Give the disk back in good order; nothing becomes durable by it."""
+        if self.disk.mounted is self:
+            self.disk.mounted = None
+
+
+class SimFile:
+    """An open file of a `SimMount`."""
+
+    def __init__(self, mount: SimMount, path: str, inode: Inode) -> None:
+        self._mount = mount
+        self._disk = mount.disk
+        self._path = path
+        self._inode = inode
+        self._is_closed = False
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.content)
+
+    async def _turn(self) -> None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, "file is closed", self._path)
+        await self._disk.turn(self._mount)
+
+    async def write(self, offset: int, data: Sequence[bytes], *, sync: bool = False) -> None:
+        await self._turn()
+        joined = b"".join(data)
+        growth = offset + len(joined) - len(self._inode.content)
+        if growth > 0:
+            self._disk.check_room(growth)
+        self._inode.write(offset, joined)
+        await self._disk.changed()
+        if sync:
+            self._sync()
+
+    async def sync(self) -> None:
+        await self._turn()
+        await self._disk.changed()
+        self._sync()
+
+    def _sync(self) -> None:
+        if not self._disk.check_sync(self._path):
+            self._inode.dirty.clear()
+            raise OSError(errno.EIO, "injected sync error", self._path)
+        self._inode.sync()
+
+    async def read(self, offset: int, size: int) -> bytes:
+        await self._turn()
+        pattern = self._disk.faults.read_error
+        if pattern is not None and pattern in self._path:
+            raise OSError(errno.EIO, "injected read error", self._path)
+        return bytes(self._inode.content[offset : offset + size])
+
+    async def truncate(self, size: int) -> None:
+        await self._turn()
+        self._disk.check_room(size - len(self._inode.content))
+        self._inode.truncate(size)
+        await self._disk.changed()
+
+    async def close(self) -> None:
+        self._is_closed = True

@@ -1,0 +1,95 @@
+"""What only the real disk has: a lock, threads, descriptors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from quire.errors import ConfigurationError
+from quire.storage.local_disk import LocalDisk
+
+
+def test_two_bookies_cannot_share_a_directory(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = LocalDisk(tmp_path)
+        with pytest.raises(ConfigurationError, match=str(tmp_path)):
+            LocalDisk(tmp_path)
+        await disk.close()
+        await disk.close()
+        again = LocalDisk(tmp_path)
+        assert await again.list() == []
+        await again.close()
+
+    asyncio.run(main())
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="absent"):
+        LocalDisk(tmp_path / "absent")
+
+
+def test_create_makes_the_directory(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = LocalDisk(tmp_path / "a" / "b", create=True)
+        await disk.close()
+        assert (tmp_path / "a" / "b").is_dir()
+
+    asyncio.run(main())
+
+
+def test_a_closed_disk_refuses(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = LocalDisk(tmp_path)
+        file = await disk.open("a", create=True)
+        await disk.close()
+        with pytest.raises(OSError, match="closed"):
+            await disk.list()
+        with pytest.raises(OSError, match="closed"):
+            await file.sync()
+        await file.close()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_write_keeps_its_descriptor_until_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing under a running job would hand its file number to another file."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        started, go = asyncio.Event(), asyncio.Event()
+        closed: list[int] = []
+        real_close, real_write = os.close, os.pwritev
+
+        def slow_write(descriptor: int, buffers: list[bytes], offset: int) -> int:
+            loop.call_soon_threadsafe(started.set)
+            asyncio.run_coroutine_threadsafe(go.wait(), loop).result()
+            assert not closed
+            return real_write(descriptor, buffers, offset)
+
+        monkeypatch.setattr(os, "pwritev", slow_write)
+        disk = LocalDisk(tmp_path)
+        file = await disk.open("a", create=True)
+        writing = asyncio.ensure_future(file.write(0, [b"late"]))
+        await started.wait()
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+
+        def recorded_close(descriptor: int) -> None:
+            closed.append(descriptor)
+            real_close(descriptor)
+
+        monkeypatch.setattr(os, "close", recorded_close)
+        await file.close()
+        assert closed == []
+        go.set()
+        await disk.close()
+        assert len(closed) == 2
+        assert (tmp_path / "a").read_bytes() == b"late"
+
+    asyncio.run(main())
