@@ -291,8 +291,9 @@ class LogManifest:
 
 
 def _segment(row: list[Any]) -> Segment:
-    *head, end = row
-    return Segment(*head, None if end is None else SegmentEnd(*end))
+    number, ledger, epoch, created_ms, first_offset, end = row
+    sealed = None if end is None else SegmentEnd(*end)
+    return Segment(number, ledger, epoch, created_ms, first_offset, sealed)
 
 
 def retention_point(

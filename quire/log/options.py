@@ -1,0 +1,105 @@
+"""Knobs of a log's leader, with the arithmetic behind each default.
+
+Those in `SETTINGS` can also be stored in the log's manifest, where they hold for every leader and
+win over what a leader was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from quire.entry import DigestKind
+from quire.errors import ConfigurationError
+from quire.ledger.quorum import Replication
+from quire.log.batch import BATCH_BYTES_MAX, Compression
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How a leader writes. Sizes in bytes, times in seconds.
+
+    Raises `ConfigurationError` for a value that cannot work.
+    """
+
+    replication: Replication = field(default_factory=Replication)
+    digest: DigestKind = DigestKind.CRC32C
+    password: bytes = field(default=b"", repr=False)
+
+    roll_bytes: int = 256 * 1024 * 1024
+    """A segment is rolled when it holds as much; a reader of one segment needs a few seconds."""
+
+    roll_entries: int = 1_000_000
+    roll_seconds: float = 4 * 3600.0
+    """…or is as old: what retention waits for at most beyond its own time."""
+
+    batch_bytes: int = 64 * 1024
+    """A batch is cut here. A ledger run carries 1 MiB, so sixteen of them travel together."""
+
+    batch_records: int = 1024
+    compression: Compression = Compression.NONE
+
+    records_in_flight_max: int = 65_536
+    """Records that were submitted and are not confirmed; a submit waits for room beyond them."""
+
+    bytes_in_flight_max: int = 16 * 1024 * 1024
+
+    retention_seconds: float | None = None
+    """Sealed segments whose last record is older are trimmed; None keeps them."""
+
+    retention_bytes: int | None = None
+    """Oldest sealed segments are trimmed as long as the other sealed ones hold as much."""
+
+    retention_interval: float = 60.0
+    """Time between two looks at what can be trimmed."""
+
+    open_timeout: float = 60.0
+    """A take-over, a repair or a close gives up after so long without bookies or metadata."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compression", _compression(self.compression))
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, (int, float)) and not value > 0 and name != "retention_bytes":
+                raise ConfigurationError(f"{name} must be positive, not {value}")
+        if self.batch_bytes > BATCH_BYTES_MAX:
+            raise ConfigurationError(f"batch_bytes {self.batch_bytes} exceeds {BATCH_BYTES_MAX}")
+
+    def with_settings(self, settings: Mapping[str, str]) -> LogOptions:
+        """Return the options with a manifest's settings laid over them.
+
+        Raises `ConfigurationError` for a name or value that makes no sense.
+        """
+        return replace(self, **{name: _parse(name, text) for name, text in settings.items()})
+
+
+SETTINGS: Final[dict[str, type[int] | type[float] | type[str]]] = {
+    "roll_bytes": int,
+    "roll_entries": int,
+    "roll_seconds": float,
+    "batch_bytes": int,
+    "batch_records": int,
+    "compression": str,
+    "retention_seconds": float,
+    "retention_bytes": int,
+}
+
+
+def _parse(name: str, text: str) -> Any:
+    if name not in SETTINGS:
+        raise ConfigurationError(
+            f"a log has no setting {name!r}, only {', '.join(sorted(SETTINGS))}"
+        )
+    try:
+        return SETTINGS[name](text)
+    except ValueError as error:
+        raise ConfigurationError(f"setting {name}={text!r} does not parse: {error}") from error
+
+
+def _compression(name: str) -> Compression:
+    try:
+        return Compression(name)
+    except ValueError as error:
+        known = ", ".join(Compression)
+        raise ConfigurationError(f"compression {name!r} is not one of {known}") from error
