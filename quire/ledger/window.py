@@ -1,0 +1,134 @@
+"""The append window: what was pushed, what each position acked, and therefore what is confirmed.
+
+Bookies ack in order, so one number per ensemble position says all there is to say: its
+*watermark*, the highest entry it acked. A position holds every entry of its write sets that is at
+or below its watermark and not yet confirmed. An entry is confirmed when Qa positions of its write
+set have watermarks at or above it and every entry below it is confirmed; LAC is the last such
+entry.
+
+When a position is given to another bookie its watermark returns to LAC, so an ack of the bookie
+that left cannot count: there is no other place where it could be remembered. LAC stands still
+between `freeze` and `thaw`, for a change of the ensemble starts at LAC + 1 and must still do so
+when it is done.
+
+Invariants (`check`):
+
+  W1  −1 ≤ LAC ≤ pushed, and the fragment starts at or below LAC + 1.
+  W2  No watermark is above the last entry pushed.
+  W3  No watermark is below the LAC at which its position was last replaced.
+  W4  While not frozen, LAC is what the watermarks prove, neither more nor less.
+  W5  While frozen, LAC does not move.
+
+Pure: it knows positions and numbers, neither bookies nor bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from quire.entry import NO_ENTRY, EntryId
+from quire.ledger.quorum import Replication
+
+
+class AppendWindow:
+    """Watermarks of one writer. Every operation is O(E · Qw) or less, whatever is in flight."""
+
+    __slots__ = (
+        "_floors",
+        "_frozen_at",
+        "_rank",
+        "_watermarks",
+        "_write_sets",
+        "first",
+        "lac",
+        "pushed",
+    )
+
+    def __init__(self, replication: Replication, confirmed: EntryId = NO_ENTRY) -> None:
+        """Begin behind `confirmed`, with nothing in flight."""
+        self.lac = confirmed
+        self.pushed = confirmed
+        self.first = confirmed + 1
+        """First entry of the fragment being written."""
+        self._rank = replication.write_quorum - replication.ack_quorum
+        """Index of the Qa-th largest watermark of a write set, sorted ascending."""
+        self._write_sets = tuple(
+            replication.write_set(residue)
+            for residue in range(replication.ensemble if replication.is_striped else 1)
+        )
+        self._watermarks = [confirmed] * replication.ensemble
+        self._floors = [confirmed] * replication.ensemble
+        self._frozen_at: EntryId | None = None
+
+    @property
+    def pending(self) -> range:
+        """The entries pushed and not confirmed."""
+        return range(self.lac + 1, self.pushed + 1)
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._frozen_at is not None
+
+    def watermark(self, position: int) -> EntryId:
+        """Return the highest entry a position acked; below it may lie gaps, but only up to LAC."""
+        return self._watermarks[position]
+
+    def push(self) -> EntryId:
+        """Take the next entry id."""
+        self.pushed += 1
+        return self.pushed
+
+    def acknowledge(self, position: int, entry: EntryId) -> EntryId:
+        """Note that a position holds all its unconfirmed entries up to `entry`; return LAC."""
+        assert entry <= self.pushed, f"entry {entry} was acked but only {self.pushed} was pushed"
+        if entry > self._watermarks[position]:
+            self._watermarks[position] = entry
+            if self._frozen_at is None:
+                self.lac = self._proven()
+        return self.lac
+
+    def freeze(self) -> EntryId:
+        """Hold LAC still and return the first entry of the fragment that a change would begin."""
+        assert self._frozen_at is None, "frozen twice"
+        self._frozen_at = self.lac
+        return self.lac + 1
+
+    def replace(self, positions: Iterable[int], first: EntryId) -> None:
+        """Begin a fragment at `first` = LAC + 1 in which other bookies hold these positions."""
+        assert self._frozen_at is not None, "replaced while acks were not frozen"
+        assert first == self.lac + 1, f"fragment at {first} but LAC is {self.lac}"
+        self.first = first
+        for position in positions:
+            self._watermarks[position] = self._floors[position] = self.lac
+
+    def thaw(self) -> EntryId:
+        """Let LAC move again; return what the acks that came meanwhile make of it."""
+        assert self._frozen_at is not None, "thawed but not frozen"
+        self._frozen_at = None
+        self.lac = self._proven()
+        return self.lac
+
+    def _proven(self) -> EntryId:
+        """Return the LAC that the watermarks prove, given the present one."""
+        marks, rank, lac = self._watermarks, self._rank, self.lac
+        if len(self._write_sets) == 1:
+            return max(lac, sorted(marks)[rank])
+        stripes = len(self._write_sets)
+        proven = self.pushed
+        for residue, write_set in enumerate(self._write_sets):
+            reached = max(lac, sorted([marks[position] for position in write_set])[rank])
+            unconfirmed = reached + 1 + (residue - reached - 1) % stripes
+            proven = min(proven, unconfirmed - 1)
+        return proven
+
+    def check(self) -> None:
+        """Assert the invariants; for tests and the simulator."""
+        assert NO_ENTRY <= self.lac <= self.pushed, "W1"
+        assert 0 <= self.first <= self.lac + 1, "W1"
+        assert max(self._watermarks) <= self.pushed, "W2"
+        marks_and_floors = zip(self._watermarks, self._floors, strict=True)
+        assert all(floor <= mark for mark, floor in marks_and_floors), "W3"
+        if self._frozen_at is None:
+            assert self.lac == self._proven(), "W4"
+        else:
+            assert self.lac == self._frozen_at, "W5"
