@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Bookies over gRPC: the messages, errors and options that both ends share (docs/protocol.md)."""

@@ -1,0 +1,157 @@
+"""What a bookie answers, as messages and back; pure.
+
+An error of a bookie is an answer like any other. `RULES` is the one table between errors and
+statuses, read in both directions: an error travels with the attributes named there and is raised
+again on the other side as the same class with the same attributes. An error without a rule is a
+defect of the bookie: the client learns no more than that there was one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from quire.bookie import BookieInfo, LedgerTail
+from quire.entry import BookieId, EntryId
+from quire.errors import (
+    BookieBusyError,
+    BookieUnavailableError,
+    CorruptEntryError,
+    CorruptStorageError,
+    EntryUnknownError,
+    InvalidRequestError,
+    LedgerFencedError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    QuireError,
+    ReadOnlyBookieError,
+    UnauthorizedError,
+    WrongBookieError,
+)
+from quire.wire import bookie_pb2 as pb
+
+REASON_CHARACTERS_MAX: Final = 1000
+"""Longer texts of an error are cut: a reply must not grow with what went wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one class of error travels: its attributes in constructor order, each with its field."""
+
+    error: type[QuireError]
+    status: pb.Status
+    fields: tuple[tuple[str, str], ...]
+
+
+_LEDGER: Final = (("ledger", "ledger"),)
+_ENTRY: Final = (*_LEDGER, ("entry", "entry"))
+_ENTRY_REASON: Final = (*_ENTRY, ("reason", "reason"))
+_BOOKIE_REASON: Final = (("bookie", "subject"), ("reason", "reason"))
+
+RULES: Final = (
+    Rule(BookieUnavailableError, pb.UNAVAILABLE, _BOOKIE_REASON),
+    Rule(BookieBusyError, pb.BUSY, _BOOKIE_REASON),
+    Rule(ReadOnlyBookieError, pb.READ_ONLY, _BOOKIE_REASON),
+    Rule(LedgerFencedError, pb.FENCED, _LEDGER),
+    Rule(NoSuchLedgerError, pb.NO_SUCH_LEDGER, _LEDGER),
+    Rule(NoSuchEntryError, pb.NO_SUCH_ENTRY, _ENTRY),
+    Rule(EntryUnknownError, pb.ENTRY_UNKNOWN, _ENTRY_REASON),
+    Rule(CorruptEntryError, pb.CORRUPT_ENTRY, _ENTRY_REASON),
+    Rule(CorruptStorageError, pb.CORRUPT_STORAGE, (("path", "subject"), ("reason", "reason"))),
+    Rule(UnauthorizedError, pb.UNAUTHORIZED, _LEDGER),
+    Rule(
+        WrongBookieError,
+        pb.WRONG_BOOKIE,
+        (("what", "subject"), ("expected", "expected"), ("found", "found")),
+    ),
+    Rule(InvalidRequestError, pb.INVALID_REQUEST, (("args", "reason"),)),
+)
+"""A class that is not here travels as its nearest ancestor that is."""
+
+_BY_ERROR: Final = {rule.error: rule for rule in RULES}
+_BY_STATUS: Final = {rule.status: rule for rule in RULES}
+
+
+def encode_failure(error: BaseException, bookie: BookieId) -> pb.Failure:
+    """Return the answer that stands for an error raised by `bookie`; INTERNAL for one without a
+    rule."""
+    for ancestor in type(error).__mro__:
+        rule = _BY_ERROR.get(ancestor)
+        if rule is not None:
+            failure = pb.Failure(status=rule.status)
+            for attribute, field in rule.fields:
+                setattr(failure, field, _value(error, attribute))
+            return failure
+    return pb.Failure(status=pb.INTERNAL, subject=bookie)
+
+
+def _value(error: BaseException, attribute: str) -> int | str:
+    value = str(error) if attribute == "args" else getattr(error, attribute)
+    return value if isinstance(value, int) else str(value)[:REASON_CHARACTERS_MAX]
+
+
+def decode_failure(failure: pb.Failure) -> QuireError:
+    """Return the error to raise for an answer; unknown statuses are an unavailable bookie."""
+    rule = _BY_STATUS.get(failure.status)
+    if rule is not None:
+        return rule.error(*(getattr(failure, field) for _, field in rule.fields))
+    if failure.status == pb.INTERNAL:
+        return BookieUnavailableError(failure.subject, "it met an internal error: see its log")
+    return BookieUnavailableError(failure.subject, f"it answered unknown status {failure.status}")
+
+
+def is_internal(failure: pb.Failure) -> bool:
+    """True when the error had no rule, so that only the bookie's own log can tell what it was."""
+    return failure.status == pb.INTERNAL
+
+
+def encode_tail(tail: LedgerTail) -> pb.TailReply:
+    return pb.TailReply(
+        frame=tail.frame, lac_packet=tail.lac_packet, hint=tail.hint, fenced=tail.fenced
+    )
+
+
+def decode_tail(reply: pb.TailReply) -> LedgerTail:
+    """Return the tail, or raise what the bookie raised."""
+    if reply.HasField("failure"):
+        raise decode_failure(reply.failure)
+    return LedgerTail(
+        frame=reply.frame if reply.HasField("frame") else None,
+        lac_packet=reply.lac_packet if reply.HasField("lac_packet") else None,
+        hint=reply.hint,
+        fenced=reply.fenced,
+    )
+
+
+def encode_ranges(ranges: list[tuple[EntryId, EntryId]]) -> pb.ListEntriesReply:
+    return pb.ListEntriesReply(bounds=[bound for pair in ranges for bound in pair])
+
+
+def decode_ranges(reply: pb.ListEntriesReply) -> list[tuple[EntryId, EntryId]]:
+    """Return the (first, last) ranges, or raise what the bookie raised."""
+    if reply.HasField("failure"):
+        raise decode_failure(reply.failure)
+    return list(zip(reply.bounds[::2], reply.bounds[1::2], strict=True))
+
+
+def encode_info(info: BookieInfo) -> pb.InfoReply:
+    return pb.InfoReply(
+        bookie=info.bookie,
+        writable=info.writable,
+        disk_free_bytes=info.disk_free_bytes,
+        disk_total_bytes=info.disk_total_bytes,
+        ledgers=info.ledgers,
+    )
+
+
+def decode_info(reply: pb.InfoReply) -> BookieInfo:
+    """Return the bookie's account of itself, or raise what it raised."""
+    if reply.HasField("failure"):
+        raise decode_failure(reply.failure)
+    return BookieInfo(
+        bookie=reply.bookie,
+        writable=reply.writable,
+        disk_free_bytes=reply.disk_free_bytes,
+        disk_total_bytes=reply.disk_total_bytes,
+        ledgers=reply.ledgers,
+    )

@@ -1,0 +1,120 @@
+"""gRPC as quire uses it: the options of both ends, and what its errors mean in words.
+
+Options are part of the protocol: both ends must agree on the largest message, and a server must
+tolerate the pings of its clients. Nothing here knows what a message says.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, TypeAlias
+
+import grpc
+import grpc.aio
+
+from quire.errors import ConfigurationError
+from quire.run import FRAME_BYTES_MAX, RUN_BYTES_MAX
+
+# The C core writes of every lost connection to stderr; here it is reported as an error, once.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+BATCH_BYTES_MAX: Final = 1024 * 1024
+"""Runs are put into one message until it has this many bytes; a larger run travels alone."""
+
+SENT_RUN_BYTES_MAX: Final = RUN_BYTES_MAX + FRAME_BYTES_MAX + 4
+"""Largest run that can be sent: one byte short of the limit, and then one frame of the largest
+size."""
+
+MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Largest message: BATCH_BYTES_MAX + SENT_RUN_BYTES_MAX is 6 MiB and a little; the rest is
+headroom."""
+
+PART_BYTES_MAX: Final = 256 * 1024
+"""Part of a run in one message of a read: above it throughput no longer grows."""
+
+RPCS_MAX: Final = 16_384
+"""Calls one server carries at the same time, long polls included, whoever makes them."""
+
+STREAMS_PER_CONNECTION_MAX: Final = 4096
+
+KEEPALIVE_SECONDS: Final = 10
+"""A silent connection with calls on it is tried this often, so that a dead peer is noticed."""
+
+_KEEPALIVE_ANSWER_SECONDS: Final = 5
+_BACKOFF_FIRST_MS: Final = 50
+_BACKOFF_LAST_MS: Final = 1000
+
+EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
+"""What reading a message gives at the end of a stream."""
+
+Options: TypeAlias = tuple[tuple[str, int], ...]
+
+_BOTH: Final[Options] = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+)
+
+CHANNEL_OPTIONS: Final[Options] = (
+    *_BOTH,
+    ("grpc.enable_http_proxy", 0),
+    # A call that was sent may have been carried out: only ledger code may decide to send it again.
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    # One connection per stub: a broken one is nobody else's trouble.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", _BACKOFF_FIRST_MS),
+    ("grpc.min_reconnect_backoff_ms", _BACKOFF_LAST_MS),
+    ("grpc.max_reconnect_backoff_ms", _BACKOFF_LAST_MS),
+    ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+    ("grpc.keepalive_timeout_ms", _KEEPALIVE_ANSWER_SECONDS * 1000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+SERVER_OPTIONS: Final[Options] = (
+    *_BOTH,
+    # Two bookies on one port would share its connections at random.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_SECONDS * 500),
+    ("grpc.keepalive_time_ms", 3 * KEEPALIVE_SECONDS * 1000),
+    ("grpc.keepalive_timeout_ms", _KEEPALIVE_ANSWER_SECONDS * 1000),
+)
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """Return a channel to host:port; it connects when first used. Needs a running event loop."""
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+def open_server() -> grpc.aio.Server:
+    """Return a server without services and ports."""
+    return grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
+
+
+def bind(server: grpc.aio.Server, listen: str) -> str:
+    """Let a server that was not started listen on host:port and return the address with the real
+    port.
+
+    Raises `ConfigurationError` when it cannot, naming the address and what to do.
+    """
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"{listen!r} is not an address to listen on: say host:port")
+    try:
+        bound = server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise ConfigurationError(
+            f"cannot listen on {listen}: the port may be in use by another process, or the host "
+            "may not be this machine's; choose another port, or port 0 for any that is free"
+        ) from error
+    return f"{host}:{bound}"
+
+
+def explain(error: grpc.aio.AioRpcError, timeout: float | None = None) -> str:
+    """Say in a few words why a call failed; `timeout` is the deadline it had, in seconds."""
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout is not None:
+        return f"no answer within {timeout:g} s"
+    if code is grpc.StatusCode.UNAVAILABLE and details:
+        return details
+    return f"{code.name.lower().replace('_', ' ')}: {details}" if details else code.name.lower()
