@@ -1,0 +1,284 @@
+"""A metadata store at the far end of a bad connection.
+
+`WatchedTree` is the truth (production's `MemoryTree`) and tells a listener of every change.
+`SimStore` is one client of it. Each call travels there and back: it may be lost on the way (nothing
+changed: `StoreUnavailableError`), or its answer may be lost (`StoreOutcomeUnknownError`, applied or
+not). One client's calls take effect in the order they were made, so whoever re-reads after an
+unknown outcome sees how it ended; reads are linearizable (S1, S3). Watches come late, for nothing,
+or give up.
+
+A session lives while its heartbeats arrive; it may also be expired by decree. Its owner hears late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from quire.errors import (
+    HandleClosedError,
+    QuireError,
+    SessionExpiredError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+)
+from quire.metastore.memory import MemoryTree
+from quire.metastore.store import Versioned
+from tests.sim.network import Network
+from tests.sim.process import Incarnation
+
+T = TypeVar("T")
+
+STORE = "store"
+"""The store's name in the network: cuts use it."""
+
+
+@dataclass
+class StoreWeather:
+    """Probabilities per call."""
+
+    unavailable: float = 0.0
+    unknown: float = 0.0
+    """A change whose answer is lost; half of them were applied."""
+    spurious_wake: float = 0.0
+    watch_lost: float = 0.0
+
+
+class WatchedTree(MemoryTree):
+    """The tree, and a listener that is told (path, value or None, version) of every change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listeners: list[Callable[[str, bytes | None, int], None]] = []
+
+    def put(self, path: str, value: bytes, version: int) -> int:
+        changed = super().put(path, value, version)
+        self._tell(path, value, changed)
+        return changed
+
+    def _insert(self, path: str, value: bytes, owner: int | None) -> int:
+        version = super()._insert(path, value, owner)
+        self._tell(path, value, version)
+        return version
+
+    def _remove(self, path: str) -> None:
+        super()._remove(path)
+        self._tell(path, None, self._revision)
+
+    def _tell(self, path: str, value: bytes | None, version: int) -> None:
+        for listener in self.listeners:
+            listener(path, value, version)
+
+    def sessions(self) -> list[int]:
+        """The sessions that are alive, oldest first."""
+        return sorted(self._deadlines)
+
+
+class SimStore:
+    """One client's view of the tree. Implements `MetadataStore`."""
+
+    def __init__(
+        self, network: Network, tree: WatchedTree, client: Incarnation, weather: StoreWeather
+    ) -> None:
+        self._network = network
+        self._tree = tree
+        self._client = client
+        self._weather = weather
+        self._last_arrival = 0.0
+        self._closed = False
+        self._sessions: list[SimSession] = []
+
+    @property
+    def uri(self) -> str:
+        return "memory:"
+
+    async def get(self, path: str) -> Versioned:
+        return await self.call(path, lambda: self._tree.get(path), changes=False)
+
+    async def create(self, path: str, value: bytes) -> int:
+        return await self.call(path, lambda: self._tree.create(path, value))
+
+    async def put(self, path: str, value: bytes, version: int) -> int:
+        return await self.call(path, lambda: self._tree.put(path, value, version))
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        return await self.call(path, lambda: self._tree.delete(path, version))
+
+    async def children(self, path: str) -> list[str]:
+        return await self.call(path, lambda: self._tree.children(path), changes=False)
+
+    async def wait(self, path: str, version: int | None) -> None:
+        await self._wait(lambda: self._tree.version(path) != version)
+
+    async def wait_children(self, path: str, names: list[str]) -> None:
+        await self._wait(lambda: self._tree.children(path) != names)
+
+    async def open_session(self, timeout: float) -> SimSession:
+        session = await self.call("session", lambda: self._tree.open_session(timeout))
+        opened = SimSession(self, self._tree, session, timeout)
+        self._sessions.append(opened)
+        return opened
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._sessions:
+            await self._sessions.pop().close()
+
+    async def call(self, path: str, operate: Callable[[], T], *, changes: bool = True) -> T:
+        """Carry one call to the tree and its answer back."""
+        if self._closed:
+            raise HandleClosedError(f"metadata store {self.uri}")
+        network = self._network
+        reply: asyncio.Future[T] = network.loop.create_future()
+        fate = self._draw_fate(changes)
+        now = network.loop.time()
+        self._last_arrival = max(self._last_arrival, now + network.delay())
+        network.later(self._last_arrival - now, self._apply, reply, path, operate, changes, fate)
+        return await reply
+
+    def _draw_fate(self, changes: bool) -> str:
+        chance, weather = self._network.chance, self._weather
+        if chance(weather.unavailable):
+            self._network.counters["store unavailable"] += 1
+            return "unavailable"
+        if changes and chance(weather.unknown):
+            applied = chance(0.5)
+            self._network.counters["store change lost" if not applied else "store answer lost"] += 1
+            return "applied" if applied else "lost"
+        return "well"
+
+    def _apply(
+        self,
+        reply: asyncio.Future[T],
+        path: str,
+        operate: Callable[[], T],
+        changes: bool,
+        fate: str,
+    ) -> None:
+        network = self._network
+        cut = network.is_cut(self._client.name, STORE)
+        if fate == "unavailable" or cut:
+            self._answer_later(reply, self._unavailable("connection refused"), slow=cut)
+            return
+        unknown = StoreOutcomeUnknownError(path, "connection lost")
+        if fate == "lost":
+            self._answer_later(reply, unknown, slow=True)
+            return
+        outcome: Any
+        try:
+            outcome = operate()
+        except QuireError as error:
+            outcome = error
+        back_cut = network.is_cut(STORE, self._client.name)
+        if fate == "applied" or back_cut:
+            outcome = unknown if changes else self._unavailable("connection lost")
+        self._answer_later(reply, outcome, slow=back_cut)
+
+    def _unavailable(self, reason: str) -> StoreUnavailableError:
+        return StoreUnavailableError(self.uri, reason)
+
+    def _answer_later(self, reply: asyncio.Future[Any], outcome: Any, *, slow: bool) -> None:
+        network = self._network
+        delay = network.delay() + (network.rng.random() * 1.5 if slow else 0.0)
+        network.later(delay, _answer, reply, outcome)
+
+    async def _wait(self, condition: Callable[[], bool]) -> None:
+        if self._closed:
+            raise HandleClosedError(f"metadata store {self.uri}")
+        network = self._network
+        reply: asyncio.Future[None] = network.loop.create_future()
+
+        async def watch() -> None:
+            await asyncio.sleep(network.delay())
+            await self._tree.wait_until(condition)
+            await asyncio.sleep(network.delay())
+            while network.is_cut(STORE, self._client.name):  # noqa: ASYNC110
+                await asyncio.sleep(network.retry_delay())
+            _answer(reply, None)
+
+        task = network.loop.root.spawn(watch(), name="watch")
+        self._disturb(reply)
+        try:
+            await reply
+        finally:
+            task.cancel()
+
+    def _disturb(self, reply: asyncio.Future[None]) -> None:
+        network = self._network
+        if network.chance(self._weather.watch_lost):
+            network.counters["watch lost"] += 1
+            lost = self._unavailable("watch lost")
+            network.later(network.rng.random() * 2, _answer, reply, lost)
+        elif network.chance(self._weather.spurious_wake):
+            network.counters["spurious wake"] += 1
+            network.later(network.rng.random(), _answer, reply, None)
+
+
+def _answer(reply: asyncio.Future[Any], outcome: Any) -> None:
+    if reply.done():
+        return
+    if isinstance(outcome, QuireError):
+        reply.set_exception(outcome)
+    else:
+        reply.set_result(outcome)
+
+
+class SimSession:
+    """A lease kept alive by heartbeats across the network. Implements `Session`."""
+
+    def __init__(self, store: SimStore, tree: WatchedTree, number: int, timeout: float) -> None:
+        self._store = store
+        self._tree = tree
+        self._number = number
+        self._timeout = timeout
+        self._over = asyncio.Event()
+        self._heartbeat = asyncio.create_task(self._beat(), name="session heartbeat")
+
+    @property
+    def expired(self) -> bool:
+        return self._over.is_set()
+
+    async def wait_expired(self) -> None:
+        await self._over.wait()
+
+    async def create(self, path: str, value: bytes) -> int:
+        return await self._call(path, lambda: self._tree.create(path, value, self._number))
+
+    async def create_sequential(self, prefix: str, value: bytes) -> str:
+        return await self._call(
+            prefix, lambda: self._tree.create_sequential(prefix, value, self._number)
+        )
+
+    async def close(self) -> None:
+        """End the session; when the store cannot be reached it ends by itself in time."""
+        self._heartbeat.cancel()
+        await asyncio.gather(self._heartbeat, return_exceptions=True)
+        if not self._over.is_set():
+            self._over.set()
+            try:
+                await self._store.call("session", lambda: self._tree.end_session(self._number))
+            except (StoreUnavailableError, StoreOutcomeUnknownError, HandleClosedError):
+                return
+
+    async def _call(self, path: str, operate: Callable[[], T]) -> T:
+        if self._over.is_set():
+            raise SessionExpiredError("it is over")
+        try:
+            return await self._store.call(path, operate)
+        except SessionExpiredError:
+            self._over.set()
+            raise
+
+    async def _beat(self) -> None:
+        alive = True
+        while alive:
+            await asyncio.sleep(self._timeout / 3)
+            try:
+                alive = await self._store.call(
+                    "session", lambda: self._tree.renew(self._number, self._timeout)
+                )
+            except (StoreUnavailableError, StoreOutcomeUnknownError):
+                continue
+        self._over.set()
