@@ -1,0 +1,188 @@
+"""Who is up and how to reach them: the client's view of the registered bookies.
+
+The roster follows the registrations by watches and keeps one link to each bookie that somebody
+asked for. A bookie's id is the identity of its data, so a bookie that comes back at another
+address is the same one: its link is replaced. One that is no longer registered keeps its last
+address: it may be cut off from the metadata store only, and reads and fences should still try it.
+
+The view lags behind the store; nothing here decides whether a bookie is alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from quire.bookie import Bookie, BookieAddress
+from quire.entry import BookieId
+from quire.errors import (
+    BookieUnavailableError,
+    CorruptRecordError,
+    HandleClosedError,
+    NoSuchNodeError,
+    QuireError,
+)
+from quire.metastore.layout import BOOKIES, bookie_path
+from quire.metastore.registration import decode_registration
+from quire.metastore.store import MetadataStore
+
+RETRY_SECONDS_MIN: Final = 0.1
+RETRY_SECONDS_MAX: Final = 5.0
+"""Pauses between attempts to follow a store that cannot be reached."""
+
+
+class LinkedBookie(Bookie, Protocol):
+    """A bookie behind a link that holds resources."""
+
+    async def close(self) -> None:
+        """Release the link; calls under way end with `BookieUnavailableError`."""
+        ...
+
+
+class Bookies(Protocol):
+    """What ledger code needs of a roster."""
+
+    def writable(self) -> list[BookieId]:
+        """Return the bookies that take new entries, sorted."""
+        ...
+
+    def bookie(self, bookie: BookieId) -> Bookie:
+        """Return a bookie to call now. Raises `BookieUnavailableError` when it was never seen."""
+        ...
+
+
+@dataclass(slots=True)
+class _Link:
+    address: str
+    bookie: LinkedBookie
+
+
+class BookieRoster:
+    """The registered bookies; `start` it before use and `close` it after.
+
+    `connect` makes a link to an address without waiting.
+    """
+
+    def __init__(
+        self, store: MetadataStore, connect: Callable[[BookieAddress], LinkedBookie]
+    ) -> None:
+        self._store = store
+        self._connect = connect
+        self._registered: dict[BookieId, BookieAddress] = {}
+        self._last_seen: dict[BookieId, BookieAddress] = {}
+        self._links: dict[BookieId, _Link] = {}
+        self._watches: dict[BookieId, asyncio.Task[None]] = {}
+        self._retiring: list[asyncio.Task[None]] = []
+        self._follower: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Read the registrations and begin to follow them. Raises the store's errors."""
+        await self.refresh()
+        self._follower = asyncio.create_task(self._follow(), name="bookie roster")
+
+    async def refresh(self) -> None:
+        """Read the registrations now, for a caller who cannot use what the watches showed so far.
+
+        Raises the store's errors; cancelling keeps what was read.
+        """
+        names = await self._store.children(BOOKIES)
+        for bookie in names:
+            await self._read(bookie)
+        for bookie in sorted(self._registered.keys() - set(names)):
+            del self._registered[bookie]
+
+    async def close(self) -> None:
+        """Stop following and close all links. Harmless when called again."""
+        self._closed = True
+        tasks = [*self._watches.values()] + ([self._follower] if self._follower else [])
+        for task in tasks:
+            task.cancel()
+        links = [link.bookie.close() for link in self._links.values()]
+        self._links.clear()
+        await asyncio.gather(*tasks, *self._retiring, *links, return_exceptions=True)
+
+    def writable(self) -> list[BookieId]:
+        """Return the registered bookies that take new entries, sorted."""
+        return sorted(each.bookie for each in self._registered.values() if each.writable)
+
+    def known(self) -> list[BookieAddress]:
+        """Return the registered bookies, sorted by id."""
+        return [self._registered[bookie] for bookie in sorted(self._registered)]
+
+    def bookie(self, bookie: BookieId) -> Bookie:
+        """Return the link to a bookie at its newest address, made when first asked for.
+
+        Ask again for each call: a bookie may move. Raises `BookieUnavailableError` when it
+        was never registered since the roster started, `HandleClosedError` after `close`.
+        """
+        if self._closed:
+            raise HandleClosedError("bookie roster")
+        address = self._last_seen.get(bookie)
+        if address is None:
+            raise BookieUnavailableError(bookie, "it is not registered")
+        link = self._links.get(bookie)
+        if link is None or link.address != address.address:
+            if link is not None:
+                self._retire(link)
+            link = self._links[bookie] = _Link(address.address, self._connect(address))
+        return link.bookie
+
+    def _retire(self, link: _Link) -> None:
+        self._retiring = [task for task in self._retiring if not task.done()]
+        self._retiring.append(asyncio.create_task(_close(link.bookie), name="retired bookie link"))
+
+    async def _follow(self) -> None:
+        """Give every bookie that ever appears a watch of its own."""
+        pause = RETRY_SECONDS_MIN
+        while True:
+            try:
+                names = await self._store.children(BOOKIES)
+                for bookie in sorted({*names, *self._registered}):
+                    if bookie not in self._watches:
+                        self._watches[bookie] = asyncio.create_task(self._watch(bookie))
+                await self._store.wait_children(BOOKIES, names)
+                pause = RETRY_SECONDS_MIN
+            except HandleClosedError:
+                return
+            except QuireError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, RETRY_SECONDS_MAX)
+
+    async def _watch(self, bookie: BookieId) -> None:
+        """Follow one registration for good: it may vanish and come back between two looks."""
+        pause = RETRY_SECONDS_MIN
+        while True:
+            try:
+                version = await self._read(bookie)
+                await self._store.wait(bookie_path(bookie), version)
+                pause = RETRY_SECONDS_MIN
+            except HandleClosedError:
+                return
+            except QuireError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, RETRY_SECONDS_MAX)
+
+    async def _read(self, bookie: BookieId) -> int | None:
+        """Take in one registration and return its version, None when there is none."""
+        try:
+            record = await self._store.get(bookie_path(bookie))
+        except NoSuchNodeError:
+            self._registered.pop(bookie, None)
+            return None
+        try:
+            address = decode_registration(bookie, record.value)
+        except CorruptRecordError:
+            self._registered.pop(bookie, None)
+        else:
+            self._registered[bookie] = self._last_seen[bookie] = address
+        return record.version
+
+
+async def _close(bookie: LinkedBookie) -> None:
+    try:
+        await bookie.close()
+    except QuireError:
+        return
