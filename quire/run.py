@@ -12,11 +12,14 @@ journal as it is. `scan_run` is the gateway at which a run from outside is belie
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import lt
 from typing import Final, NamedTuple
 
-from quire.entry import ENTRY_BYTES_MAX, HEADER, EntryId, LedgerId
+from quire.entry import ENTRY_BYTES_MAX, HEADER, NO_ENTRY, EntryId, LedgerId
 from quire.errors import InvalidRequestError
 
 RUN_BYTES_MAX: Final = 1024 * 1024
@@ -32,32 +35,54 @@ class FrameAt(NamedTuple):
     """Where one frame of a run lies: `run[offset : offset + size]`."""
 
     entry: EntryId
-    lac: EntryId
     offset: int
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ScannedRun:
-    """A run that was checked by `scan_run`."""
+    """A run that was checked by `scan_run`, and where its frames are.
+
+    Columns instead of one object per frame: for frames of one size with consecutive ids, which is
+    what writers send, both columns are `range`s and cost nothing per frame.
+    """
 
     ledger: LedgerId
-    frames: tuple[FrameAt, ...]
+    data: bytes | memoryview
+    entries: Sequence[EntryId]
+    bounds: Sequence[int]
+    """Where each frame's size begins, and the end: one more than `entries`."""
     lac: EntryId
     """The highest LAC in any header: what the writer had confirmed when it sealed."""
 
     @property
     def first(self) -> EntryId:
-        return self.frames[0].entry
+        return self.entries[0]
 
     @property
     def last(self) -> EntryId:
-        return self.frames[-1].entry
+        return self.entries[-1]
+
+    @property
+    def frames(self) -> Iterator[FrameAt]:
+        """Yield where each frame is."""
+        for number, entry in enumerate(self.entries):
+            start = self.bounds[number] + _SIZE.size
+            yield FrameAt(entry, start, self.bounds[number + 1] - start)
+
+    def cut(self, low: int, high: int) -> memoryview:
+        """Return frames number low ≤ n < high, as a run, without copying."""
+        return memoryview(self.data)[self.bounds[low] : self.bounds[high]]
+
+    def frame(self, entry: EntryId) -> memoryview:
+        """Return the frame of an entry the run holds, without copying."""
+        number = bisect_left(self.entries, entry)
+        return memoryview(self.data)[self.bounds[number] + _SIZE.size : self.bounds[number + 1]]
 
 
-def pack_run(frames: Iterable[bytes]) -> bytes:
+def pack_run(frames: Iterable[bytes | memoryview]) -> bytes:
     """Return the run of some frames, in the order given."""
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     for frame in frames:
         parts.append(_SIZE.pack(len(frame)))
         parts.append(frame)
@@ -70,41 +95,66 @@ def split_run(run: bytes) -> Iterator[tuple[EntryId, bytes]]:
         yield at.entry, run[at.offset : at.offset + at.size]
 
 
-def scan_run(run: bytes) -> ScannedRun:
+def scan_run(run: bytes | memoryview) -> ScannedRun:
     """Check a run's structure and return where its frames are.
 
     Digests are not checked here: a bookie does not have the key of HMAC ledgers, and the reader
     verifies every frame. Raises `InvalidRequestError` when the run is empty, a size lies, ids do
     not ascend or are negative, or two ledgers are mixed.
     """
+    return _scan_uniform(run) or _scan_any(run)
+
+
+@lru_cache(maxsize=256)
+def _uniform(step: int) -> struct.Struct:
+    return struct.Struct(f"{_PREFIX.format}{step - _PREFIX.size}x")
+
+
+def _scan_uniform(run: bytes | memoryview) -> ScannedRun | None:
+    """Scan a run of consecutive frames of one size, column by column; None when it is not one."""
+    end = len(run)
+    if end < _PREFIX.size:
+        return None
+    size, ledger, first, _ = _PREFIX.unpack_from(run)
+    step = _SIZE.size + size
+    if not HEADER.size <= size <= FRAME_BYTES_MAX or end % step or ledger < 0 or first < 0:
+        return None
+    sizes, ledgers, ids, lacs = zip(*_uniform(step).iter_unpack(run), strict=True)
+    count, lac = len(ids), max(lacs)
+    entries = range(first, first + count)
+    if sizes.count(size) < count or ledgers.count(ledger) < count or ids != tuple(entries):
+        return None
+    if min(lacs) < NO_ENTRY or (lac >= first and not all(map(lt, lacs, ids))):
+        return None
+    return ScannedRun(ledger, run, entries, range(0, end + 1, step), lac)
+
+
+def _scan_any(run: bytes | memoryview) -> ScannedRun:
+    """Scan a run frame by frame, and say what is wrong with it."""
     end = len(run)
     if end == 0:
         raise InvalidRequestError("run is empty")
-    offset, previous, lac_max = 0, -1, -1
+    offset, previous, lac_max = 0, NO_ENTRY, NO_ENTRY
     ledger: int | None = None
-    frames: list[FrameAt] = []
-    unpack = _PREFIX.unpack_from
+    entries: list[EntryId] = []
+    bounds = [0]
     while offset < end:
         if end - offset < _PREFIX.size:
             raise InvalidRequestError(f"run ends inside a frame at byte {offset} of {end}")
-        size, frame_ledger, entry, lac = unpack(run, offset)
-        start = offset + 4
-        offset = start + size
-        if not HEADER.size <= size <= FRAME_BYTES_MAX or offset > end:
-            raise InvalidRequestError(
-                f"frame size {size} at byte {start - 4} of {end} is impossible"
-            )
+        size, frame_ledger, entry, lac = _PREFIX.unpack_from(run, offset)
+        if not HEADER.size <= size <= min(FRAME_BYTES_MAX, end - offset - _SIZE.size):
+            raise InvalidRequestError(f"frame size {size} at byte {offset} of {end} is impossible")
         if ledger is None:
             ledger = frame_ledger
         elif frame_ledger != ledger:
             raise InvalidRequestError(f"run mixes ledgers {ledger} and {frame_ledger}")
-        if entry <= previous or lac >= entry or lac < -1:
+        if entry <= previous or not NO_ENTRY <= lac < entry:
             raise InvalidRequestError(f"entry {entry} with LAC {lac} cannot follow {previous}")
-        frames.append(FrameAt(entry, lac, start, size))
-        previous = entry
-        if lac > lac_max:
-            lac_max = lac
+        offset += _SIZE.size + size
+        entries.append(entry)
+        bounds.append(offset)
+        previous, lac_max = entry, max(lac_max, lac)
     assert ledger is not None
     if ledger < 0:
         raise InvalidRequestError(f"ledger id {ledger} is negative")
-    return ScannedRun(ledger, tuple(frames), lac_max)
+    return ScannedRun(ledger, run, entries, bounds, lac_max)

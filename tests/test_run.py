@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quire.entry import DigestKind, Sealer
 from quire.errors import InvalidRequestError
-from quire.run import pack_run, scan_run, split_run
+from quire.run import _scan_any, _scan_uniform, pack_run, scan_run, split_run
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"dice")
 
@@ -58,3 +58,32 @@ def test_garbage_is_refused_or_is_a_run(data: bytes) -> None:
     except InvalidRequestError:
         return
     assert pack_run(data[at.offset : at.offset + at.size] for at in scanned.frames) == data
+
+
+@given(
+    st.integers(0, 5),
+    st.integers(1, 6),
+    st.sampled_from([0, 3, 40]),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=2),
+)
+def test_the_scan_by_columns_agrees_with_the_scan_by_frames(
+    first: int, count: int, size: int, edits: list[tuple[int, int]]
+) -> None:
+    frames = [frame(entry, payload=b"p" * size) for entry in range(first, first + count)]
+    run = bytearray(pack_run(frames))
+    for at, value in edits:
+        run[at % len(run)] = value
+    by_columns = _scan_uniform(bytes(run))
+    if not edits:
+        assert by_columns is not None
+    if by_columns is not None:
+        by_frames = _scan_any(bytes(run))
+        assert by_columns.lac == by_frames.lac
+        assert list(by_columns.frames) == list(by_frames.frames)
+
+
+def test_frames_and_cuts_of_a_scanned_run() -> None:
+    frames = [frame(entry, payload=b"p" * entry) for entry in (1, 3, 4, 9)]
+    scanned = scan_run(pack_run(frames))
+    assert bytes(scanned.frame(4)) == frames[2]
+    assert bytes(scanned.cut(1, 3)) == pack_run(frames[1:3])
