@@ -102,7 +102,7 @@ class Backlog:
         return pending < self._entries_max and self.length - confirmed + size <= self._bytes_max
 
     def is_lagging(self, lac: EntryId) -> bool:
-        """Return whether there is no room because confirmed frames are still unsent to some lane."""
+        """Return whether confirmed frames that some lane has yet to send take up the room."""
         lag = lac + 1 - self.base
         return (
             lag >= self._entries_max or self.length_of(lac) - self._length_before > self._bytes_max
