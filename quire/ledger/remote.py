@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
-import grpc.aio
-
 from quire.bookie import READ_BYTES_MAX, BookieAddress, BookieInfo, LedgerTail
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, BookieUnavailableError, InvalidRequestError, QuireError
@@ -30,6 +28,8 @@ from quire.wire.transport import (
     BATCH_BYTES_MAX,
     EOF,
     SENT_RUN_BYTES_MAX,
+    WRITE_ERRORS,
+    RpcError,
     explain,
     open_channel,
 )
@@ -171,7 +171,7 @@ class RemoteBookie:
             raise self._unavailable("its stub was closed")
         try:
             return await call
-        except grpc.aio.AioRpcError as error:
+        except RpcError as error:
             raise self._unavailable(explain(error, timeout)) from error
         except asyncio.CancelledError:
             # Closing the channel cancels its calls, which looks as if their callers were.
@@ -258,7 +258,7 @@ class _AddStream:
                 self._queued.clear()
                 while self._queue:
                     await self._call.write(self._next_message())
-        except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
+        except WRITE_ERRORS:
             pass  # the stream is over: reading it tells why
 
     def _next_message(self) -> pb.AddRequest:
@@ -282,7 +282,7 @@ class _AddStream:
                     self._break(decode_failure(reply.refusal))
                     return
                 self._settle(reply)
-        except grpc.aio.AioRpcError as error:
+        except RpcError as error:
             reason = explain(error)
         except asyncio.CancelledError:
             reason = "the connection was closed"

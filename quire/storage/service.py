@@ -20,8 +20,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
-import grpc.aio
-
 from quire.bookie import READ_BYTES_MAX, Bookie
 from quire.entry import BookieId
 from quire.errors import (
@@ -39,11 +37,17 @@ from quire.wire.codec import (
     encode_tail,
     is_internal,
 )
-from quire.wire.transport import EOF, PART_BYTES_MAX, SENT_RUN_BYTES_MAX, bind, open_server
+from quire.wire.transport import (
+    EOF,
+    PART_BYTES_MAX,
+    SENT_RUN_BYTES_MAX,
+    ServerContext,
+    bind,
+    open_server,
+)
 
-_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 _Unary: TypeAlias = "Callable[[BookieService, Any], Awaitable[ReplyT]]"
-_Handler: TypeAlias = "Callable[[BookieService, Any, _Context], Awaitable[ReplyT]]"
+_Handler: TypeAlias = "Callable[[BookieService, Any, ServerContext], Awaitable[ReplyT]]"
 ReplyT = TypeVar("ReplyT", pb.TailReply, pb.WriteLacReply, pb.ListEntriesReply, pb.InfoReply)
 
 _log = logging.getLogger(__name__)
@@ -70,7 +74,7 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
 
     def decorate(method: _Unary[ReplyT]) -> _Handler[ReplyT]:
         @functools.wraps(method)
-        async def handler(self: BookieService, request: Any, _: _Context) -> ReplyT:
+        async def handler(self: BookieService, request: Any, _: ServerContext) -> ReplyT:
             try:
                 self.expect(request.bookie)
                 return await method(self, request)
@@ -134,7 +138,7 @@ class BookieService:
             _log.error("bookie %s met an internal error", self.bookie_id, exc_info=error)
         return failure
 
-    async def Add(self, _: object, context: _Context) -> None:  # noqa: N802
+    async def Add(self, _: object, context: ServerContext) -> None:  # noqa: N802
         stream = _AddStream(self, context)
         self._streams.append(stream)
         try:
@@ -143,7 +147,7 @@ class BookieService:
             self._streams.remove(stream)
             self.settled()
 
-    async def Read(self, request: pb.ReadRequest, context: _Context) -> None:  # noqa: N802
+    async def Read(self, request: pb.ReadRequest, context: ServerContext) -> None:  # noqa: N802
         self._reads += 1
         try:
             for reply in await self._read(request):
@@ -224,7 +228,7 @@ class _AddStream:
     those below the first of `_slots` is on its way; `_received` is the number of the last slot.
     """
 
-    def __init__(self, service: BookieService, context: _Context) -> None:
+    def __init__(self, service: BookieService, context: ServerContext) -> None:
         self._service = service
         self._context = context
         self._slots: deque[_Slot] = deque()

@@ -6,17 +6,14 @@ tolerate the pings of its clients. Nothing here knows what a message says.
 
 from __future__ import annotations
 
-import os
-from typing import Final, TypeAlias
+from asyncio import InvalidStateError
+from typing import Any, Final, TypeAlias
 
 import grpc
 import grpc.aio
 
 from quire.errors import ConfigurationError
 from quire.run import FRAME_BYTES_MAX, RUN_BYTES_MAX
-
-# The C core writes of every lost connection to stderr; here it is reported as an error, once.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 BATCH_BYTES_MAX: Final = 1024 * 1024
 """Runs are put into one message until it has this many bytes; a larger run travels alone."""
@@ -46,6 +43,15 @@ _BACKOFF_LAST_MS: Final = 1000
 
 EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
 """What reading a message gives at the end of a stream."""
+
+RpcError: TypeAlias = grpc.aio.AioRpcError
+"""How a call fails on the client; `explain` says why."""
+
+WRITE_ERRORS: Final = (grpc.aio.AioRpcError, grpc.aio.BaseError, InvalidStateError)
+"""What writing to a stream that is over may raise, depending on how it ended."""
+
+ServerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+"""One call on the server."""
 
 Options: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -110,7 +116,7 @@ def bind(server: grpc.aio.Server, listen: str) -> str:
     return f"{host}:{bound}"
 
 
-def explain(error: grpc.aio.AioRpcError, timeout: float | None = None) -> str:
+def explain(error: RpcError, timeout: float | None = None) -> str:
     """Say in a few words why a call failed; `timeout` is the deadline it had, in seconds."""
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout is not None:

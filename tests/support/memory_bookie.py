@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail
 from quire.entry import LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
+    InvalidRequestError,
     LedgerFencedError,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -71,6 +72,8 @@ class MemoryBookie:
     ) -> None:
         await self.before("add", ledger)
         scanned = scan_run(run)
+        if scanned.ledger != ledger:
+            raise InvalidRequestError(f"run is of ledger {scanned.ledger}, not {ledger}")
         if not self.writable and not recovery:
             raise ReadOnlyBookieError(self.bookie, "set read-only")
         state = self._authorize(ledger, key)
@@ -91,6 +94,8 @@ class MemoryBookie:
         bytes_max: int = READ_BYTES_MAX,
     ) -> bytes:
         await self.before("read", ledger)
+        if not 0 <= first <= last:
+            raise InvalidRequestError(f"entries {first} to {last} are no range")
         if fence_key is not None:
             self._fence(ledger, fence_key)
         if ledger not in self.ledgers:
@@ -133,6 +138,8 @@ class MemoryBookie:
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         await self.before("write_lac", ledger)
+        if len(packet) < LAC_HEADER.size or LAC_HEADER.unpack_from(packet)[0] != ledger:
+            raise InvalidRequestError(f"not a LAC packet of ledger {ledger}")
         state = self._authorize(ledger, key)
         if state.fenced:
             raise LedgerFencedError(ledger)
