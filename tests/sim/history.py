@@ -1,0 +1,153 @@
+"""What the clients of a run did and saw: the only evidence the checkers get besides the servers.
+
+An append is `pending` from its call on. `ok` says it is kept, for ever; `unknown` that it may be;
+`failed` that it was never sent, so nobody may ever read it. What a process did not live to hear of
+stays `pending`, which means unknown. Payloads are unique in a run, so a payload names its append.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from quire.entry import EntryId, LedgerId
+from quire.log.position import Position
+
+
+class Violation(AssertionError):  # noqa: N818
+    """An invariant does not hold. `name` is the checker's."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+
+
+def require(condition: bool, name: str, text: str) -> None:
+    """Raise `Violation` unless the condition holds."""
+    if not condition:
+        raise Violation(name, text)
+
+
+class Outcome(StrEnum):
+    """How an operation ended, as its caller knows it."""
+
+    PENDING = "pending"
+    OK = "ok"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Append:
+    """One entry offered to a ledger by its writer, in the order of the list it is in."""
+
+    writer: str
+    ledger: LedgerId
+    payload: bytes
+    outcome: Outcome = Outcome.PENDING
+    entry: EntryId | None = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """One pass of one reader over a ledger: (entry, payload) as they came."""
+
+    reader: str
+    ledger: LedgerId
+    first: EntryId
+    confirmed_only: bool = True
+    entries: list[tuple[EntryId, bytes]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class End:
+    """Somebody saw a ledger closed at an entry."""
+
+    who: str
+    ledger: LedgerId
+    last_entry: EntryId
+
+
+@dataclass
+class LedgerHistory:
+    """Everything that happened to ledgers."""
+
+    appends: list[Append] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list)
+
+    def offer(self, writer: str, ledger: LedgerId, payload: bytes) -> Append:
+        append = Append(writer, ledger, payload)
+        self.appends.append(append)
+        return append
+
+    def read(
+        self, reader: str, ledger: LedgerId, first: EntryId, confirmed_only: bool = True
+    ) -> Reading:
+        reading = Reading(reader, ledger, first, confirmed_only)
+        self.readings.append(reading)
+        return reading
+
+    def of(self, ledger: LedgerId) -> list[Append]:
+        """The appends offered to a ledger, in the order they were offered."""
+        return [append for append in self.appends if append.ledger == ledger]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One record as a reader of a log got it."""
+
+    position: Position
+    offset: int
+    epoch: int
+    payload: bytes
+
+
+@dataclass(slots=True)
+class LogAppend:
+    """One atomic append of records to a log by a leader."""
+
+    leader: str
+    epoch: int
+    payloads: tuple[bytes, ...]
+    outcome: Outcome = Outcome.PENDING
+    positions: tuple[Position, ...] = ()
+    after: Position | None = None
+    """The highest position anybody had confirmed when this was called."""
+
+
+@dataclass(slots=True)
+class LogReading:
+    """One pass of a follower; `gap_before` are indexes at which it was told of a trim."""
+
+    reader: str
+    start: Position
+    records: list[Seen] = field(default_factory=list)
+    gap_before: list[int] = field(default_factory=list)
+
+
+@dataclass
+class LogHistory:
+    """Everything that happened to one log."""
+
+    appends: list[LogAppend] = field(default_factory=list)
+    readings: list[LogReading] = field(default_factory=list)
+    trimmed_to: Position | None = None
+    highest: Position | None = None
+
+    def offer(self, leader: str, epoch: int, payloads: tuple[bytes, ...]) -> LogAppend:
+        append = LogAppend(leader, epoch, payloads, after=self.highest)
+        self.appends.append(append)
+        return append
+
+    def confirm(self, append: LogAppend, positions: tuple[Position, ...]) -> None:
+        append.outcome = Outcome.OK
+        append.positions = positions
+        last = positions[-1]
+        if self.highest is None or last > self.highest:
+            self.highest = last
+
+    def read(self, reader: str, start: Position) -> LogReading:
+        reading = LogReading(reader, start)
+        self.readings.append(reading)
+        return reading

@@ -1,0 +1,234 @@
+"""The log layer's invariants over a whole run: history classes after Jepsen, C1–C5 after TLA+.
+
+Evidence: what leaders appended, what followers read, and the final log as fresh readers read it.
+
+  lost write, unseen       an acknowledged record, if not trimmed, is in the log at its position
+  duplicate                no record is at two positions
+  inconsistent position    a position never shows two records
+  aborted read             nobody reads what was never sent
+  phantom                  what a follower read stays in the log
+  skip, non-monotonic      a pass goes up, and by one in offsets, but over a trim it was told of
+  send order               a leader's records stand as it appended them; a batch is together
+  real time                a record stands behind everything confirmed before it was appended
+  handoff                  epochs never go back: no two leaders' records interleave
+  agreement                all final readers agree
+
+`ManifestWatch` checks every change of the manifest, C1 and C3 to C5 (see there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from quire.errors import CorruptRecordError
+from quire.log.manifest import LogManifest
+from quire.log.position import Position
+from quire.metastore.layout import LOGS
+from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, require
+
+
+def acknowledged_records_are_in_the_log(final: list[Seen], history: LogHistory) -> None:
+    at = {seen.position: seen for seen in final}
+    for append in history.appends:
+        for position, payload in zip(append.positions, append.payloads, strict=False):
+            if history.trimmed_to is not None and position < history.trimmed_to:
+                continue
+            seen = at.get(position)
+            require(
+                seen is not None and seen.payload == payload,
+                "lost write",
+                f"{append.leader} was told that {payload!r} is at {position}; there is {seen}",
+            )
+            assert seen is not None
+            require(
+                seen.epoch == append.epoch,
+                "handoff",
+                f"{seen} was appended at epoch {append.epoch}",
+            )
+
+
+def no_duplicates(final: list[Seen]) -> None:
+    where: dict[bytes, Position] = {}
+    for seen in final:
+        other = where.setdefault(seen.payload, seen.position)
+        require(
+            other == seen.position, "duplicate", f"{seen.payload!r} is at {other}, {seen.position}"
+        )
+
+
+def positions_are_consistent(final: list[Seen], readings: list[LogReading]) -> None:
+    at = {seen.position: seen for seen in final}
+    for reading in readings:
+        for seen in reading.records:
+            other = at.setdefault(seen.position, seen)
+            require(
+                other == seen,
+                "inconsistent position",
+                f"{reading.reader} read {seen}; there is {other}",
+            )
+
+
+def no_aborted_reads(final: list[Seen], history: LogHistory) -> None:
+    kept = {payload for append in history.appends for payload in append.payloads}
+    failed = {
+        payload
+        for append in history.appends
+        if append.outcome is Outcome.FAILED
+        for payload in append.payloads
+    }
+    passes = [final, *(reading.records for reading in history.readings)]
+    for seen in (record for records in passes for record in records):
+        require(seen.payload not in failed, "aborted read", f"{seen} was never sent")
+        require(seen.payload in kept, "aborted read", f"{seen} was never appended")
+
+
+def no_phantoms(final: list[Seen], history: LogHistory) -> None:
+    there = {seen.position for seen in final}
+    for reading in history.readings:
+        for seen in reading.records:
+            trimmed = history.trimmed_to is not None and seen.position < history.trimmed_to
+            require(
+                trimmed or seen.position in there,
+                "phantom",
+                f"{reading.reader} read {seen}, which is not in the log",
+            )
+
+
+def passes_go_up_by_one(readings: list[LogReading]) -> None:
+    for reading in readings:
+        for index, (one, other) in enumerate(pairwise(reading.records), start=1):
+            require(
+                other.position > one.position,
+                "non-monotonic read",
+                f"{reading.reader} read {other} after {one}",
+            )
+            require(
+                other.offset == one.offset + 1
+                or (index in reading.gap_before and other.offset > one.offset),
+                "skip",
+                f"{reading.reader} read {other} after {one}",
+            )
+
+
+def sends_keep_their_order(history: LogHistory) -> None:
+    last: dict[tuple[str, int], Position] = {}
+    for append in history.appends:
+        for position in append.positions:
+            key = (append.leader, append.epoch)
+            before = last.get(key)
+            require(
+                before is None or position > before,
+                "send order",
+                f"{append.leader} appended {append.payloads!r} at {position} after {before}",
+            )
+            last[key] = position
+        places = {(position.segment, position.entry) for position in append.positions}
+        require(len(places) <= 1, "send order", f"batch {append.payloads!r} is spread: {places}")
+        require(
+            append.after is None or not append.positions or append.positions[0] > append.after,
+            "real time",
+            f"{append.payloads!r} is at {append.positions}, but {append.after} was confirmed "
+            "before it was appended",
+        )
+
+
+def epochs_never_go_back(final: list[Seen]) -> None:
+    for one, other in pairwise(final):
+        require(other.epoch >= one.epoch, "handoff", f"{other} stands after {one}")
+
+
+def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
+    """Run every checker. `finals` are the passes of fresh readers when all is over."""
+    final = finals[0]
+    for other in finals[1:]:
+        require(other == final, "agreement", "two readers of the final log disagree")
+    passes = [*history.readings, LogReading("the last reader", Position(0, 0, 0), final)]
+    acknowledged_records_are_in_the_log(final, history)
+    no_duplicates(final)
+    positions_are_consistent(final, history.readings)
+    no_aborted_reads(final, history)
+    no_phantoms(final, history)
+    passes_go_up_by_one(passes)
+    sends_keep_their_order(history)
+    epochs_never_go_back(final)
+
+
+class ManifestWatch:
+    """Checks every change of a log's manifest.
+
+    C1  a segment in which something is acknowledged is listed     C3  at most two segments are open
+    C4  epochs, segment numbers and the trim point never fall; a sealed segment's end never changes
+    C5  nothing is acknowledged beyond the end at which a newer leader sealed a segment
+    """
+
+    def __init__(self, report: Callable[[Violation], None]) -> None:
+        self._report = report
+        self.current: dict[str, LogManifest] = {}
+        self.takeovers = 0
+        self.rolls = 0
+
+    def changed(self, path: str, value: bytes | None, version: int) -> None:
+        """Listener of the tree."""
+        if not path.startswith(LOGS + "/") or not value:
+            return
+        try:
+            self._check(LogManifest.decode(path, value))
+        except CorruptRecordError as error:
+            self._report(Violation("C3 the manifest is sound", str(error)))
+        except Violation as violation:
+            self._report(violation)
+
+    def _check(self, after: LogManifest) -> None:
+        before = self.current.get(after.name)
+        if before is not None and before.log_id == after.log_id:
+            check_manifests(before, after)
+            self.takeovers += after.epoch > before.epoch
+            self.rolls += after.epoch == before.epoch and after.next_segment > before.next_segment
+        self.current[after.name] = after
+
+    def confirm(self, log: str, position: Position) -> None:
+        """A leader holds a record confirmed."""
+        manifest = self.current[log]
+        segment = manifest.segment_from(position.segment)
+        listed = segment is not None and segment.number == position.segment
+        trimmed = position < manifest.trimmed_to
+        end = segment.end_position if segment is not None and listed else None
+        if not (listed or trimmed):
+            self._report(
+                Violation("C1 written segments are listed", f"{position} is in no segment of {log}")
+            )
+        elif end is not None and not trimmed and position >= end:
+            self._report(
+                Violation("C5 a deposed leader confirms nothing", f"{position} is beyond {end}")
+            )
+
+
+def check_manifests(before: LogManifest, after: LogManifest) -> None:
+    """Raise `Violation` unless a manifest may change like this."""
+    name = "C4 the manifest goes forward"
+    require(after.epoch >= before.epoch, name, f"epoch {before.epoch} became {after.epoch}")
+    require(after.next_segment >= before.next_segment, name, "segment numbers were taken back")
+    require(after.trimmed_to >= before.trimmed_to, name, "the trim point went back")
+    olds = {segment.number: segment for segment in before.segments}
+    for segment in after.segments:
+        old = olds.get(segment.number)
+        if old is None:
+            require(
+                segment.number >= before.next_segment, name, f"segment {segment.number} came back"
+            )
+            continue
+        require(
+            (old.ledger, old.epoch) == (segment.ledger, segment.epoch)
+            and (old.end is None or old.end == segment.end),
+            name,
+            f"segment {old} became {segment}",
+        )
+    kept = {segment.number for segment in after.segments}
+    for old in before.segments:
+        lost = old.number not in kept and old.end is not None and old.end.records > 0
+        require(
+            not lost or (old.end_position or after.trimmed_to) <= after.trimmed_to,
+            name,
+            f"{old} left the log without being trimmed",
+        )

@@ -1,0 +1,275 @@
+"""Watching the servers while they work: bookies at their doors, the metadata store at its tree.
+
+`BookieWatch` stands where requests reach a bookie and answers leave it, outlives the bookie's
+processes, and checks what the port promises:
+
+  B1  a fence is for ever, through restarts        B2, B3  an acknowledged entry is never denied
+  B4  a bookie's LAC never falls in one life       B5  a ledger's first key is its key
+  B6  no ordinary add that begins after a fence was answered is accepted
+
+`MetadataWatch` checks every change of a ledger's record: M1 (forward only, CLOSED never changes),
+L5 (fragments stay in order, only the last one changes), L3 for what writers hold confirmed: each
+such entry is on Qa bookies of the ensemble that metadata names, at every moment.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from quire.bookie import LedgerTail
+from quire.entry import HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.errors import NoSuchEntryError, NoSuchLedgerError
+from quire.ledger.metadata import LedgerMetadata, LedgerState
+from quire.metastore.layout import LEDGERS
+from quire.run import scan_run
+from tests.sim.history import Violation, require
+from tests.sim.process import Incarnation
+
+Report = Callable[[Violation], None]
+
+
+class _LedgerAtBookie:
+    """What one bookie has promised about one ledger."""
+
+    def __init__(self) -> None:
+        self.acked: set[EntryId] = set()
+        self.acked_max = NO_ENTRY
+        self.fenced = False
+        self.key: bytes | None = None
+        self.hint: dict[Incarnation, EntryId] = {}
+
+
+@dataclass(slots=True)
+class _Request:
+    bookie: str
+    life: Incarnation
+    method: str
+    args: dict[str, Any]
+    state: _LedgerAtBookie | None
+    fenced: bool
+    acked_max: EntryId
+    missing: frozenset[EntryId]
+    hint: EntryId
+
+
+class BookieWatch:
+    """See the module. Implements the network's `Watch`."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._states: dict[tuple[str, LedgerId], _LedgerAtBookie] = defaultdict(_LedgerAtBookie)
+
+    def acked(self, bookie: BookieId, ledger: LedgerId) -> set[EntryId]:
+        """The entries a bookie has acknowledged."""
+        return self._states[bookie, ledger].acked
+
+    def forget(self, ledger: LedgerId) -> None:
+        """The ledger was deleted: bookies may drop it whenever they like."""
+        for _, state in [each for each in self._states.items() if each[0][1] == ledger]:
+            state.acked.clear()
+            state.acked_max = NO_ENTRY
+
+    def begin(self, bookie: str, life: Incarnation, method: str, args: dict[str, Any]) -> _Request:
+        ledger = args.get("ledger")
+        state = None if ledger is None else self._states[bookie, ledger]
+        if state is None:
+            return _Request(bookie, life, method, args, None, False, -1, frozenset(), -1)
+        expected: frozenset[EntryId] = frozenset()
+        if method == "read":
+            first, last = args["first"], args["last"]
+            expected = frozenset(entry for entry in state.acked if first <= entry <= last)
+        hint = state.hint.get(life, NO_ENTRY)
+        return _Request(
+            bookie, life, method, args, state, state.fenced, state.acked_max, expected, hint
+        )
+
+    def end(self, token: Any, outcome: Any) -> None:
+        request: _Request = token
+        try:
+            if request.method == "add":
+                self._added(request, outcome)
+            elif request.method == "read":
+                self._read(request, outcome)
+            elif isinstance(outcome, LedgerTail):
+                self._tail(request, outcome)
+        except Violation as violation:
+            self._report(violation)
+
+    def _added(self, request: _Request, outcome: Any) -> None:
+        state = request.state
+        assert state is not None
+        if outcome is not None:
+            return
+        where = f"{request.life} ledger {request.args['ledger']}"
+        require(
+            request.args["recovery"] or not request.fenced,
+            "B6 no add after a fence",
+            f"{where} accepted an ordinary add that began after it had answered a fence",
+        )
+        self._check_key(request, request.args["key"])
+        added = scan_run(request.args["run"]).entries
+        state.acked.update(added)
+        state.acked_max = max(state.acked_max, added[-1])
+
+    def _read(self, request: _Request, outcome: Any) -> None:
+        state, args = request.state, request.args
+        assert state is not None
+        where = f"{request.life} ledger {args['ledger']}"
+        if isinstance(outcome, NoSuchEntryError | NoSuchLedgerError):
+            require(
+                not (request.missing & state.acked),
+                "B3 acknowledged entries are not denied",
+                f"{where} says {type(outcome).__name__} but had acknowledged "
+                f"{sorted(request.missing)}",
+            )
+        elif isinstance(outcome, bytes):
+            held = set(scan_run(outcome).entries)
+            skipped = {e for e in request.missing & state.acked if e < max(held)} - held
+            require(
+                not skipped,
+                "B3 acknowledged entries are not denied",
+                f"{where} answered {sorted(held)} and left out {sorted(skipped)}",
+            )
+        else:
+            return
+        if args["fence_key"] is not None:
+            self._fenced(request)
+
+    def _tail(self, request: _Request, tail: LedgerTail) -> None:
+        state = request.state
+        assert state is not None
+        where = f"{request.life} ledger {request.args['ledger']}"
+        require(
+            tail.fenced or not request.fenced,
+            "B1 a fence is for ever",
+            f"{where} had answered a fence and is not fenced",
+        )
+        highest = NO_ENTRY if tail.frame is None else int(HEADER.unpack_from(tail.frame)[1])
+        require(
+            highest >= min(request.acked_max, state.acked_max),
+            "B3 acknowledged entries are not denied",
+            f"{where} shows {highest} as its highest entry, had acknowledged {request.acked_max}",
+        )
+        require(
+            tail.hint >= request.hint,
+            "B4 LAC never falls",
+            f"{where} hints {tail.hint} after {request.hint}",
+        )
+        state.hint[request.life] = max(tail.hint, state.hint.get(request.life, NO_ENTRY))
+        if request.args.get("fence_key") is not None:
+            self._fenced(request)
+
+    def _fenced(self, request: _Request) -> None:
+        assert request.state is not None
+        self._check_key(request, request.args["fence_key"])
+        request.state.fenced = True
+
+    def _check_key(self, request: _Request, key: bytes) -> None:
+        state = request.state
+        assert state is not None
+        require(
+            state.key is None or state.key == key,
+            "B5 the first key is the key",
+            f"{request.life} took another key for ledger {request.args['ledger']}",
+        )
+        state.key = key
+
+
+class MetadataWatch:
+    """See the module."""
+
+    def __init__(self, bookies: BookieWatch, report: Report) -> None:
+        self._bookies = bookies
+        self._report = report
+        self.current: dict[LedgerId, LedgerMetadata] = {}
+        self.confirmed: dict[LedgerId, list[EntryId]] = defaultdict(list)
+
+    def changed(self, path: str, value: bytes | None, version: int) -> None:
+        """Listener of the tree."""
+        if not path.startswith(LEDGERS + "/") or path.count("/") < 4:
+            return
+        try:
+            if value is None:
+                ledger = int(path.rpartition("/")[2])
+                self._bookies.forget(ledger)
+                self.current.pop(ledger, None)
+                self.confirmed.pop(ledger, None)
+            elif value:
+                self._check(LedgerMetadata.decode(path, value))
+        except Violation as violation:
+            self._report(violation)
+
+    def _check(self, after: LedgerMetadata) -> None:
+        before = self.current.get(after.ledger)
+        if before is not None:
+            check_step(before, after)
+        self.current[after.ledger] = after
+        if after.is_closed:
+            last = max(self.confirmed[after.ledger], default=NO_ENTRY)
+            assert after.last_entry is not None
+            require(
+                last <= after.last_entry,
+                "L1 no acknowledged entry is cut off",
+                f"ledger {after.ledger} was closed at {after.last_entry}, {last} was acknowledged",
+            )
+        for entry in self.confirmed[after.ledger]:
+            self._check_copies(after, entry)
+
+    def confirm(self, ledger: LedgerId, entry: EntryId) -> None:
+        """A writer holds the entry confirmed."""
+        metadata = self.current.get(ledger)
+        if metadata is None:
+            return
+        try:
+            if metadata.is_closed:
+                assert metadata.last_entry is not None
+                require(
+                    entry <= metadata.last_entry,
+                    "L1 no acknowledged entry is cut off",
+                    f"entry {entry} of ledger {ledger} was acknowledged after the ledger was "
+                    f"closed at {metadata.last_entry}",
+                )
+            self.confirmed[ledger].append(entry)
+            self._check_copies(metadata, entry)
+        except Violation as violation:
+            self._report(violation)
+
+    def _check_copies(self, metadata: LedgerMetadata, entry: EntryId) -> None:
+        ledger = metadata.ledger
+        write_set = metadata.write_set(entry)
+        copies = [each for each in write_set if entry in self._bookies.acked(each, ledger)]
+        require(
+            len(copies) >= metadata.replication.ack_quorum,
+            "L3 acknowledged entries reach the ack quorum",
+            f"entry {entry} of ledger {ledger} is acknowledged; of its write set {write_set} "
+            f"only {copies} have it",
+        )
+
+
+def check_step(before: LedgerMetadata, after: LedgerMetadata) -> None:
+    """Raise `Violation` unless a ledger's record may change like this."""
+    order = list(LedgerState)
+    require(
+        order.index(after.state) >= order.index(before.state),
+        "M1 states go forward",
+        f"ledger {after.ledger} went from {before.state} to {after.state}",
+    )
+    if before.is_closed:
+        require(
+            (after.last_entry, after.length) == (before.last_entry, before.length),
+            "M1 closed is final",
+            f"ledger {after.ledger} was closed at {before.last_entry} and is now closed at "
+            f"{after.last_entry}",
+        )
+    olds, news = before.fragments, after.fragments
+    firsts = [fragment.first for fragment in olds]
+    kept = [fragment.first for fragment in news[: len(olds)]]
+    require(
+        kept == firsts,
+        "L5 only valid fragments",
+        f"fragments of ledger {after.ledger} started at {firsts}, now at "
+        f"{[fragment.first for fragment in news]}",
+    )
