@@ -272,7 +272,9 @@ def twice(final: list[Seen]) -> None:
 
 
 def out_of_order(finals: list[list[Seen]], history: LogHistory) -> None:
-    history.confirm(history.offer("one", 1, (b"b",)), (Position(1, 1, 0),))
+    late = history.offer("one", 1, (b"b",))
+    late.after = None
+    history.confirm(late, (Position(1, 1, 0),))
     history.appends.append(history.appends.pop(0))
 
 
