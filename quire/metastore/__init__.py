@@ -1,1 +1,38 @@
-"""See docs/architecture.md."""
+"""The metadata store: a port (`store.py`), its implementations, and the URIs that name them.
+
+memory:                          a tree of its own, gone with its client
+sqlite:///abs/path/metadata.db   a file shared by the processes of one machine
+zk://h1:2181,h2:2181/root        ZooKeeper; everything lives below /root, which is made as needed
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quire.errors import ConfigurationError
+from quire.metastore.memory import MemoryStore
+from quire.metastore.store import MetadataStore
+
+__all__ = ["open_store"]
+
+_FORMS: Final = "memory:, sqlite:///abs/path/metadata.db or zk://host:2181,host:2181/root"
+
+
+async def open_store(uri: str) -> MetadataStore:
+    """Open the metadata store that a URI names; the caller closes it.
+
+    Raises `ConfigurationError` for a URI of another form or a store that cannot be used, and
+    `StoreUnavailableError` when it cannot be reached.
+    """
+    scheme, separator, rest = uri.partition("://")
+    if uri == "memory:":
+        return MemoryStore()
+    if separator and scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
+        from quire.metastore.sqlite import SqliteStore
+
+        return await SqliteStore.open(rest)
+    if separator and scheme == "zk" and rest:
+        from quire.metastore.zookeeper import ZooKeeperStore
+
+        return await ZooKeeperStore.open(uri)
+    raise ConfigurationError(f"{uri!r} names no metadata store: it must be {_FORMS}")

@@ -1,0 +1,256 @@
+"""The embedded metadata store: one SQLite file, shared by the processes of one machine.
+
+Every call to SQLite is made by one private thread of the store (`sqlite_file.py` says what is done
+there); the loop only waits for it. Local changes wake local waiters at once. Changes of other
+processes are noticed by a poll of the file's change counter, which runs only while somebody waits.
+
+Invariants: a session's deadline here is the one written in the file, so its owner knows that a
+lease is over no later than anybody who removes it, and a stopped process knows as soon as it is
+woken. A waiter takes the current event before it looks at the file, so no change falls between.
+
+A process that is stopped inside a transaction keeps others from changing anything until it goes on
+or dies; they get `StoreUnavailableError`. The file must be on a local file system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from quire.errors import (
+    HandleClosedError,
+    OutcomeUnknownError,
+    QuireError,
+    RetryError,
+    SessionExpiredError,
+)
+from quire.metastore.sqlite_file import SessionId, SqliteFile
+from quire.metastore.store import Versioned
+
+POLL_SECONDS: Final = 0.04
+"""Pause between looks at the change counter: at about 0.1 ms each, a four-hundredth of a core."""
+
+HEARTBEATS_PER_TIMEOUT: Final = 3
+
+T = TypeVar("T")
+Clock: TypeAlias = Callable[[], float]
+
+
+class SqliteSession:
+    """A lease row of the file, renewed by a task of this process until it is closed."""
+
+    def __init__(
+        self, store: SqliteStore, session: SessionId, timeout: float, deadline: float
+    ) -> None:
+        self._store = store
+        self.id = session
+        self._timeout = timeout
+        self._deadline = deadline
+        self._over = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._wait_for_deadline()
+        self._heartbeat = asyncio.create_task(self._beat(), name="sqlite session heartbeat")
+
+    async def create(self, path: str, value: bytes) -> int:
+        with self._noticing_expiry():
+            return await self._store.change(lambda file: file.create(path, value, self.id))
+
+    async def create_sequential(self, prefix: str, value: bytes) -> str:
+        with self._noticing_expiry():
+            return await self._store.change(
+                lambda file: file.create_sequential(prefix, value, self.id)
+            )
+
+    @property
+    def expired(self) -> bool:
+        return self._over.is_set() or self._store.clock() >= self._deadline
+
+    async def wait_expired(self) -> None:
+        await self._over.wait()
+
+    async def close(self) -> None:
+        await self.abandon()
+        try:
+            if not self.expired:
+                await self._store.change(lambda file: file.end_session(self.id))
+        finally:
+            self._end()
+
+    async def abandon(self) -> None:
+        """Stop renewing, as a process that dies does; the lease ends when its time is up."""
+        self._heartbeat.cancel()
+        await asyncio.gather(self._heartbeat, return_exceptions=True)
+
+    @contextmanager
+    def _noticing_expiry(self) -> Iterator[None]:
+        if self.expired:
+            raise SessionExpiredError("it was not renewed in time, or was closed")
+        try:
+            yield
+        except SessionExpiredError:
+            self._end()
+            raise
+
+    async def _beat(self) -> None:
+        while not self.expired:
+            await asyncio.sleep(self._timeout / HEARTBEATS_PER_TIMEOUT)
+            # A renewal that failed, or may have, is tried again until the deadline last known.
+            with suppress(RetryError, OutcomeUnknownError):
+                deadline = await self._store.change(self._renew)
+                if deadline is None:
+                    break
+                self._deadline = deadline
+                self._wait_for_deadline()
+        self._end()
+
+    def _renew(self, file: SqliteFile) -> float | None:
+        return file.renew(self.id, self._timeout)
+
+    def _wait_for_deadline(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        remaining = max(0.0, self._deadline - self._store.clock())
+        self._alarm = asyncio.get_running_loop().call_later(remaining, self._look_at_deadline)
+
+    def _look_at_deadline(self) -> None:
+        if self.expired:
+            self._end()
+        else:
+            self._wait_for_deadline()
+
+    def _end(self) -> None:
+        self._over.set()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+
+class SqliteStore:
+    """One client of a metadata file. Use `SqliteStore.open`."""
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self.clock = clock
+        self._path = os.path.abspath(path)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="quire-sqlite")
+        self._file: SqliteFile | None = None
+        self._sessions: list[SqliteSession] = []
+        self._changed = asyncio.Event()
+        self._waiters = 0
+        self._poller: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, path: str, *, clock: Clock = time.monotonic) -> SqliteStore:
+        """Open a metadata file, creating it when there is none.
+
+        `clock` returns seconds and is shared by every process of the machine. Raises
+        `ConfigurationError` when the directory or the file cannot be used or belongs to another
+        application, `CorruptStorageError` when it cannot be believed, `StoreUnavailableError` when
+        it stays locked.
+        """
+        store = cls(path, clock)
+        try:
+            store._file = await store._in_thread(partial(SqliteFile, store._path, clock))
+        except BaseException:
+            store._thread.shutdown(wait=False)
+            raise
+        return store
+
+    @property
+    def uri(self) -> str:
+        return f"sqlite://{self._path}"
+
+    async def get(self, path: str) -> Versioned:
+        return await self._call(lambda file: file.get(path))
+
+    async def create(self, path: str, value: bytes) -> int:
+        return await self.change(lambda file: file.create(path, value))
+
+    async def put(self, path: str, value: bytes, version: int) -> int:
+        return await self.change(lambda file: file.put(path, value, version))
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        await self.change(lambda file: file.delete(path, version))
+
+    async def children(self, path: str) -> list[str]:
+        return await self._call(lambda file: file.children(path))
+
+    async def wait(self, path: str, version: int | None) -> None:
+        await self._wait_until(lambda file: file.version(path) != version)
+
+    async def wait_children(self, path: str, names: list[str]) -> None:
+        await self._wait_until(lambda file: file.children(path) != names)
+
+    async def open_session(self, timeout: float) -> SqliteSession:
+        session, deadline = await self.change(lambda file: file.open_session(timeout))
+        lease = SqliteSession(self, session, timeout, deadline)
+        self._sessions = [each for each in self._sessions if not each.expired] + [lease]
+        return lease
+
+    async def close(self) -> None:
+        while self._sessions:
+            session = self._sessions.pop()
+            with suppress(QuireError):  # the lease then ends when its time is up
+                await session.close()
+        file, self._file = self._file, None
+        self._wake()
+        await self._stop_polling()
+        if file is not None:
+            try:
+                await self._in_thread(file.close)
+            finally:
+                self._thread.shutdown(wait=False)
+
+    async def change(self, call: Callable[[SqliteFile], T]) -> T:
+        """Make a call that changes the file, and wake the waiters of this process."""
+        try:
+            return await self._call(call)
+        finally:
+            self._wake()
+
+    async def _call(self, call: Callable[[SqliteFile], T]) -> T:
+        if self._file is None:
+            raise HandleClosedError(f"metadata store {self.uri}")
+        return await self._in_thread(partial(call, self._file))
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _wait_until(self, condition: Callable[[SqliteFile], bool]) -> None:
+        self._waiters += 1
+        if self._poller is None:
+            self._poller = asyncio.create_task(self._poll(), name="sqlite change poll")
+        try:
+            changed = self._changed
+            while not await self._call(condition):
+                await changed.wait()
+                changed = self._changed
+        finally:
+            self._waiters -= 1
+            if not self._waiters:
+                await self._stop_polling()
+
+    async def _stop_polling(self) -> None:
+        poller, self._poller = self._poller, None
+        if poller is not None:
+            poller.cancel()
+            await asyncio.gather(poller, return_exceptions=True)
+
+    async def _poll(self) -> None:
+        seen = None
+        while True:
+            mark = None
+            with suppress(QuireError):  # waiters look for themselves then, and raise
+                mark = await self._call(SqliteFile.change_mark)
+            if mark is None or mark != seen:
+                self._wake()
+            seen = mark
+            await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,241 @@
+"""The metadata store on ZooKeeper: the port's calls, and what they are as requests.
+
+Paths live below the URI's root, which is made as needed like any parent. Versions join the id of
+the change that created a record with ZooKeeper's own version of it (which starts over when the
+record is created again), so that `wait` tells one life of a record from the next. So does `put`, by
+a read first: a record that is deleted, created again and changed as often as before between the
+read and the change, a matter of milliseconds, would still be taken for the old one (S2 allows it).
+
+Every session has a connection, and with it a session of ZooKeeper's and a timeout, of its own; the
+store's other calls share one. How requests end is told in `zookeeper_connection.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from quire.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidRequestError,
+    NoSuchNodeError,
+    SessionExpiredError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
+from quire.metastore.layout import check_path, check_value
+from quire.metastore.store import Versioned
+from quire.metastore.zookeeper_connection import Request, ZooKeeperConnection
+
+CONNECTION_SECONDS: Final = 10.0
+"""ZooKeeper session timeout of the connection that sessions do not use."""
+
+_URI: Final = re.compile(r"zk://(?P<hosts>[^/,]+(?:,[^/,]+)*)(?P<root>/.*)?")
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+
+
+class ZooKeeperSession:
+    """A session of ZooKeeper's, on a connection of its own."""
+
+    def __init__(self, connection: ZooKeeperConnection, root: str) -> None:
+        self.connection = connection
+        self._root = root
+
+    async def create(self, path: str, value: bytes) -> int:
+        full = self._root + check_path(path)
+        check_value(path, value)
+        return await _create(self.connection, full, path, value, ephemeral=True)
+
+    async def create_sequential(self, prefix: str, value: bytes) -> str:
+        full = self._root + prefix
+        check_value(check_path(prefix + "0"), value)
+        created: str = await self.connection.change(
+            prefix,
+            lambda client: client.create_async(
+                full, value, ephemeral=True, sequence=True, makepath=True
+            ),
+        )
+        return created.removeprefix(self._root)
+
+    @property
+    def expired(self) -> bool:
+        return self.connection.over.is_set()
+
+    async def wait_expired(self) -> None:
+        await self.connection.over.wait()
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+
+class ZooKeeperStore:
+    """One client of a ZooKeeper ensemble. Use `ZooKeeperStore.open`."""
+
+    def __init__(self, uri: str, hosts: str, root: str) -> None:
+        self._uri = uri
+        self._hosts = hosts
+        self._root = root
+        self._connection = self._connect(CONNECTION_SECONDS, expires=False)
+        self._sessions: list[ZooKeeperSession] = []
+
+    @classmethod
+    async def open(cls, uri: str) -> ZooKeeperStore:
+        """Connect to the ensemble that a `zk://host:port,host:port/root` URI names.
+
+        Raises `ConfigurationError` for another URI, `StoreUnavailableError` when nobody answers.
+        """
+        store = cls(uri, *_parse(uri))
+        await store._connection.start()
+        return store
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    async def get(self, path: str) -> Versioned:
+        full = self._full(path)
+        value, stat = await self._read(path, lambda client: client.get_async(full))
+        return Versioned(value, _version(stat))
+
+    async def create(self, path: str, value: bytes) -> int:
+        full = self._full(path)
+        check_value(path, value)
+        with _no_session(self._uri):
+            return await _create(self._connection, full, path, value, ephemeral=False)
+
+    async def put(self, path: str, value: bytes, version: int) -> int:
+        full = self._full(path)
+        check_value(path, value)
+        edit = await self._edit_of(path, version)
+        stat = await self._change(path, lambda client: client.set_async(full, value, edit), version)
+        return _version(stat)
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        full = self._full(path)
+        edit = -1 if version is None else await self._edit_of(path, version)
+        await self._change(path, lambda client: client.delete_async(full, edit), version or 0)
+
+    async def children(self, path: str) -> list[str]:
+        full = self._full(path, root_too=True)
+        try:
+            names = await self._read(path, lambda client: client.get_children_async(full))
+        except NoSuchNodeError:
+            return []
+        return sorted(names)
+
+    async def wait(self, path: str, version: int | None) -> None:
+        full = self._full(path)
+        while True:
+            changed = self._connection.watched(full)
+            stat = await self._exists(full, watch=True)
+            if (None if stat is None else _version(stat)) != version:
+                return
+            await changed.wait()
+
+    async def wait_children(self, path: str, names: list[str]) -> None:
+        full = self._full(path, root_too=True)
+        while True:
+            changed = self._connection.watched(full)
+            if await self._watched_children(full) != names:
+                return
+            await changed.wait()
+
+    async def open_session(self, timeout: float) -> ZooKeeperSession:
+        self._connection.check_open()
+        session = ZooKeeperSession(self._connect(timeout, expires=True), self._root)
+        await session.connection.start()
+        self._sessions = [each for each in self._sessions if not each.expired] + [session]
+        return session
+
+    async def close(self) -> None:
+        sessions, self._sessions = self._sessions, []
+        await asyncio.gather(*(session.close() for session in sessions), self._connection.close())
+
+    def _connect(self, timeout: float, *, expires: bool) -> ZooKeeperConnection:
+        return ZooKeeperConnection(self._uri, self._hosts, timeout, expires=expires)
+
+    def _full(self, path: str, *, root_too: bool = False) -> str:
+        if root_too and path == "/":
+            return self._root or "/"
+        return self._root + check_path(path)
+
+    async def _exists(self, full: str, *, watch: bool = False) -> Any:
+        on_watch = self._connection.on_watch if watch else None
+        return await self._read(full, lambda client: client.exists_async(full, watch=on_watch))
+
+    async def _watched_children(self, full: str) -> list[str]:
+        """Return the names below a path, leaving a watch that fires when they change."""
+        on_watch = self._connection.on_watch
+        while True:
+            with suppress(NoSuchNodeError):
+                return sorted(
+                    await self._read(
+                        full, lambda client: client.get_children_async(full, watch=on_watch)
+                    )
+                )
+            if await self._exists(full, watch=True) is None:
+                return []
+
+    async def _edit_of(self, path: str, version: int) -> int:
+        """Return ZooKeeper's version of the record that is at `version` now."""
+        stat = await self._exists(self._full(path))
+        if stat is None:
+            raise NoSuchNodeError(path)
+        if _version(stat) != version:
+            raise VersionConflictError(path, version)
+        edit: int = stat.version
+        return edit
+
+    async def _read(self, path: str, call: Request) -> Any:
+        return await self._connection.read(path, call)
+
+    async def _change(self, path: str, call: Request, version: int = 0) -> Any:
+        with _no_session(self._uri):
+            return await self._connection.change(path, call, version)
+
+
+async def _create(
+    connection: ZooKeeperConnection, full: str, path: str, value: bytes, *, ephemeral: bool
+) -> int:
+    try:
+        _, stat = await connection.change(
+            path,
+            lambda client: client.create_async(
+                full, value, ephemeral=ephemeral, makepath=True, include_data=True
+            ),
+        )
+    except NoSuchNodeError as error:
+        raise ConflictError(f"a parent of {path} was deleted while {path} was created") from error
+    return _version(stat)
+
+
+def _version(stat: Any) -> int:
+    version: int = stat.czxid << 32 | stat.version
+    return version
+
+
+@contextmanager
+def _no_session(uri: str) -> Iterator[None]:
+    """Report the end of a session that is none of the caller's, and will be replaced."""
+    try:
+        yield
+    except SessionExpiredError as error:
+        raise StoreUnavailableError(uri, "the connection's session expired") from error
+
+
+def _parse(uri: str) -> tuple[str, str]:
+    """Return hosts and root. Raises `ConfigurationError`."""
+    match = _URI.fullmatch(uri)
+    if not match or not all(_HOST.fullmatch(host) for host in match["hosts"].split(",")):
+        raise ConfigurationError(
+            f"{uri!r} names no ZooKeeper ensemble: it must be zk://host:2181,host:2181/root"
+        )
+    root = (match["root"] or "").rstrip("/")
+    try:
+        return match["hosts"], root and check_path(root)
+    except InvalidRequestError as error:
+        raise ConfigurationError(f"{uri!r} has an unusable root: {error}") from error
