@@ -1,0 +1,188 @@
+"""The journal: what was appended becomes durable in order, in groups, and is then applied.
+
+A *batch* is whatever arrived while the batch before was being written: there is no timer. It is one
+write and one sync; then every record of it is applied, in order and in one step, and its waiters
+are woken. So at any moment what was applied is exactly the records up to `position().sequence`: a
+flush can start anywhere between two awaits, a read sees durable entries only, and nobody sees half
+a batch.
+
+One task does all this. If it fails, for whatever reason, every waiter is told, nothing is tried
+again (after a failed sync the kernel may call lost pages clean) and `on_fatal` must end the
+process. Not here: the bytes (record.py), the files (segments.py), what records mean (node.py),
+bounds (gate.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from quire.errors import BookieUnavailableError
+from quire.storage.options import StorageOptions
+from quire.storage.record import (
+    BLOCK_BYTES,
+    LAST_OF_BATCH,
+    RECORD_HEADER_BYTES,
+    RecordKind,
+    align,
+    encode_record,
+)
+from quire.storage.replay import JournalPosition
+from quire.storage.segments import Segment, Segments
+
+SubjectT = TypeVar("SubjectT")
+
+_ZEROS: Final = bytes(BLOCK_BYTES)
+
+
+class _Pending(NamedTuple, Generic[SubjectT]):
+    """A record that is not durable yet."""
+
+    kind: RecordKind
+    body: bytes
+    subject: SubjectT
+    done: asyncio.Future[None]
+
+
+class Journal(Generic[SubjectT]):
+    """Group commit over segments. `apply` gets the subjects of a durable batch, in order."""
+
+    def __init__(
+        self,
+        segments: Segments,
+        options: StorageOptions,
+        *,
+        bookie: str,
+        apply: Callable[[list[SubjectT]], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._segments = segments
+        self._options = options
+        self._bookie = bookie
+        self._apply = apply
+        self._on_fatal = on_fatal
+        self._queue: deque[_Pending[SubjectT]] = deque()
+        self._arrived = asyncio.Event()
+        self._is_closing = False
+        self._failure: BaseException | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, segment: Segment, sequence: int) -> None:
+        """Begin to commit into an empty segment, after the record `sequence`."""
+        self._segment = segment
+        self._offset = BLOCK_BYTES
+        self._durable = sequence
+        self._segments.prepare(segment.header.identity)
+        self._task = asyncio.create_task(self._run())
+
+    def position(self) -> JournalPosition:
+        """Return where the first record begins that is not durable and applied."""
+        return JournalPosition(self._segment.header.number, self._offset, self._durable)
+
+    def append(self, kind: RecordKind, body: bytes, subject: SubjectT) -> asyncio.Future[None]:
+        """Queue a record; the future is done when it is durable and applied.
+
+        Cancelling the future abandons the wait, not the record. Raises `BookieUnavailableError`,
+        as the future does, when the journal failed or is closed.
+        """
+        if self._is_closing or self._failure is not None:
+            raise self._unavailable()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Pending(kind, body, subject, done))
+        self._arrived.set()
+        return done
+
+    def _unavailable(self) -> BookieUnavailableError:
+        reason = (
+            "it is closing" if self._failure is None else f"its journal failed: {self._failure}"
+        )
+        return BookieUnavailableError(self._bookie, reason)
+
+    async def _run(self) -> None:
+        batch: list[_Pending[SubjectT]] = []
+        try:
+            while self._queue or not self._is_closing:
+                if not self._queue:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    continue
+                batch = self._take_batch()
+                if not batch:
+                    await self._roll()
+                    continue
+                await self._commit(batch)
+        except BaseException as error:
+            self._fail(error, batch)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            self._on_fatal(error)
+
+    def _take_batch(self) -> list[_Pending[SubjectT]]:
+        """Take from the queue what fits into the segment; nothing when a new one is needed."""
+        room = self._options.segment_bytes - self._offset
+        batch: list[_Pending[SubjectT]] = []
+        size = 0
+        while self._queue:
+            size += RECORD_HEADER_BYTES + len(self._queue[0].body)
+            if size > room or (batch and size > self._options.batch_bytes_max):
+                break
+            batch.append(self._queue.popleft())
+        return batch
+
+    async def _roll(self) -> None:
+        segment = await self._segments.take()
+        old, self._segment, self._offset = self._segment, segment, BLOCK_BYTES
+        await old.file.close()
+
+    async def _commit(self, batch: list[_Pending[SubjectT]]) -> None:
+        data, end = self._encode(batch)
+        await self._segment.file.write(self._offset, data, sync=True)
+        self._offset = end
+        self._durable += len(batch)
+        self._apply([pending.subject for pending in batch])
+        for pending in batch:
+            if not pending.done.done():
+                pending.done.set_result(None)
+
+    def _encode(self, batch: list[_Pending[SubjectT]]) -> tuple[list[bytes], int]:
+        """Return the buffers of a batch, padded to whole blocks, and where the next one begins."""
+        data: list[bytes] = []
+        identity = self._segment.header.identity
+        size = 0
+        for number, pending in enumerate(batch, 1):
+            flags = LAST_OF_BATCH if number == len(batch) else 0
+            header = encode_record(
+                pending.kind, pending.body, self._durable + number, self._durable, identity, flags
+            )
+            data += (header, pending.body)
+            size += len(header) + len(pending.body)
+        end = align(self._offset + size)
+        data.append(_ZEROS[: end - self._offset - size])
+        return data, end
+
+    def _fail(self, error: BaseException, batch: list[_Pending[SubjectT]]) -> None:
+        self._failure = error
+        waiting = [*batch, *self._queue]
+        self._queue.clear()
+        for pending in waiting:
+            if not pending.done.done():
+                pending.done.set_exception(self._unavailable())
+
+    async def close(self) -> None:
+        """Refuse new records, make those queued durable, and stop."""
+        self._is_closing = True
+        self._arrived.set()
+        if self._task is not None:
+            await self._task
+            await self._segments.close()
+            await self._segment.file.close()
+
+    async def abort(self) -> None:
+        """Stop as a crash would: what is queued is lost."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            await self._segments.close()
+            await self._segment.file.close()

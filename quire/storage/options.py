@@ -1,0 +1,67 @@
+"""What can be set about a bookie's storage, and the arithmetic behind each default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quire.errors import ConfigurationError
+from quire.storage.record import BLOCK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """Sizes in bytes, times in seconds. Raises `ConfigurationError` when they cannot work
+    together."""
+
+    segment_bytes: int = 16 * 1024 * 1024
+    """One journal segment. A run with its framing must fit, so this also bounds a run."""
+
+    batch_bytes_max: int = 4 * 1024 * 1024
+    """One write and sync of the journal takes at most this much (a larger run goes alone): 4 MiB is
+    1.5 ms on a disk of 2.5 GB/s, so nobody waits long behind a bulk writer."""
+
+    write_cache_bytes: int = 32 * 1024 * 1024
+    """Entries gathered before they are sorted into an entry-log file."""
+
+    memory_bytes_max: int = 128 * 1024 * 1024
+    """Entries in memory that are in no entry-log file yet: one cache filling, one being flushed,
+    and as much again in the journal's queue. Beyond it adds wait, then are refused as busy."""
+
+    entry_bytes_overhead: int = 160
+    """What an entry in the write cache costs besides its bytes: a key, a slot and a reference."""
+
+    journal_segments_max: int = 12
+    """Segments that may wait for a flush: lone small adds fill the journal (4 KiB each) long before
+    they fill the write cache."""
+
+    spare_segments_max: int = 4
+    """Reclaimed segments kept for reuse; more are removed."""
+
+    low_space_bytes: int = 256 * 1024 * 1024
+    """With less free the bookie takes no new entries: room for one flush and the segments of a
+    recovery, so that it can still fence, take recovery adds and start again."""
+
+    space_check_seconds: float = 10.0
+    """How often a bookie looks whether there is room (again)."""
+
+    open_files_max: int = 128
+    """Entry-log files held open for reads."""
+
+    def __post_init__(self) -> None:
+        if self.segment_bytes % BLOCK_BYTES or self.segment_bytes < 4 * BLOCK_BYTES:
+            raise ConfigurationError(
+                f"segment_bytes {self.segment_bytes} must be a multiple of {BLOCK_BYTES}, "
+                "at least four times that"
+            )
+        if self.memory_bytes_max < 2 * self.write_cache_bytes:
+            raise ConfigurationError(
+                f"memory_bytes_max {self.memory_bytes_max} must hold two write caches "
+                f"of {self.write_cache_bytes} bytes"
+            )
+        if min(self.write_cache_bytes, self.journal_segments_max, self.open_files_max) < 1:
+            raise ConfigurationError("storage sizes must be positive")
+
+    @property
+    def run_bytes_max(self) -> int:
+        """Largest run a segment can hold behind its header block and the record's own header."""
+        return self.segment_bytes - 2 * BLOCK_BYTES

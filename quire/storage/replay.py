@@ -1,0 +1,99 @@
+"""Reading the journal back after a stop, and refusing one that is damaged.
+
+Records are applied in order from the checkpoint's position on. Where they stop, the whole rest of
+the journal is searched for proof that more of it was durable once (record.py); with proof the
+bookie does not start, because what it dropped may be the only copy of something it acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from quire.errors import CorruptStorageError
+from quire.storage.disk import Disk
+from quire.storage.record import (
+    BLOCK_BYTES,
+    Record,
+    SegmentHeader,
+    decode_segment,
+    find_proof,
+    read_records,
+)
+from quire.storage.segments import segment_path
+
+
+class JournalPosition(NamedTuple):
+    """A place in the journal: record `sequence` + 1 begins here, or at the start of a later
+    segment.
+    """
+
+    segment: int
+    offset: int
+    sequence: int
+
+
+async def replay(
+    disk: Disk,
+    bookie: str,
+    start: JournalPosition,
+    numbers: list[int],
+    apply: Callable[[Record], None],
+) -> int:
+    """Apply every record after `start`; return the sequence number of the last one.
+
+    `numbers` are the segments found, from `start.segment` on. Raises `CorruptStorageError` when a
+    segment is missing, is not ours, or is damaged where damage cannot be the trace of a crash.
+    """
+    if numbers != list(range(start.segment, start.segment + max(1, len(numbers)))):
+        raise CorruptStorageError(
+            segment_path(start.segment), f"segments {numbers} are there, one is missing"
+        )
+    offset, sequence = start.offset, start.sequence
+    previous: SegmentHeader | None = None
+    for number in numbers:
+        data, header = await _load(disk, bookie, number, previous)
+        records, end = _read(number, data, offset, header.identity, sequence + 1)
+        for record in records:
+            apply(record)
+        sequence += len(records)
+        proof = find_proof(data, end, header.identity, sequence + 1)
+        if proof is not None:
+            raise CorruptStorageError(
+                segment_path(number),
+                f"record {sequence + 1} is missing or damaged, and the batch at byte {proof} "
+                "was written after it was durable: restore this bookie from the other copies",
+            )
+        offset, previous = BLOCK_BYTES, header
+    return sequence
+
+
+def _read(
+    number: int, data: bytes, offset: int, identity: int, sequence: int
+) -> tuple[list[Record], int]:
+    try:
+        return read_records(data, offset, identity, sequence)
+    except ValueError as error:
+        raise CorruptStorageError(
+            segment_path(number), f"unknown kind of record: {error}"
+        ) from error
+
+
+async def _load(
+    disk: Disk, bookie: str, number: int, previous: SegmentHeader | None
+) -> tuple[bytes, SegmentHeader]:
+    """Read a segment whole and check that it is the one that belongs here."""
+    path = segment_path(number)
+    file = await disk.open(path)
+    try:
+        data = await file.read(0, file.size)
+    finally:
+        await file.close()
+    header = decode_segment(path, data)
+    if header.bookie != bookie:
+        raise CorruptStorageError(path, f"it belongs to bookie {header.bookie}, not to {bookie}")
+    if header.number != number:
+        raise CorruptStorageError(path, f"its header says segment {header.number}")
+    if previous is not None and header.previous != previous.identity:
+        raise CorruptStorageError(path, f"it does not continue segment {previous.number}")
+    return data, header
