@@ -79,8 +79,7 @@ class RemoteBookie:
         await self._open_stream().submit(request, len(run))
 
     def _open_stream(self) -> _AddStream:
-        if self._closed:
-            raise self._unavailable("its stub was closed")
+        self._check_open()
         if self._stream is None or self._stream.broken is not None:
             if self._stream is not None:
                 self._broken = [stream for stream in self._broken if not stream.ended]
@@ -107,6 +106,7 @@ class RemoteBookie:
             fence_key=fence_key,
             bytes_max=min(max(bytes_max, 0), 2**32 - 1),
         )
+        self._check_open()
         return await self._answer(
             self._collect(self._stub.Read(request, timeout=self._timeout)), self._timeout
         )
@@ -163,12 +163,11 @@ class RemoteBookie:
         return decode_info(await self._call(self._stub.Info, request, self._timeout))
 
     async def _call(self, method: Any, request: object, timeout: float) -> Any:
+        self._check_open()
         return await self._answer(method(request, timeout=timeout), timeout)
 
     async def _answer(self, call: Awaitable[ReplyT], timeout: float) -> ReplyT:
         """Wait for an answer; whatever happens to the link is an unavailable bookie."""
-        if self._closed:
-            raise self._unavailable("its stub was closed")
         try:
             return await call
         except RpcError as error:
@@ -178,6 +177,10 @@ class RemoteBookie:
             if _is_cancelled() or not self._closed:
                 raise
             raise self._unavailable("its stub was closed") from None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise self._unavailable("its stub was closed")
 
     def _unavailable(self, reason: str) -> BookieUnavailableError:
         return BookieUnavailableError(self._bookie, reason)
