@@ -24,6 +24,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
 from quire.errors import (
     ConfigurationError,
     ConflictError,
@@ -190,7 +192,7 @@ class SqliteFile:
             raise ConfigurationError(
                 f"{self._path} is an SQLite file of another application: choose another path"
             )
-        self._db.execute("PRAGMA journal_mode = WAL")
+        self._switch_to_write_ahead_log()
         self._db.execute("PRAGMA synchronous = FULL")
         with self._change(self._path):
             if not any(self._identity()):
@@ -201,6 +203,17 @@ class SqliteFile:
             raise ConfigurationError(
                 f"{self._path} has format {row and row[0]}, this quire reads format {_FORMAT}"
             )
+
+    def _switch_to_write_ahead_log(self) -> None:
+        """Once in the life of the file; SQLite refuses at once when two try at the same time."""
+        for attempt in Retrying(
+            stop=stop_after_delay(BUSY_SECONDS),
+            wait=wait_fixed(0.01),
+            retry=retry_if_exception(lambda error: _code(error) in _BUSY),
+            reraise=True,
+        ):
+            with attempt:
+                self._db.execute("PRAGMA journal_mode = WAL")
 
     def _identity(self) -> tuple[int, int]:
         application = self._one("PRAGMA application_id")
@@ -297,7 +310,7 @@ class SqliteFile:
             raise self._translate(error) from error
 
     def _translate(self, error: sqlite3.Error) -> QuireError:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        code = _code(error)
         if code in _CORRUPT:
             return CorruptStorageError(self._path, f"{error}: restore it or choose another path")
         if code in _UNUSABLE:
@@ -307,3 +320,8 @@ class SqliteFile:
             )
         reason = f"locked by another process for {BUSY_SECONDS} s" if code in _BUSY else str(error)
         return StoreUnavailableError(f"sqlite://{self._path}", reason)
+
+
+def _code(error: BaseException) -> int:
+    """Return SQLite's primary result code."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
