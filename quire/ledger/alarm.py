@@ -1,0 +1,34 @@
+"""One timer for many deadlines: it goes off at the earliest, and is not touched for the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Alarm:
+    """Calls back at or before the times asked for; the callee looks what is due and asks again."""
+
+    __slots__ = ("_callback", "_loop", "_timer")
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, due: float | None) -> None:
+        """Go off no later than at a loop time; None asks for nothing."""
+        if due is None or (self._timer is not None and self._timer.when() <= due):
+            return
+        self.cancel()
+        self._timer = self._loop.call_at(due, self._ring)
+
+    def cancel(self) -> None:
+        """Do not go off."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._callback()

@@ -1,0 +1,197 @@
+"""The ensemble as its writer drives it: one lane per position around one window and one backlog.
+
+What goes in is frames; what comes out is LAC, and failures. Acks move the window, the window
+moves LAC, and frames that every sending lane has cut are let go. A failed lane is taken down and
+reported; from then on it is `down` until a change of the ensemble gives its position away or
+`revive` probes it.
+
+Law kept here: a lane sends only to the bookie that confirmed metadata names at its position, for
+lanes are made from metadata and by `install`, which the change calls after its compare-and-set.
+
+Not here: choosing replacements and changing metadata (`ensemble_change`), callers (`writer`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from quire.entry import BookieId, EntryId, LedgerId
+from quire.errors import (
+    BookieUnavailableError,
+    InvalidRequestError,
+    LedgerFencedError,
+    QuireError,
+)
+from quire.ledger.backlog import Backlog
+from quire.ledger.lane import Lane, LaneContext, LaneState
+from quire.ledger.metadata import Fragment, LedgerMetadata
+from quire.ledger.options import LedgerOptions
+from quire.ledger.roster import Bookies
+from quire.ledger.tasks import Tasks
+from quire.ledger.window import AppendWindow
+
+RETRY_SECONDS_MIN: Final = 0.05
+RETRY_SECONDS_MAX: Final = 1.0
+"""Pauses before a failed bookie that has no replacement is probed, doubling with each failure."""
+
+_log = logging.getLogger(__name__)
+
+
+class EnsembleOwner(Protocol):
+    """Who hears of progress and trouble."""
+
+    def confirmed(self, lac: EntryId) -> None:
+        """LAC moved, or there may be room again."""
+        ...
+
+    def bookie_failed(self, lane: Lane) -> None:
+        """A lane went down and needs a replacement."""
+        ...
+
+    def ended(self, error: Exception) -> None:
+        """A bookie refused this writer for good."""
+        ...
+
+
+class Ensemble:
+    """Lanes, window and backlog of one writer."""
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        access_key: bytes,
+        bookies: Bookies,
+        options: LedgerOptions,
+        owner: EnsembleOwner,
+        tasks: Tasks,
+    ) -> None:
+        """Begin at the last fragment of `metadata`, in which nothing was written yet."""
+        confirmed = metadata.last_fragment.first - 1
+        self.window = AppendWindow(metadata.replication, confirmed)
+        self.backlog = Backlog(
+            metadata.replication,
+            options.entries_in_flight_max,
+            options.bytes_in_flight_max,
+            confirmed=confirmed,
+        )
+        self.suspects: dict[BookieId, float] = {}
+        """Bookies that failed this writer, and the loop time until which they are no spares."""
+        self._owner = owner
+        self._options = options
+        self._context = LaneContext(
+            metadata.ledger, access_key, bookies, self.backlog, options, self, tasks
+        )
+        self.lanes = [
+            Lane(self._context, position, bookie, confirmed + 1)
+            for position, bookie in enumerate(metadata.last_fragment.bookies)
+        ]
+
+    @property
+    def ledger(self) -> LedgerId:
+        return self._context.ledger
+
+    @property
+    def down(self) -> list[Lane]:
+        """The lanes that need a replacement or a probe."""
+        return [lane for lane in self.lanes if lane.state is LaneState.DOWN]
+
+    def is_room(self, size: int) -> bool:
+        """Return whether a payload of `size` bytes may be pushed."""
+        return self.backlog.is_room(size, self.window.lac)
+
+    def push(self, frame: bytes, length: int) -> EntryId:
+        """Take in the next entry; `pump` sends it."""
+        self.backlog.append(frame, length)
+        return self.window.push()
+
+    def pump(self) -> None:
+        """Send what waits on every lane that can."""
+        for lane in self.lanes:
+            lane.pump()
+        self._release()
+
+    def tell_lac(self, packet: bytes) -> None:
+        """Send an explicit LAC to every bookie that is up."""
+        for lane in self.lanes:
+            if lane.state is not LaneState.DOWN:
+                lane.tell_lac(packet)
+
+    def acknowledged(self, lane: Lane, through: EntryId) -> None:
+        """A lane's bookie holds all it was sent up to an entry."""
+        lac = self.window.acknowledge(lane.position, through)
+        lane.pump()
+        self._release()
+        self._owner.confirmed(lac)
+
+    def failed(self, lane: Lane, error: Exception) -> None:
+        """A lane's bookie failed: refuse, or take it down and have it replaced."""
+        if isinstance(error, LedgerFencedError | InvalidRequestError):
+            self._owner.ended(error)
+            return
+        if not isinstance(error, QuireError):
+            _log.error("ledger %d, bookie %s", self.ledger, lane.bookie, exc_info=error)
+        now = asyncio.get_running_loop().time()
+        pause = min(RETRY_SECONDS_MIN * 2**lane.failures, RETRY_SECONDS_MAX)
+        _log.warning("ledger %d, position %d is down: %s", self.ledger, lane.position, error)
+        self.suspects[lane.bookie] = now + self._options.quarantine
+        lane.take_down(now + pause)
+        self._release()
+        self._owner.bookie_failed(lane)
+
+    def install(self, fragment: Fragment) -> None:
+        """Send positions that metadata now gives to other bookies to these, from LAC + 1 on."""
+        changed = [lane for lane in self.lanes if fragment.bookies[lane.position] != lane.bookie]
+        self.window.replace([lane.position for lane in changed], fragment.first)
+        for lane in changed:
+            bookie = fragment.bookies[lane.position]
+            _log.info("ledger %d, position %d goes to %s", self.ledger, lane.position, bookie)
+            assert lane.state is LaneState.DOWN, "a lane that was up was replaced"
+            self.lanes[lane.position] = Lane(self._context, lane.position, bookie, fragment.first)
+
+    def revive(self, now: float) -> None:
+        """Probe the lanes whose pause is over."""
+        for lane in self.down:
+            if lane.retry_at <= now:
+                lane.revive(max(self.window.lac, self.window.watermark(lane.position)) + 1)
+
+    def deadline(self, is_crowded: bool) -> float | None:
+        """Return the loop time at which a run under way will have taken too long.
+
+        `is_crowded`: appends wait for room.
+        """
+        due = [
+            lane.oldest + self._patience(lane, is_crowded)
+            for lane in self.lanes
+            if lane.oldest is not None
+        ]
+        return min(due, default=None)
+
+    def expire(self, now: float, is_crowded: bool) -> None:
+        """Fail the lanes that have a run under way for too long."""
+        for lane in list(self.lanes):
+            patience = self._patience(lane, is_crowded)
+            if lane.oldest is not None and lane.oldest + patience <= now:
+                reason = f"no answer to a run within {patience:g} s"
+                self.failed(lane, BookieUnavailableError(lane.bookie, reason))
+
+    def stop(self) -> None:
+        """Send nothing any more, and count no answer."""
+        for lane in self.lanes:
+            lane.take_down(0.0)
+
+    def _patience(self, lane: Lane, is_crowded: bool) -> float:
+        """Less for the one lane that everybody waits for."""
+        is_last = lane.cursor == self.backlog.base
+        if is_crowded and is_last and self.backlog.is_lagging(self.window.lac):
+            return min(self._options.stall_timeout, self._options.request_timeout)
+        return self._options.request_timeout
+
+    def _release(self) -> None:
+        """Let go of frames that are confirmed and that no lane that is up has yet to cut."""
+        through = self.window.lac
+        for lane in self.lanes:
+            if lane.state is LaneState.UP and lane.cursor <= through:
+                through = lane.cursor - 1
+        self.backlog.release(through)

@@ -1,0 +1,202 @@
+"""A lane: what one ensemble position is sent, and how far it answered.
+
+A lane is a cursor into the backlog and a short queue of runs under way. Whatever lies beyond the
+cursor goes as one run as soon as fewer than `runs_outstanding_max` are under way: a batch is what
+arrived while others travelled, there is no timer. A run is acked to the owner only when all runs
+before it are, so the owner's watermark has no holes. A busy bookie is asked again; any other
+failure is reported once and takes the lane down.
+
+    UP ──failure──→ DOWN ──revive──→ PROBING ──ack──→ UP
+                      ↑──────failure────┘
+
+A probing lane sends one run and holds back nobody: entries that are confirmed meanwhile it skips.
+
+Not here: deciding about a failure, deadlines (the owner compares `oldest` with its clock), and who
+replaces whom. A lane belongs to one bookie; a replaced position gets a new lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from quire.entry import BookieId, EntryId, LedgerId
+from quire.errors import BookieBusyError, LedgerFencedError, UnauthorizedError
+from quire.ledger.backlog import Backlog
+from quire.ledger.options import LedgerOptions
+from quire.ledger.roster import Bookies
+from quire.ledger.tasks import Tasks
+
+BUSY_PAUSE_SECONDS_MIN: Final = 0.005
+BUSY_PAUSE_SECONDS_MAX: Final = 0.250
+"""Pauses before a busy bookie is sent the same run again, doubling, until the run's deadline."""
+
+
+class LaneState(StrEnum):
+    """Whether a lane sends."""
+
+    UP = "up"
+    PROBING = "probing"
+    DOWN = "down"
+
+
+class LaneOwner(Protocol):
+    """Who hears of a lane's answers."""
+
+    def acknowledged(self, lane: Lane, through: EntryId) -> None:
+        """The lane's bookie holds all it was sent up to an entry."""
+        ...
+
+    def failed(self, lane: Lane, error: Exception) -> None:
+        """The lane's bookie failed a request; the lane goes on until it is taken down."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LaneContext:
+    """What the lanes of one writer share."""
+
+    ledger: LedgerId
+    access_key: bytes
+    bookies: Bookies
+    backlog: Backlog
+    options: LedgerOptions
+    owner: LaneOwner
+    tasks: Tasks
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    through: EntryId
+    data: bytes
+    started: float
+    task: asyncio.Task[None] | None = None
+    acknowledged: bool = False
+
+
+class Lane:
+    """The sender of one position, for as long as one bookie holds it."""
+
+    __slots__ = (
+        "_context",
+        "_outstanding",
+        "bookie",
+        "cursor",
+        "failures",
+        "position",
+        "retry_at",
+        "state",
+    )
+
+    def __init__(
+        self, context: LaneContext, position: int, bookie: BookieId, first: EntryId
+    ) -> None:
+        """Begin up, to send from `first` on at the next `pump`."""
+        self.position = position
+        self.bookie = bookie
+        self.cursor = first
+        """The first entry not yet cut into a run."""
+        self.state = LaneState.UP
+        self.failures = 0
+        """Failures since the last ack."""
+        self.retry_at = 0.0
+        """Loop time at which the owner revives a lane that is down."""
+        self._context = context
+        self._outstanding: deque[_Run] = deque()
+
+    @property
+    def oldest(self) -> float | None:
+        """Loop time at which the oldest run under way was sent."""
+        return self._outstanding[0].started if self._outstanding else None
+
+    def pump(self) -> None:
+        """Send what waits, as far as the bound on runs under way allows."""
+        if self.state is LaneState.DOWN:
+            return
+        is_probing = self.state is LaneState.PROBING
+        runs_max = 1 if is_probing else self._context.options.runs_outstanding_max
+        backlog = self._context.backlog
+        # Only a probe can have fallen behind: frames wait for lanes that are up.
+        self.cursor = max(self.cursor, backlog.base)
+        while len(self._outstanding) < runs_max:
+            cut = backlog.cut(self.position, self.cursor)
+            if cut is None:
+                return
+            self.cursor = cut.through + 1
+            if cut.run:
+                self._send(cut.through, cut.run)
+
+    def tell_lac(self, packet: bytes) -> None:
+        """Send an explicit LAC, once; only a fence is reported."""
+        self._context.tasks.start(self._tell_lac(packet), f"LAC to {self.bookie}")
+
+    def take_down(self, retry_at: float) -> None:
+        """Stop sending and forget what is under way; its answers no longer count."""
+        self.state = LaneState.DOWN
+        self.failures += 1
+        self.retry_at = retry_at
+        for run in self._outstanding:
+            if run.task is not None:
+                run.task.cancel()
+        self._outstanding.clear()
+
+    def revive(self, first: EntryId) -> None:
+        """Probe a bookie that was down, from `first` on at the next `pump`."""
+        assert self.state is LaneState.DOWN, f"revived while {self.state}"
+        self.state = LaneState.PROBING
+        self.cursor = first
+
+    def _send(self, through: EntryId, data: bytes) -> None:
+        run = _Run(through, data, asyncio.get_running_loop().time())
+        self._outstanding.append(run)
+        run.task = self._context.tasks.start(self._deliver(run), f"run to {self.bookie}")
+
+    async def _deliver(self, run: _Run) -> None:
+        try:
+            await self._add(run.data)
+        except Exception as error:
+            if self._is_under_way(run):
+                self._context.owner.failed(self, error)
+        else:
+            if self._is_under_way(run):
+                run.acknowledged = True
+                self._advance()
+
+    def _is_under_way(self, run: _Run) -> bool:
+        """False once the lane was taken down, even if the cancellation came too late."""
+        return run in self._outstanding
+
+    async def _add(self, run: bytes) -> None:
+        context, pause = self._context, BUSY_PAUSE_SECONDS_MIN
+        while True:
+            try:
+                bookie = context.bookies.bookie(self.bookie)
+                return await bookie.add(context.ledger, context.access_key, run)
+            except BookieBusyError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, BUSY_PAUSE_SECONDS_MAX)
+
+    def _advance(self) -> None:
+        """Report acks from the head of the runs under way, never past one that is not acked."""
+        through: EntryId | None = None
+        while self._outstanding and self._outstanding[0].acknowledged:
+            through = self._outstanding.popleft().through
+        if through is not None:
+            self.failures = 0
+            self.state = LaneState.UP
+            self._context.owner.acknowledged(self, through)
+
+    async def _tell_lac(self, packet: bytes) -> None:
+        context = self._context
+        try:
+            async with asyncio.timeout(context.options.request_timeout):
+                bookie = context.bookies.bookie(self.bookie)
+                await bookie.write_lac(context.ledger, context.access_key, packet)
+        except (LedgerFencedError, UnauthorizedError) as error:
+            if self.state is not LaneState.DOWN:
+                context.owner.failed(self, error)
+        except Exception:
+            return  # the next add finds out; followers hear of LAC from the other bookies

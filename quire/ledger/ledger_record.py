@@ -1,0 +1,154 @@
+"""The writer's hold on its ledger's metadata record.
+
+Every change is a compare-and-set on the version last seen, and every ending of one is decided:
+
+  conflict          read again: an edit of finished fragments is taken in and the change repeated;
+                    IN_RECOVERY means fenced; CLOSED means closed; a last fragment that is neither
+                    the one we know nor the one we tried was written by somebody else: fenced
+  outcome unknown  read again and repeat *the same* change until it or a conflict is seen. Giving
+  up
+                    half-way would let the lost request be applied when the writer has moved on
+  unavailable       nothing changed; the caller decides, unless an outcome is still unknown
+
+Not here: when to change the ensemble, and what LAC is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias, TypeVar
+
+from quire.entry import EntryId, LedgerId
+from quire.errors import (
+    LedgerClosedError,
+    LedgerFencedError,
+    NoSuchLedgerError,
+    NoSuchNodeError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.metastore.layout import ledger_path
+from quire.metastore.store import MetadataStore
+
+PAUSE_SECONDS_MIN: Final = 0.05
+PAUSE_SECONDS_MAX: Final = 1.0
+"""Pauses between attempts at an unreachable store, doubling. The caller's deadline ends them."""
+
+T = TypeVar("T")
+
+Decision: TypeAlias = Callable[[LedgerMetadata], LedgerMetadata | None]
+"""The next value given the current one; None when the current one is what is wanted."""
+
+
+class LedgerRecord:
+    """The record of a ledger that this process writes."""
+
+    def __init__(self, store: MetadataStore, metadata: LedgerMetadata, version: int) -> None:
+        self.metadata = metadata
+        """The value last confirmed to be the record's."""
+        self._version = version
+        self._store = store
+        self._path = ledger_path(metadata.ledger)
+        self._attempt: Fragment | None = None
+        self._doubt: StoreOutcomeUnknownError | None = None
+        self._is_patient = False
+
+    @property
+    def ledger(self) -> LedgerId:
+        return self.metadata.ledger
+
+    async def begin_fragment(self, fragment: Fragment) -> None:
+        """Let entries from `fragment.first` on live on another ensemble.
+
+        Returns when the record says so. Raises `StoreUnavailableError` when it provably does not;
+        `LedgerFencedError`, `LedgerClosedError`, `NoSuchLedgerError` or `CorruptRecordError`
+        when this writer's time is over. May wait as long as the store is away. After a
+        cancellation only `close` may follow.
+        """
+
+        def decide(current: LedgerMetadata) -> LedgerMetadata | None:
+            self._check_ours(current)
+            if current.last_fragment == fragment:
+                return None
+            return current.with_fragment(fragment)
+
+        self._attempt = fragment
+        await self._change(decide)
+        self._attempt = None
+
+    async def close(self, last_entry: EntryId, length: int, timeout: float) -> None:
+        """Close the ledger, or find it closed at the same end. `timeout` in seconds.
+
+        Raises `LedgerFencedError` when it is being recovered and `LedgerClosedError` when
+        somebody else closed it at another end; `StoreUnavailableError` or
+        `StoreOutcomeUnknownError` when time runs out.
+        """
+
+        def decide(current: LedgerMetadata) -> LedgerMetadata | None:
+            if (current.last_entry, current.length) == (last_entry, length):
+                return None
+            self._check_ours(current)
+            return current.closed(last_entry, length)
+
+        try:
+            self._is_patient = True
+            async with asyncio.timeout(timeout):
+                await self._change(decide)
+        except TimeoutError:
+            raise self._doubt or StoreUnavailableError(
+                self._store.uri, f"ledger {self.ledger} could not be closed within {timeout:g} s"
+            ) from None
+
+    def _check_ours(self, current: LedgerMetadata) -> None:
+        if current.is_closed:
+            raise LedgerClosedError(self.ledger, current.last_entry)
+        ours = (self.metadata.last_fragment, self._attempt)
+        if current.state is LedgerState.IN_RECOVERY or current.last_fragment not in ours:
+            raise LedgerFencedError(self.ledger)
+
+    async def _change(self, decide: Decision) -> None:
+        current, version = self.metadata, self._version
+        while True:
+            wanted = decide(current)
+            if wanted is None:
+                break
+            try:
+                version = await self._put(wanted, version)
+            except (VersionConflictError, StoreOutcomeUnknownError):
+                current, version = await self._read()
+                continue
+            current = wanted
+            break
+        self.metadata, self._version, self._doubt = current, version, None
+
+    async def _put(self, wanted: LedgerMetadata, version: int) -> int:
+        try:
+            return await self._settle(lambda: self._store.put(self._path, wanted.encode(), version))
+        except StoreOutcomeUnknownError as error:
+            self._doubt = error
+            await asyncio.sleep(PAUSE_SECONDS_MIN)
+            raise
+        except NoSuchNodeError:
+            raise NoSuchLedgerError(self.ledger) from None
+
+    async def _read(self) -> tuple[LedgerMetadata, int]:
+        try:
+            record = await self._settle(lambda: self._store.get(self._path))
+        except NoSuchNodeError:
+            raise NoSuchLedgerError(self.ledger) from None
+        return LedgerMetadata.decode(self._path, record.value), record.version
+
+    async def _settle(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the store's answer; while an outcome is unknown, however long it is away."""
+        pause = PAUSE_SECONDS_MIN
+        while True:
+            try:
+                return await call()
+            except StoreUnavailableError:
+                if self._doubt is None and not self._is_patient:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)

@@ -1,0 +1,37 @@
+"""Background tasks with an owner: kept until they end, cancelled and awaited together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+class Tasks:
+    """The tasks of one object, in the order they were started. A failure is theirs to report."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run a coroutine as a task of this owner."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+
+    def cancel(self) -> None:
+        """Cancel all tasks; `join` waits for them."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def join(self) -> None:
+        """Wait until no task is left, the one that calls excepted."""
+        current = asyncio.current_task()
+        while tasks := [task for task in self._tasks if task is not current]:
+            await asyncio.gather(*tasks, return_exceptions=True)

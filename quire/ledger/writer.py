@@ -1,0 +1,354 @@
+"""The writer of a ledger: what its one owner appends with.
+
+An append seals its entry, puts the frame into the backlog and waits. Everything else happens per
+run: appends of one turn of the event loop are sent together, acks move LAC, and LAC answers all
+appends at or below it at once. Entries are confirmed in order, so an answered append means that
+every earlier entry of the ledger is durable on Qa bookies too.
+
+How it ends: `close` seals the ledger; a fence, a foreign close or a refused key end the writer at
+once, with the outcome of all appends in flight unknown. A time-out ends one append only: its
+entry stays in flight, and a later append that is answered proves it was kept.
+
+One timer serves all deadlines, one the explicit LAC. Not here: bookies (`ensemble`), their
+replacement (`ensemble_change`), metadata (`ledger_record`), callers (`appends`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, Sealer
+from quire.errors import (
+    AppendOutcomeUnknownError,
+    BookieBusyError,
+    EntryTooLargeError,
+    HandleClosedError,
+    LedgerClosedError,
+    LedgerFencedError,
+    NotEnoughBookiesError,
+    QuireError,
+    RetryError,
+)
+from quire.ledger.alarm import Alarm
+from quire.ledger.appends import Appends, Request
+from quire.ledger.ensemble import Ensemble
+from quire.ledger.ensemble_change import EnsembleChange
+from quire.ledger.lac_teller import LacTeller
+from quire.ledger.lane import Lane
+from quire.ledger.ledger_record import LedgerRecord
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.options import LedgerOptions
+from quire.ledger.roster import Bookies
+from quire.ledger.tasks import Tasks
+from quire.metastore.store import MetadataStore
+
+_log = logging.getLogger(__name__)
+
+
+class LedgerWriter:
+    """Appends to a ledger that this process created; an async context manager that closes.
+
+    Appends raise `AppendOutcomeUnknownError` when `append_timeout` passes and the entry may
+    have been sent, `NotEnoughBookiesError` or another `RetryError` when it was not;
+    `LedgerFencedError` when another client took the ledger over, and `LedgerClosedError` once
+    it is known to be closed; `HandleClosedError` after `close`. Cancelling an append abandons its
+    answer only.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        roster: Bookies,
+        sealer: Sealer,
+        metadata: LedgerMetadata,
+        version: int,
+        options: LedgerOptions,
+        rng: random.Random,
+    ) -> None:
+        """Take up the ledger of a record just created, at its `version`. Needs a running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._sealer = sealer
+        self._options = options
+        self._record = LedgerRecord(store, metadata, version)
+        self._tasks = Tasks()
+        self._appends = Appends()
+        self._ensemble = Ensemble(metadata, sealer.access_key, roster, options, self, self._tasks)
+        self._window = self._ensemble.window
+        self._backlog = self._ensemble.backlog
+        self._change = EnsembleChange(
+            self._ensemble,
+            self._record,
+            roster,
+            rng,
+            self._tasks,
+            changed=self._ensemble_changed,
+            ended=self.ended,
+        )
+        self._failure: Exception | None = None
+        self._closing = asyncio.Lock()
+        self._is_closing = False
+        self._is_closed = False
+        self._is_flushing = False
+        self._is_halted = False
+        self._lac_teller = LacTeller(options.lac_idle, self._tell_lac)
+        self._deadlines = Alarm(self._expire)
+
+    @property
+    def ledger(self) -> LedgerId:
+        return self._record.ledger
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this writer last confirmed it."""
+        return self._record.metadata
+
+    @property
+    def last_confirmed(self) -> EntryId:
+        """LAC: the last entry that is durable together with everything below it; −1 for none."""
+        return self._window.lac
+
+    @property
+    def last_pushed(self) -> EntryId:
+        """The last entry that was given an id."""
+        return self._window.pushed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of the confirmed entries."""
+        return self._backlog.length_of(self._window.lac)
+
+    async def append(self, payload: bytes) -> EntryId:
+        """Append one entry and return its id once it is confirmed.
+
+        Waits for room in the order of the calls. Raises `EntryTooLargeError` and what the class
+        says.
+        """
+        return await self._append(payload)
+
+    async def append_many(self, payloads: Iterable[bytes]) -> range:
+        """Append entries with consecutive ids and return these once the last is confirmed.
+
+        Not atomic: after an error some may be kept, always the first ones.
+        """
+        entries = list(payloads)
+        self._check(entries)
+        pushed: range = await self._request(entries)
+        return pushed
+
+    async def submit(self, payload: bytes) -> asyncio.Future[EntryId]:
+        """Wait for room and return a future of the entry's id. Futures resolve in order.
+
+        Cancelling the call while it waits for room leaves the entry unsent.
+        """
+        future = self._append(payload, admitted := self._loop.create_future())
+        await admitted
+        return future
+
+    async def drain(self) -> None:
+        """Wait until everything appended so far is confirmed. Raises as `append`."""
+        self._check(())
+        await self._request(())
+
+    async def close(self) -> None:
+        """Wait for what is in flight, then close the ledger at LAC. Harmless when called again.
+
+        What is not confirmed within `append_timeout` fails as unknown and is cut off. Raises
+        `LedgerFencedError` when another client recovers the ledger, `LedgerClosedError` when one
+        closed it at another end, and `StoreUnavailableError` or `StoreOutcomeUnknownError`
+        when it could not be decided in time; then it can be called again. Cancelling abandons the
+        writer.
+        """
+        self._is_closing = True
+        async with self._closing:
+            try:
+                await self._close()
+            except asyncio.CancelledError:
+                self.abandon()
+                raise
+
+    def abandon(self) -> None:
+        """Stop at once, as a crash would: the ledger stays open for somebody to recover.
+
+        Appends in flight fail as unknown. `close` then only waits for the writer's tasks.
+        """
+        self._is_closing = self._is_closed = True
+        self._halt("the writer was abandoned")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close; an error of the block is not replaced by one of closing."""
+        try:
+            await self.close()
+        except QuireError:
+            if error is None:
+                raise
+
+    # What the ensemble reports.
+
+    def confirmed(self, lac: EntryId) -> None:
+        """Answer callers, let waiting ones in, and see that followers learn of LAC."""
+        self._appends.resolve(lac)
+        if self._appends.is_waiting:
+            self._admit()
+        self._lac_teller.confirmed(lac)
+
+    def bookie_failed(self, lane: Lane) -> None:
+        """Have the position mended."""
+        self._change.start()
+
+    def ended(self, error: Exception) -> None:
+        """End the writer: another client owns the ledger now, or this one is refused."""
+        if self._failure is None and not self._is_closed:
+            _log.warning("writer of ledger %d ends: %s", self.ledger, error)
+            self._failure = error
+            self._halt(str(error))
+
+    # Appending.
+
+    def _append(
+        self, payload: bytes, admitted: asyncio.Future[None] | None = None
+    ) -> asyncio.Future[EntryId]:
+        self._check((payload,))
+        answer: asyncio.Future[EntryId] = self._loop.create_future()
+        now = self._loop.time()
+        entry = None if self._appends.is_waiting else self._push(payload)
+        if entry is None:
+            self._appends.wait(Request((payload,), True, now, answer, admitted))
+            self._flush_soon()
+        else:
+            self._appends.expect(entry, answer, entry, now)
+            if admitted is not None:
+                admitted.set_result(None)
+        return answer
+
+    def _request(self, payloads: Sequence[bytes]) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._appends.wait(Request(payloads, False, self._loop.time(), answer))
+        self._admit()
+        self._appends.resolve(self._window.lac)
+        return answer
+
+    def _check(self, payloads: Sequence[bytes]) -> None:
+        """Raise what speaks against appending."""
+        if self._is_closing:
+            raise self._closed_error()
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        for payload in payloads:
+            if len(payload) > ENTRY_BYTES_MAX:
+                raise EntryTooLargeError(len(payload), ENTRY_BYTES_MAX)
+
+    def _push(self, payload: bytes) -> EntryId | None:
+        """Seal the next entry, to be sent in this turn of the loop; None when there is no room."""
+        if not self._ensemble.is_room(len(payload)):
+            return None
+        window = self._window
+        length = self._backlog.length + len(payload)
+        frame = self._sealer.seal(window.pushed + 1, window.lac, length, payload)
+        self._lac_teller.told = window.lac
+        if not self._is_flushing:
+            self._flush_soon()
+        return self._ensemble.push(frame, length)
+
+    def _admit(self) -> None:
+        self._appends.admit(self._push, self._window.pushed)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what was appended in this turn of the loop."""
+        self._is_flushing = False
+        if not self._is_halted:
+            self._lac_teller.sent()
+            self._ensemble.pump()
+            self._watch_deadlines()
+
+    def _ensemble_changed(self) -> None:
+        self._ensemble.pump()
+        self.confirmed(self._window.lac)
+        self._watch_deadlines()
+
+    def _tell_lac(self, lac: EntryId) -> None:
+        self._ensemble.tell_lac(self._sealer.seal_lac(lac))
+
+    # Deadlines.
+
+    def _watch_deadlines(self) -> None:
+        self._deadlines.set(self._ensemble.deadline(self._appends.is_waiting))
+        if self._appends.oldest is not None:
+            self._deadlines.set(self._appends.oldest + self._options.append_timeout)
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        self._ensemble.expire(now, self._appends.is_waiting)
+        until = now - self._options.append_timeout
+        self._appends.expire(until, self._unconfirmed, self._refusal)
+        self._watch_deadlines()
+
+    def _unconfirmed(self, entry: EntryId) -> QuireError:
+        timeout = self._options.append_timeout
+        return AppendOutcomeUnknownError(
+            self.ledger, entry, f"it was not confirmed within {timeout:g} s"
+        )
+
+    def _refusal(self) -> QuireError:
+        """Return the error for an append that never found room."""
+        replication, down = self.metadata.replication, self._ensemble.down
+        if isinstance(self._change.obstacle, RetryError) and down:
+            return self._change.obstacle
+        if down:
+            return NotEnoughBookiesError(replication.write_quorum, replication.ensemble - len(down))
+        return BookieBusyError(self._ensemble.lanes[0].bookie, "its writer found no room in time")
+
+    # Ending.
+
+    async def _close(self) -> None:
+        if not self._is_halted:
+            with suppress(QuireError):
+                await self._request(())
+            self._halt("its writer was closed before it was confirmed")
+        await self._tasks.join()
+        if self._is_closed:
+            return
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        lac = self._window.lac
+        await self._record.close(lac, self.length, self._options.append_timeout)
+        self._is_closed = True
+
+    def _halt(self, reason: str) -> None:
+        """Send, count and await nothing any more; whoever waits is told."""
+        self._is_halted = True
+        self._deadlines.cancel()
+        self._lac_teller.stop()
+        self._ensemble.stop()
+        self._tasks.cancel()
+        taken_over = isinstance(self._failure, LedgerFencedError | LedgerClosedError)
+
+        def unknown(entry: EntryId) -> QuireError:
+            if taken_over:
+                return LedgerFencedError(self.ledger)
+            return AppendOutcomeUnknownError(self.ledger, entry, reason)
+
+        self._appends.expire(math.inf, unknown, self._closed_error)
+
+    def _closed_error(self) -> QuireError:
+        return HandleClosedError(f"writer of ledger {self.ledger}")
