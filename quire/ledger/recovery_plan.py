@@ -90,11 +90,15 @@ class Evidence:
         self._absent: dict[int, tuple[EntryId, EntryId]] = {}
         self._doubts: dict[EntryId, set[int]] = {}
 
+    def wants(self, entry: EntryId) -> bool:
+        """Return whether a copy of an entry would tell anything new."""
+        return entry >= self.next and entry not in self._found
+
     def hold(self, entries: Iterable[Entry]) -> None:
         """Valid copies were seen."""
         for entry in entries:
-            if entry.entry >= self.next:
-                self._found.setdefault(entry.entry, entry)
+            if self.wants(entry.entry):
+                self._found[entry.entry] = entry
 
     def deny(self, position: int, first: EntryId, last: EntryId) -> None:
         """A bookie that cannot have lost any said that it holds no entry of first..last."""

@@ -7,6 +7,7 @@ bookie's `before` hook; `Faults` has the usual ones.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -14,6 +15,8 @@ from typing import Self
 from quire.bookie import BookieAddress
 from quire.entry import BookieId, LedgerId
 from quire.errors import BookieUnavailableError
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
 from quire.metastore.layout import bookie_path
 from quire.metastore.memory import MemoryStore
@@ -34,11 +37,21 @@ class LocalBookie(MemoryBookie):
 class MemoryCluster:
     """`async with MemoryCluster(4) as cluster`: bookies b0 … b3, registered and writable."""
 
-    def __init__(self, size: int) -> None:
-        self.store = MemoryStore()
+    def __init__(
+        self,
+        size: int,
+        *,
+        store: MemoryStore | None = None,
+        options: LedgerOptions | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.store = store or MemoryStore()
+        self.options = options or LedgerOptions()
         self.bookies: dict[BookieId, LocalBookie] = {}
         self.size = size
         self.roster = BookieRoster(self.store, lambda address: self.bookies[address.bookie])
+        self.rng = random.Random(seed)
+        self.catalog = self.client()
         self.session: Session
 
     async def __aenter__(self) -> Self:
@@ -56,6 +69,12 @@ class MemoryCluster:
     ) -> None:
         await self.roster.close()
         await self.store.close()
+
+    def client(self) -> LedgerCatalog:
+        """Return another client's catalog; clients share the roster."""
+        return LedgerCatalog(
+            self.store, self.roster, rng=self.rng, clock=lambda: 1.5, options=self.options
+        )
 
     async def register(self, bookie: BookieId, *, writable: bool = True) -> LocalBookie:
         """Add a bookie and register it."""

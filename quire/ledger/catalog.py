@@ -1,0 +1,200 @@
+"""The catalog: creating, opening, deleting and listing ledgers.
+
+The way into the ledger layer. A ledger exists once its record does; bookies learn of it by the
+first entry or fence. Opening checks the password against the record before any bookie is asked.
+Every change of the store copes with an answer that was lost: the creation carries a token by
+which it knows itself again, a deletion is done when the record is gone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from quire.entry import DigestKind, LedgerId, Sealer
+from quire.errors import (
+    NodeExistsError,
+    NoSuchLedgerError,
+    NoSuchNodeError,
+    NotEnoughBookiesError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+    UnauthorizedError,
+)
+from quire.ledger.ids import LedgerIds
+from quire.ledger.metadata import Fragment, LedgerMetadata, key_check
+from quire.ledger.options import LedgerOptions
+from quire.ledger.placement import choose_ensemble
+from quire.ledger.quorum import Replication
+from quire.ledger.reader import LedgerReader
+from quire.ledger.recovery import LedgerRecovery
+from quire.ledger.roster import BookieRoster
+from quire.ledger.versioned import VersionedMetadata, read_metadata
+from quire.ledger.writer import LedgerWriter
+from quire.metastore.layout import LEDGERS, ledger_path, parse_ledger
+from quire.metastore.store import MetadataStore
+
+ATTEMPTS_MAX: Final = 16
+"""Attempts at one change of the store whose outcome stays unknown."""
+
+TOKEN_BITS: Final = 128
+
+
+class LedgerCatalog:
+    """The ledgers of one cluster. Holds no resources of its own.
+
+    `clock` gives seconds since 1970 and is used for creation times only.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        roster: BookieRoster,
+        *,
+        rng: random.Random,
+        clock: Callable[[], float],
+        options: LedgerOptions | None = None,
+    ) -> None:
+        self._store = store
+        self._roster = roster
+        self._rng = rng
+        self._clock = clock
+        self._options = options or LedgerOptions()
+        self._ids = LedgerIds(store, rng)
+
+    async def create(
+        self,
+        replication: Replication | None = None,
+        *,
+        password: bytes = b"",
+        digest: DigestKind = DigestKind.CRC32C,
+        custom: Mapping[str, str] | None = None,
+    ) -> LedgerWriter:
+        """Create a ledger and return its only writer.
+
+        `replication` is 3/3/2 when None. Raises `NotEnoughBookiesError` when too few bookies are
+        up and writable, and the store's errors; a creation that fails or is cancelled may leave an
+        empty ledger behind.
+        """
+        wanted = replication or Replication()
+        ensemble = await self._choose(wanted.ensemble)
+        created_ms = int(self._clock() * 1000)
+        token = f"{self._rng.getrandbits(TOKEN_BITS):032x}"
+        for _ in range(ATTEMPTS_MAX):
+            sealer = Sealer(await self._ids.next(), digest, password)
+            metadata = LedgerMetadata(
+                ledger=sealer.ledger,
+                replication=wanted,
+                digest=digest,
+                key_check=key_check(sealer.access_key),
+                fragments=(Fragment(0, ensemble),),
+                custom=dict(custom or {}),
+                created_ms=created_ms,
+                token=token,
+            )
+            created = await self._create(metadata)
+            if created is not None:
+                return LedgerWriter(
+                    self._store,
+                    self._roster,
+                    sealer,
+                    created.metadata,
+                    created.version,
+                    self._options,
+                    self._rng,
+                )
+        raise StoreUnavailableError(self._store.uri, "every ledger id drawn was taken")
+
+    async def open(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
+        """Open a ledger whose end is decided, deciding it if need be: its writer is fenced.
+
+        Every entry that was ever confirmed can be read. Raises `NoSuchLedgerError`,
+        `UnauthorizedError` for a wrong password, what `LedgerRecovery.run` raises, and the
+        store's errors. Cancelling may leave the ledger in recovery; open it again.
+        """
+        sealer, found = await self._find(ledger, password)
+        if not found.metadata.is_closed:
+            recovery = LedgerRecovery(self._store, self._roster, sealer, self._options, self._rng)
+            found = await recovery.run()
+        return self._reader(sealer, found)
+
+    async def open_without_recovery(
+        self, ledger: LedgerId, *, password: bytes = b""
+    ) -> LedgerReader:
+        """Open a ledger as it is, without disturbing its writer: to follow it, or to look.
+
+        Raises `NoSuchLedgerError`, `UnauthorizedError`, and the store's errors.
+        """
+        return self._reader(*await self._find(ledger, password))
+
+    async def delete(self, ledger: LedgerId) -> None:
+        """Delete a ledger; bookies drop its entries in their own time.
+
+        A writer that still writes it fails when it next needs metadata. Raises `NoSuchLedgerError`
+        when there was none, and the store's errors.
+        """
+        path, may_be_done = ledger_path(ledger), False
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                return await self._store.delete(path)
+            except StoreOutcomeUnknownError:
+                may_be_done = True
+            except NoSuchNodeError:
+                if may_be_done:
+                    return None
+                raise NoSuchLedgerError(ledger) from None
+        raise StoreOutcomeUnknownError(path, f"{ATTEMPTS_MAX} deletions were not answered")
+
+    async def list(self) -> list[LedgerId]:
+        """Return all ledger ids, ascending. One that is created meanwhile may be missing."""
+        ledgers: list[LedgerId] = []
+        for shard in await self._store.children(LEDGERS):
+            names = await self._store.children(f"{LEDGERS}/{shard}")
+            ledgers.extend(parse_ledger(name) for name in names)
+        return sorted(ledgers)
+
+    async def metadata(self, ledger: LedgerId) -> LedgerMetadata:
+        """Return a ledger's metadata. Raises `NoSuchLedgerError` and the store's errors."""
+        return (await read_metadata(self._store, ledger)).metadata
+
+    async def _choose(self, size: int) -> tuple[str, ...]:
+        """Return an ensemble; look at the registrations again before giving up."""
+        try:
+            return choose_ensemble(self._rng, self._roster.writable(), size)
+        except NotEnoughBookiesError:
+            await self._roster.refresh()
+        return choose_ensemble(self._rng, self._roster.writable(), size)
+
+    async def _create(self, metadata: LedgerMetadata) -> VersionedMetadata | None:
+        """Create a record; None when its id is somebody else's."""
+        path = ledger_path(metadata.ledger)
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                version = await self._store.create(path, metadata.encode())
+                return VersionedMetadata(metadata, version)
+            except StoreOutcomeUnknownError:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+            except NodeExistsError:
+                return await self._own(metadata)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _own(self, metadata: LedgerMetadata) -> VersionedMetadata | None:
+        """Return the record that has our id if an earlier attempt of ours made it."""
+        with suppress(NoSuchLedgerError):
+            found = await read_metadata(self._store, metadata.ledger)
+            if found.metadata.token == metadata.token:
+                return found
+        return None
+
+    async def _find(self, ledger: LedgerId, password: bytes) -> tuple[Sealer, VersionedMetadata]:
+        found = await read_metadata(self._store, ledger)
+        sealer = Sealer(ledger, found.metadata.digest, password)
+        if key_check(sealer.access_key) != found.metadata.key_check:
+            raise UnauthorizedError(ledger)
+        return sealer, found
+
+    def _reader(self, sealer: Sealer, found: VersionedMetadata) -> LedgerReader:
+        return LedgerReader(self._store, self._roster, sealer, found, self._options)

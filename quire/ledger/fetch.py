@@ -1,0 +1,196 @@
+"""Fetching entries from whoever holds them.
+
+One fetch brings a stretch of verified entries that starts where it was asked to. A bookie that
+errs, is slow, or sends a bad copy costs a question to the next one, and is asked last for a
+while. A copy with a bad digest or the wrong ids is a failed bookie, nothing more.
+
+Not here: what may be read (`reader`), and how far ahead (`read_ahead`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from quire.bookie import READ_BYTES_MAX
+from quire.entry import BookieId, Entry, EntryId, LedgerId, Sealer
+from quire.errors import NoSuchEntryError, NoSuchLedgerError, QuireError, UnreadableError
+from quire.ledger.asking import Asking, within
+from quire.ledger.options import LedgerOptions
+from quire.ledger.proof import unseal_run
+from quire.ledger.quorum import Replication
+from quire.ledger.read_plan import cover, fallbacks
+from quire.ledger.roster import Bookies
+
+SUSPECT_SECONDS: Final = 5.0
+"""How long a bookie that failed or was overtaken is asked last."""
+
+
+class EntryFetcher:
+    """Fetches entries of one ledger and remembers which bookies to avoid."""
+
+    def __init__(self, bookies: Bookies, sealer: Sealer, options: LedgerOptions) -> None:
+        self.bookies = bookies
+        self.sealer = sealer
+        self.options = options
+        self._suspects: dict[BookieId, float] = {}
+
+    async def fetch(
+        self,
+        replication: Replication,
+        ensemble: Sequence[BookieId],
+        first: EntryId,
+        last: EntryId,
+        *,
+        turn: int = 0,
+        bytes_max: int = READ_BYTES_MAX,
+    ) -> list[Entry]:
+        """Return entries first, first + 1 … up to `last` or fewer, at least one.
+
+        All must be of one fragment, whose `ensemble` is given. `bytes_max` bounds each bookie's
+        answer.
+
+        Raises `NoSuchEntryError` when every bookie that should hold `first` was asked and enough
+        of them to outvote any ack say that they do not; `UnreadableError` when too many cannot say.
+        """
+        job = _Fetch(self, replication, ensemble, first, last, turn, bytes_max)
+        return await job.run()
+
+    def suspects(self, ensemble: Sequence[BookieId]) -> list[int]:
+        """Return the positions whose bookies are asked last."""
+        now = asyncio.get_running_loop().time()
+        return [
+            position
+            for position, bookie in enumerate(ensemble)
+            if self._suspects.get(bookie, now) > now
+        ]
+
+    def suspect(self, bookie: BookieId) -> None:
+        """Ask a bookie last for a while."""
+        self._suspects[bookie] = asyncio.get_running_loop().time() + SUSPECT_SECONDS
+
+    def trust(self, bookie: BookieId) -> None:
+        """Take a suspicion back."""
+        self._suspects.pop(bookie, None)
+
+
+class _Fetch:
+    """One fetch: questions out, copies in, until the first entry wanted is there."""
+
+    def __init__(
+        self,
+        fetcher: EntryFetcher,
+        replication: Replication,
+        ensemble: Sequence[BookieId],
+        first: EntryId,
+        last: EntryId,
+        turn: int,
+        bytes_max: int,
+    ) -> None:
+        self._fetcher = fetcher
+        self._replication = replication
+        self._ensemble = ensemble
+        self._first = first
+        self._last = last
+        self._turn = turn
+        self._bytes_max = bytes_max
+        self._found: dict[EntryId, Entry] = {}
+        self._asked: list[int] = []
+        self._denials = 0
+        self._failures: list[str] = []
+
+    async def run(self) -> list[Entry]:
+        async with Asking[int, bytes]() as asking:
+            suspects = self._fetcher.suspects(self._ensemble)
+            for position in cover(self._replication, self._turn, suspects):
+                self._ask(asking, position, self._last)
+            while not self._is_enough(asking):
+                if not asking.outstanding and not self._ask_another(asking):
+                    raise self._failure()
+                answer = await self._answer(asking)
+                if answer is not None:
+                    self._take(*answer)
+                elif self._first in self._found:
+                    break
+                else:
+                    self._ask_another(asking)
+            self._suspect_the_slow(asking)
+        return self._prefix()
+
+    def _is_enough(self, asking: Asking[int, bytes]) -> bool:
+        """A stripe's share of the answer is worth waiting for, a second copy is not."""
+        if self._first not in self._found:
+            return False
+        return not self._replication.is_striped or not asking.outstanding
+
+    async def _answer(self, asking: Asking[int, bytes]) -> tuple[int, bytes | QuireError] | None:
+        """Return the next answer, None when it takes so long that another bookie may be faster."""
+        alternatives = self._first in self._found or self._rest()
+        patience = self._fetcher.options.speculative_delay if alternatives else None
+        try:
+            async with asyncio.timeout(patience):
+                return await asking.next()
+        except TimeoutError:
+            return None
+
+    def _ask_another(self, asking: Asking[int, bytes]) -> bool:
+        """Ask somebody new for what is missing at the front; False when everybody was asked."""
+        rest = self._rest()
+        if rest:
+            behind = (entry for entry in self._found if entry > self._first)
+            self._ask(asking, rest[0], min(behind, default=self._last + 1) - 1)
+        return bool(rest)
+
+    def _rest(self) -> list[int]:
+        suspects = self._fetcher.suspects(self._ensemble)
+        return fallbacks(self._replication, self._first, self._asked, self._turn, suspects)
+
+    def _ask(self, asking: Asking[int, bytes], position: int, last: EntryId) -> None:
+        self._asked.append(position)
+        asking.ask(position, self._read(self._ensemble[position], last))
+
+    async def _read(self, bookie: BookieId, last: EntryId) -> bytes:
+        link = self._fetcher.bookies.bookie(bookie)
+        ledger = self._fetcher.sealer.ledger
+        call = link.read(ledger, self._first, last, bytes_max=self._bytes_max)
+        return await within(self._fetcher.options.request_timeout, bookie, call)
+
+    def _take(self, position: int, answer: bytes | QuireError) -> None:
+        bookie = self._ensemble[position]
+        if isinstance(answer, NoSuchEntryError | NoSuchLedgerError):
+            self._denials += self._replication.is_written_to(self._first, position)
+            return
+        if isinstance(answer, QuireError):
+            self._fetcher.suspect(bookie)
+            self._failures.append(str(answer))
+            return
+        sealer = self._fetcher.sealer
+        entries, damaged = unseal_run(sealer, answer, self._first, self._last)
+        for entry in entries:
+            self._found.setdefault(entry.entry, entry)
+        if damaged:
+            self._fetcher.suspect(bookie)
+            self._failures.append(f"bookie {bookie} holds a damaged copy of entry {damaged[0]}")
+        else:
+            self._fetcher.trust(bookie)
+
+    def _suspect_the_slow(self, asking: Asking[int, bytes]) -> None:
+        for position in self._asked:
+            if asking.is_asked(position):
+                self._fetcher.suspect(self._ensemble[position])
+
+    def _prefix(self) -> list[Entry]:
+        entries = []
+        entry = self._found.get(self._first)
+        while entry is not None:
+            entries.append(entry)
+            entry = self._found.get(entry.entry + 1)
+        return entries
+
+    def _failure(self) -> QuireError:
+        ledger: LedgerId = self._fetcher.sealer.ledger
+        if self._denials >= self._replication.coverage:
+            return NoSuchEntryError(ledger, self._first)
+        reasons = "; ".join(self._failures) or "the bookies asked do not hold it"
+        return UnreadableError(ledger, self._first, reasons)

@@ -1,0 +1,91 @@
+"""Ledger ids: each one is given out once, by compare-and-set on a counter.
+
+A client takes ids in blocks that grow from 1 to 64 as it creates ledgers, so that one that
+creates many does not meet the others at the counter each time, and one that creates a single
+ledger wastes none. What is left of a block when the client ends is never used: ids grow, they are
+not dense.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+from quire.entry import LedgerId
+from quire.errors import (
+    ConflictError,
+    CorruptRecordError,
+    NoSuchNodeError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+)
+from quire.metastore.layout import LEDGER_IDS
+from quire.metastore.record import decode_record, encode_record
+from quire.metastore.store import MetadataStore
+
+KIND: Final = "ledger-ids"
+VERSION: Final = 1
+
+BLOCK_MAX: Final = 64
+
+ATTEMPTS_MAX: Final = 64
+"""Attempts to move the counter: with the back-off below, room for about as many rivals."""
+
+BACK_OFF_SECONDS_MAX: Final = 0.5
+
+
+class LedgerIds:
+    """One client's supply of ledger ids. Concurrent calls get different ids."""
+
+    def __init__(self, store: MetadataStore, rng: random.Random) -> None:
+        self._store = store
+        self._rng = rng
+        self._block = range(0)
+        self._block_size = 1
+        self._taking = asyncio.Lock()
+
+    async def next(self) -> LedgerId:
+        """Return an id that nobody else gets. Raises the store's errors.
+
+        Cancelling, and an outcome that is not known, lose ids but never give one out twice.
+        """
+        async with self._taking:
+            if not self._block:
+                self._block = await self._take_block(self._block_size)
+                self._block_size = min(2 * self._block_size, BLOCK_MAX)
+            ledger, self._block = self._block[0], self._block[1:]
+            return ledger
+
+    async def _take_block(self, size: int) -> range:
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                return await self._move(size)
+            except (ConflictError, StoreOutcomeUnknownError):
+                bound = min(0.001 * 2**attempt, BACK_OFF_SECONDS_MAX)
+                await asyncio.sleep(self._rng.uniform(0, bound))
+        raise StoreUnavailableError(
+            self._store.uri, f"{LEDGER_IDS} could not be moved in {ATTEMPTS_MAX} attempts"
+        )
+
+    async def _move(self, size: int) -> range:
+        try:
+            found = await self._store.get(LEDGER_IDS)
+        except NoSuchNodeError:
+            await self._store.create(LEDGER_IDS, _encode(size))
+            return range(size)
+        first = _decode(found.value)
+        await self._store.put(LEDGER_IDS, _encode(first + size), found.version)
+        return range(first, first + size)
+
+
+def _encode(following: LedgerId) -> bytes:
+    return encode_record(KIND, VERSION, {"next": following})
+
+
+def _decode(data: bytes) -> LedgerId:
+    version, body = decode_record(LEDGER_IDS, KIND, data)
+    following = body.get("next")
+    if version != VERSION or type(following) is not int or following < 0:
+        raise CorruptRecordError(LEDGER_IDS, f"version {version}, next id {following!r}")
+    return following

@@ -1,0 +1,66 @@
+"""What a bookie's bytes prove, once they are verified.
+
+A bookie is trusted to store, not to tell the truth about what it stored: every frame and every
+LAC packet is checked with the ledger's own key before anything is concluded from it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quire.bookie import LedgerTail
+from quire.entry import HEADER, NO_ENTRY, Entry, EntryId, Sealer
+from quire.errors import CorruptEntryError, InvalidRequestError
+from quire.run import scan_run
+
+
+def proven_lac(sealer: Sealer, tail: LedgerTail) -> EntryId | None:
+    """Return the highest LAC that a tail proves, None when it holds bytes that cannot be believed.
+
+    A bookie that holds nothing of the ledger proves `NO_ENTRY`.
+    """
+    lac = NO_ENTRY
+    try:
+        if tail.frame is not None:
+            lac = sealer.unseal(claimed_entry(tail.frame), tail.frame).lac
+        if tail.lac_packet is not None:
+            lac = max(lac, sealer.unseal_lac(tail.lac_packet))
+    except CorruptEntryError:
+        return None
+    return lac
+
+
+def claimed_entry(frame: bytes) -> EntryId:
+    """Return the entry that a frame says it is; nothing is verified."""
+    return int(HEADER.unpack_from(frame)[1]) if len(frame) >= HEADER.size else NO_ENTRY
+
+
+def unseal_run(
+    sealer: Sealer,
+    run: bytes,
+    first: EntryId,
+    last: EntryId,
+    wanted: Callable[[EntryId], bool] | None = None,
+) -> tuple[list[Entry], list[EntryId]]:
+    """Return the valid entries of a run and the ids of its damaged ones, within first..last.
+
+    Entries that are not `wanted` are skipped without being verified. A run that is no run at all,
+    or holds nothing of what was asked for, is damage of `first`.
+    """
+    try:
+        scanned = scan_run(run)
+    except InvalidRequestError:
+        return [], [first]
+    entries: list[Entry] = []
+    damaged: list[EntryId] = []
+    for at in scanned.frames:
+        entry = at.entry
+        if not first <= entry <= last or (wanted is not None and not wanted(entry)):
+            continue
+        try:
+            entries.append(sealer.unseal(entry, run[at.offset : at.offset + at.size]))
+        except CorruptEntryError:
+            damaged.append(entry)
+    if scanned.first > last or scanned.last < first:
+        damaged.append(first)
+    return entries, damaged

@@ -1,0 +1,263 @@
+"""Reading a ledger.
+
+What may be read is what is confirmed: up to the last entry of a closed ledger, up to LAC of one
+that is still written. Everything delivered was verified with the ledger's key. A reader never
+fences and never disturbs the writer; whoever wants the end decided opens with recovery
+(`catalog`).
+
+A reader keeps the metadata it was opened with and looks again when bookies cannot serve it: a
+ledger that was open has changed ensembles since, a closed one may have been re-replicated.
+
+Not here: waiting for entries that are not there yet (`tail`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from types import TracebackType
+from typing import Self
+
+from quire.entry import NO_ENTRY, Entry, EntryId, LedgerId, Sealer
+from quire.errors import (
+    HandleClosedError,
+    InvalidRequestError,
+    NoSuchEntryError,
+    StoreUnavailableError,
+    UnreadableError,
+)
+from quire.ledger.fetch import EntryFetcher
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.options import LedgerOptions
+from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead
+from quire.ledger.roster import Bookies
+from quire.ledger.tail import follow
+from quire.ledger.tails import covered_lac
+from quire.ledger.versioned import VersionedMetadata, read_metadata
+from quire.metastore.store import MetadataStore
+
+
+class LedgerReader:
+    """A handle for reading one ledger; `LedgerCatalog` opens it.
+
+    All reading methods raise `HandleClosedError` after `close`, `UnreadableError` when too many
+    copies are out of reach, and `NoSuchLedgerError` when the ledger was deleted meanwhile. They
+    may be used concurrently and cancelled at any time.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        bookies: Bookies,
+        sealer: Sealer,
+        opened: VersionedMetadata,
+        options: LedgerOptions,
+    ) -> None:
+        self.store = store
+        self.bookies = bookies
+        self.sealer = sealer
+        self.options = options
+        self._current = opened
+        self._fetcher = EntryFetcher(bookies, sealer, options)
+        self._lac = NO_ENTRY
+        self._closed = asyncio.Event()
+
+    @property
+    def ledger(self) -> LedgerId:
+        """The ledger's id."""
+        return self.sealer.ledger
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as last seen."""
+        return self._current.metadata
+
+    @property
+    def version(self) -> int:
+        """The metadata's version as last seen."""
+        return self._current.version
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the ledger is known to have its final end."""
+        return self.metadata.is_closed
+
+    @property
+    def confirmed(self) -> EntryId:
+        """The highest entry known to be confirmed, without asking anybody."""
+        if self.metadata.last_entry is not None:
+            return self.metadata.last_entry
+        return max(self._lac, self.metadata.last_fragment.first - 1)
+
+    def confirm(self, lac: EntryId) -> None:
+        """Take in a LAC that was proven. It never falls."""
+        self._lac = max(self._lac, lac)
+
+    async def refresh(self) -> bool:
+        """Read the metadata again; returns whether it changed. Raises the store's errors."""
+        newest = await read_metadata(self.store, self.ledger)
+        changed = newest.version != self._current.version
+        self._current = newest
+        return changed
+
+    async def last_confirmed(self) -> EntryId:
+        """Return the last entry of a closed ledger, or a LAC of one that is not.
+
+        The LAC is at or above every one that was announced before the call: bookies that cover all
+        write sets were asked. The writer announces with a delay, at most `LedgerOptions.lac_idle`
+        after its last append.
+
+        Raises `UnreadableError` when too few bookies answer, and the store's errors.
+        """
+        self._check_open()
+        if not self.is_closed:
+            await self.refresh()
+        if not self.is_closed:
+            timeout = self.options.request_timeout
+            self.confirm(await covered_lac(self.bookies, self.sealer, self.metadata, timeout))
+        return self.confirmed
+
+    async def read_entry(self, entry: EntryId) -> Entry:
+        """Return one entry. Raises as `read`."""
+        await self._bound(entry, entry)
+        return (await self._fetch(entry, entry, 1, entry))[0]
+
+    async def read(
+        self, first: EntryId = 0, last: EntryId | None = None
+    ) -> AsyncGenerator[Entry, None]:
+        """Yield entries first..last in order; `last` None means all that are confirmed now.
+
+        Reads ahead of the consumer by at most `LedgerOptions.read_ahead_bytes`. Raises
+        `InvalidRequestError` for a range that is none or passes LAC, `NoSuchEntryError` for one
+        that passes the end of a closed ledger.
+        """
+        async with aclosing(self.read_runs(first, last)) as runs:
+            async for run in runs:
+                for entry in run:
+                    yield entry
+
+    async def read_runs(
+        self, first: EntryId = 0, last: EntryId | None = None
+    ) -> AsyncGenerator[list[Entry], None]:
+        """As `read`, in lists of consecutive entries as they arrive."""
+        end = await self._bound(first, last)
+        async with aclosing(self._runs(first, end)) as runs:
+            async for run in runs:
+                yield run
+
+    async def read_unconfirmed(self, first: EntryId, last: EntryId) -> AsyncGenerator[Entry, None]:
+        """Yield entries first..last whether they are confirmed or not.
+
+        An entry beyond LAC may vanish again: recovery decides. Raises `NoSuchEntryError` at
+        the first one that is not there.
+        """
+        self._check_range(first, last)
+        async with aclosing(self._runs(first, last)) as runs:
+            async for run in runs:
+                for entry in run:
+                    yield entry
+
+    async def follow(self, first: EntryId = 0) -> AsyncGenerator[Entry, None]:
+        """Yield entries from `first` on as they are confirmed; ends when the ledger is closed
+        and every entry was delivered.
+
+        Bookies announce; nothing is polled while they do. Lost bookies and an unreachable store
+        are waited for. While the ledger is in recovery nothing new appears until it is closed.
+
+        Raises `NoSuchEntryError` when the ledger is closed below `first` − 1.
+        """
+        async with aclosing(follow(self, first)) as runs:
+            async for run in runs:
+                for entry in run:
+                    yield entry
+
+    async def follow_runs(self, first: EntryId = 0) -> AsyncGenerator[list[Entry], None]:
+        """As `follow`, in lists of consecutive entries as they arrive."""
+        async with aclosing(follow(self, first)) as runs:
+            async for run in runs:
+                yield run
+
+    async def wait_closed(self) -> None:
+        """Return when the handle is closed."""
+        await self._closed.wait()
+
+    async def close(self) -> None:
+        """Close the handle; reads under way end with `HandleClosedError`. Harmless again."""
+        self._closed.set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise HandleClosedError(f"reader of ledger {self.ledger}")
+
+    def _check_range(self, first: EntryId, last: EntryId | None) -> None:
+        self._check_open()
+        if first < 0 or (last is not None and last < first):
+            raise InvalidRequestError(f"entries {first} to {last} are no range")
+
+    async def _bound(self, first: EntryId, last: EntryId | None) -> EntryId:
+        """Return where a read of confirmed entries may end, asking when what is known is not
+        enough.
+        """
+        self._check_range(first, last)
+        wanted = first - 1 if last is None else last
+        known = self.confirmed
+        if not self.is_closed and (last is None or wanted > known):
+            known = await self.last_confirmed()
+        if wanted <= known:
+            return known if last is None else last
+        if self.is_closed:
+            raise NoSuchEntryError(self.ledger, wanted)
+        raise InvalidRequestError(
+            f"entry {wanted} of ledger {self.ledger} is past the last confirmed entry {known}: "
+            "follow the ledger, or read unconfirmed entries"
+        )
+
+    def _runs(self, first: EntryId, last: EntryId) -> AsyncGenerator[list[Entry], None]:
+        async def fetch(begin: EntryId, end: EntryId, bytes_max: int) -> list[Entry]:
+            return await self._fetch(begin, end, bytes_max, turn=first)
+
+        metadata, guess = self.metadata, PAYLOAD_BYTES_GUESS
+        if metadata.length is not None and metadata.last_entry is not None:
+            guess = metadata.length // (metadata.last_entry + 1)
+        return read_ahead(fetch, first, last, self.options, guess)
+
+    async def _fetch(self, first: EntryId, last: EntryId, bytes_max: int, turn: int) -> list[Entry]:
+        """Fetch by the metadata at hand, and once more if that turns out to be old."""
+        self._check_open()
+        try:
+            return await self._fetch_now(first, last, bytes_max, turn)
+        except (UnreadableError, NoSuchEntryError):
+            try:
+                changed = await self.refresh()
+            except StoreUnavailableError:
+                changed = False
+            if not changed:
+                raise
+        return await self._fetch_now(first, last, bytes_max, turn)
+
+    async def _fetch_now(
+        self, first: EntryId, last: EntryId, bytes_max: int, turn: int
+    ) -> list[Entry]:
+        metadata = self.metadata
+        fragment = metadata.fragment_of(first)
+        above = (each.first - 1 for each in metadata.fragments if each.first > first)
+        return await self._fetcher.fetch(
+            metadata.replication,
+            fragment.bookies,
+            first,
+            min([last, *above]),
+            turn=turn,
+            bytes_max=bytes_max,
+        )

@@ -1,0 +1,197 @@
+"""Recovery: ending a ledger whose writer is gone, or is to be stopped.
+
+    OPEN → IN_RECOVERY → fence and find the start → read forward, write back → CLOSED
+
+Anybody may do it at any time, several at once, and again after a crash at any point: every step is
+repeatable, the first to close wins and all the others adopt its end. What answers mean is decided
+in `recovery_plan`; this module asks the questions.
+
+Every read carries the fence, not only the first: a bookie that was silent when the others were
+fenced would otherwise deny an entry today and accept it from the old writer tomorrow (#2614). All
+bookies of a write set are asked at once and the verdict falls as soon as it is certain, so a hung
+one blocks nobody.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from quire.entry import NO_ENTRY, BookieId, Entry, EntryId, LedgerId, Sealer
+from quire.errors import NoSuchEntryError, NoSuchLedgerError, QuireError, UnreadableError
+from quire.ledger.asking import Asking, persist, within
+from quire.ledger.fetch import EntryFetcher
+from quire.ledger.metadata import LedgerMetadata, LedgerState
+from quire.ledger.options import LedgerOptions
+from quire.ledger.proof import unseal_run
+from quire.ledger.recovery_plan import Evidence, Verdict, closing_change
+from quire.ledger.roster import Bookies
+from quire.ledger.tails import covered_lac
+from quire.ledger.versioned import VersionedMetadata, change_metadata
+from quire.ledger.write_back import WriteBack
+from quire.metastore.store import MetadataStore
+from quire.run import RUN_BYTES_MAX
+
+WINDOW_ENTRIES: Final = 65_536
+"""Entries one recovery read asks for; its answer is cut by bytes long before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A bookie's answer to a question about entries first..last."""
+
+    first: EntryId
+    last: EntryId
+    answer: bytes | QuireError
+
+
+class LedgerRecovery:
+    """Recovers one ledger; `run` it once."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        bookies: Bookies,
+        sealer: Sealer,
+        options: LedgerOptions,
+        rng: random.Random,
+    ) -> None:
+        self._store = store
+        self._bookies = bookies
+        self._sealer = sealer
+        self._options = options
+        self._rng = rng
+
+    @property
+    def ledger(self) -> LedgerId:
+        return self._sealer.ledger
+
+    async def run(self) -> VersionedMetadata:
+        """Fence the ledger, decide its end, close it; returns the closed metadata.
+
+        Every entry that was ever confirmed is in the ledger then. A closed ledger is returned as
+        it is. After an error or a cancellation the ledger may be left in recovery: run it again.
+
+        Raises `UnreadableError` when too few bookies answer to decide, `NotEnoughBookiesError` when
+        too few take the recovered entries, `NoSuchLedgerError`, `CorruptRecordError` when somebody
+        grew the ledger during recovery, and the store's errors.
+        """
+        begun = await change_metadata(self._store, self.ledger, _begin)
+        frozen = begun.metadata
+        if frozen.is_closed:
+            return begun
+        start = await covered_lac(
+            self._bookies,
+            self._sealer,
+            frozen,
+            self._options.request_timeout,
+            self._sealer.access_key,
+        )
+        writing = WriteBack(frozen, self._bookies, self._sealer, self._options, self._rng, start)
+        end: Entry | None = None
+        async with aclosing(self._batches(frozen, start + 1)) as batches:
+            async for batch in batches:
+                await writing.write(batch)
+                end = batch[-1]
+        if end is None:
+            end = await self._entry(frozen, start)
+        return await change_metadata(
+            self._store,
+            self.ledger,
+            lambda current: closing_change(current, frozen, writing.mended, end),
+        )
+
+    async def _entry(self, frozen: LedgerMetadata, entry: EntryId) -> Entry | None:
+        """Return the entry before which nothing was recovered: its header knows the length."""
+        if entry == NO_ENTRY:
+            return None
+        fetcher = EntryFetcher(self._bookies, self._sealer, self._options)
+        ensemble = frozen.fragment_of(entry).bookies
+        return (await fetcher.fetch(frozen.replication, ensemble, entry, entry))[0]
+
+    async def _batches(
+        self, frozen: LedgerMetadata, first: EntryId
+    ) -> AsyncGenerator[list[Entry], None]:
+        """Yield the entries to recover, in order, in batches of about `RUN_BYTES_MAX` bytes.
+
+        Reads by the frozen metadata to the end. Raises `UnreadableError` when an entry can
+        neither be recovered nor be proven absent.
+        """
+        evidence = Evidence(frozen.replication, first)
+        ensemble = frozen.last_fragment.bookies
+        gaps: dict[int, EntryId] = {}
+        async with Asking[int, _Said]() as asking:
+            while True:
+                if batch := _take_batch(evidence):
+                    yield batch
+                    continue
+                verdict = evidence.judge()
+                if verdict is Verdict.END:
+                    return
+                if verdict is Verdict.FAIL:
+                    said = ", ".join(str(answer) for answer in evidence.answers().values())
+                    reason = f"its write set answered {said}"
+                    raise UnreadableError(self.ledger, evidence.next, reason)
+                entry = evidence.next
+                for position in evidence.unanswered():
+                    if not asking.is_asked(position):
+                        alone = gaps.get(position) == entry
+                        last = entry if alone else entry + WINDOW_ENTRIES - 1
+                        asking.ask(position, self._read(ensemble[position], entry, last))
+                self._weigh(evidence, gaps, *await asking.next())
+
+    def _weigh(
+        self,
+        evidence: Evidence,
+        gaps: dict[int, EntryId],
+        position: int,
+        said: _Said | QuireError,
+    ) -> None:
+        """Enter an answer into the evidence.
+
+        A run that starts behind the first entry asked for does not deny it: the bookie may have
+        lost it. It is asked about that one alone, and must commit itself.
+        """
+        if isinstance(said, QuireError):
+            evidence.doubt(position, evidence.next)
+        elif isinstance(said.answer, NoSuchEntryError | NoSuchLedgerError):
+            evidence.deny(position, said.first, said.last)
+        elif isinstance(said.answer, QuireError):
+            evidence.doubt(position, said.first)
+        else:
+            entries, damaged = unseal_run(
+                self._sealer, said.answer, said.first, said.last, evidence.wants
+            )
+            evidence.hold(entries)
+            for entry in damaged:
+                evidence.doubt(position, entry)
+            gaps[position] = said.first
+
+    async def _read(self, bookie: BookieId, first: EntryId, last: EntryId) -> _Said:
+        async def attempt() -> bytes:
+            link, key = self._bookies.bookie(bookie), self._sealer.access_key
+            return await link.read(self.ledger, first, last, fence_key=key)
+
+        try:
+            answer = await within(self._options.request_timeout, bookie, persist(attempt))
+        except QuireError as error:
+            return _Said(first, last, error)
+        return _Said(first, last, answer)
+
+
+def _begin(metadata: LedgerMetadata) -> LedgerMetadata | None:
+    opened = metadata.state is LedgerState.OPEN
+    return metadata.with_state(LedgerState.IN_RECOVERY) if opened else None
+
+
+def _take_batch(evidence: Evidence) -> list[Entry]:
+    """Return the entries that can be recovered now, about `RUN_BYTES_MAX` bytes of them."""
+    batch: list[Entry] = []
+    size = 0
+    while size < RUN_BYTES_MAX and evidence.judge() is Verdict.RECOVER:
+        batch.append(evidence.take())
+        size += len(batch[-1].payload)
+    return batch

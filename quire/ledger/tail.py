@@ -1,0 +1,153 @@
+"""Following a ledger to its end.
+
+The follower asks bookies to answer when their LAC moves, and the store to answer when metadata
+does. Only LACs that are proven by verified bytes move it; a bookie's unverified hint merely
+wakes. It asks again only after everything confirmed was consumed, so a slow consumer costs nobody
+anything, and what gathered meanwhile comes as one long read.
+
+  - Enough bookies are asked to cover every write set, so no LAC can hide behind one that is down.
+  - A bookie that answers early without proving anything new is asked again after a pause that
+    doubles: a fenced ledger, a damaged tail or a lying hint cannot make a busy loop.
+  - In recovery nothing is asked of bookies: the end is metadata's to tell.
+  - It ends exactly when the ledger is closed and its last entry was delivered.
+
+The generator owns every call it makes; closing it ends them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from quire.bookie import LedgerTail
+from quire.entry import BookieId, Entry, EntryId
+from quire.errors import (
+    HandleClosedError,
+    NoSuchEntryError,
+    QuireError,
+    RetryError,
+)
+from quire.ledger.asking import Asking, within
+from quire.ledger.metadata import LedgerState
+from quire.ledger.proof import proven_lac
+from quire.ledger.read_plan import covering
+from quire.metastore.layout import ledger_path
+
+if TYPE_CHECKING:
+    from quire.ledger.reader import LedgerReader
+
+WAIT_SECONDS: Final = 30.0
+"""How long a bookie is asked to wait for news before it answers without any."""
+
+PAUSE_SECONDS_MIN: Final = 0.020
+PAUSE_SECONDS_MAX: Final = 1.0
+"""Pauses before somebody who failed or brought nothing is asked again."""
+
+_HANDLE: Final = "/handle"
+_METADATA: Final = "/metadata"
+"""Keys that are no bookie's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """A bookie's answer to "tell me when LAC is above"."""
+
+    above: EntryId
+    tail: LedgerTail
+    waited: float
+
+
+async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[Entry], None]:
+    """Yield confirmed entries from `first` on as they appear. See `LedgerReader.follow`."""
+    following, pause = first, PAUSE_SECONDS_MIN
+    async with Asking[str, _News | None]() as asking:
+        watch = _Watch(reader, asking)
+        while True:
+            try:
+                while following <= reader.confirmed:
+                    async with aclosing(reader.read_runs(following, reader.confirmed)) as runs:
+                        async for run in runs:
+                            following, pause = run[-1].entry + 1, PAUSE_SECONDS_MIN
+                            yield run
+            except RetryError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_SECONDS_MAX)
+                continue
+            if reader.is_closed:
+                break
+            await watch.next()
+    if following > reader.confirmed + 1:
+        raise NoSuchEntryError(reader.ledger, following)
+
+
+class _Watch:
+    """The questions under way, and how long each of those asked is left alone next time."""
+
+    def __init__(self, reader: LedgerReader, asking: Asking[str, _News | None]) -> None:
+        self._reader = reader
+        self._asking = asking
+        self._pauses: dict[str, float] = {}
+        self._asking.ask(_HANDLE, self._wait_closed())
+
+    async def next(self) -> None:
+        """Ask whoever is to be asked and is not, and take in one answer."""
+        reader, asking = self._reader, self._asking
+        if not asking.is_asked(_METADATA):
+            asking.ask(_METADATA, self._wait_metadata(self._pauses.get(_METADATA, 0)))
+        if reader.metadata.state is LedgerState.OPEN:
+            for bookie in self._choice():
+                if not asking.is_asked(bookie):
+                    asking.ask(bookie, self._wait_tail(bookie, self._pauses.get(bookie, 0)))
+        key, answer = await asking.next()
+        if key == _HANDLE:
+            raise HandleClosedError(f"reader of ledger {reader.ledger}")
+        if isinstance(answer, QuireError):
+            if key == _METADATA and not isinstance(answer, RetryError):
+                raise answer
+            self._slow_down(key)
+        elif answer is None:
+            self._pauses.pop(key, None)
+        else:
+            await self._take(key, answer)
+
+    def _choice(self) -> list[BookieId]:
+        """Return bookies that cover every write set, those left alone for a while last."""
+        ensemble = self._reader.metadata.last_fragment.bookies
+        ranked = sorted(range(len(ensemble)), key=lambda p: ensemble[p] in self._pauses)
+        replication = self._reader.metadata.replication
+        return [ensemble[position] for position in covering(replication, ranked)]
+
+    async def _take(self, bookie: BookieId, news: _News) -> None:
+        lac = proven_lac(self._reader.sealer, news.tail)
+        if lac is not None and lac > news.above:
+            self._reader.confirm(lac)
+            self._pauses.pop(bookie, None)
+        elif news.waited < WAIT_SECONDS / 2:
+            self._slow_down(bookie)
+        if news.tail.fenced:
+            with suppress(RetryError):
+                await self._reader.refresh()
+
+    def _slow_down(self, key: str) -> None:
+        pause = self._pauses.get(key, PAUSE_SECONDS_MIN / 2)
+        self._pauses[key] = min(2 * pause, PAUSE_SECONDS_MAX)
+
+    async def _wait_closed(self) -> None:
+        await self._reader.wait_closed()
+
+    async def _wait_metadata(self, pause: float) -> None:
+        await asyncio.sleep(pause)
+        path = ledger_path(self._reader.ledger)
+        await self._reader.store.wait(path, self._reader.version)
+        await self._reader.refresh()
+
+    async def _wait_tail(self, bookie: BookieId, pause: float) -> _News:
+        await asyncio.sleep(pause)
+        reader, time = self._reader, asyncio.get_running_loop().time
+        above, asked_at = reader.confirmed, time()
+        call = reader.bookies.bookie(bookie).wait_tail(reader.ledger, above, WAIT_SECONDS)
+        deadline = WAIT_SECONDS + reader.options.request_timeout
+        return _News(above, await within(deadline, bookie, call), time() - asked_at)

@@ -1,0 +1,55 @@
+"""Asking a ledger's last ensemble for its tail until every write set is covered.
+
+One question serves two callers: recovery asks it with the fence, a reader without. Everybody is
+asked at once and the answer is there as soon as coverage is, so that a hung bookie delays nobody
+who does not need it.
+"""
+
+from __future__ import annotations
+
+from quire.bookie import LedgerTail
+from quire.entry import BookieId, EntryId, Sealer
+from quire.errors import UnreadableError
+from quire.ledger.asking import Asking, persist, within
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.proof import proven_lac
+from quire.ledger.recovery_plan import start_of_recovery
+from quire.ledger.roster import Bookies
+
+
+async def covered_lac(
+    bookies: Bookies,
+    sealer: Sealer,
+    metadata: LedgerMetadata,
+    timeout: float,
+    fence_key: bytes | None = None,
+) -> EntryId:
+    """Return a confirmed entry that is at or above every LAC announced before the call.
+
+    With `fence_key` each bookie that answered is fenced. One bookie is given `timeout` seconds.
+
+    Raises `UnreadableError` when too many bookies give no usable answer.
+    """
+
+    async def ask(bookie: BookieId) -> LedgerTail:
+        return await bookies.bookie(bookie).read_tail(metadata.ledger, fence_key=fence_key)
+
+    async def insist(bookie: BookieId) -> LedgerTail:
+        return await within(timeout, bookie, persist(lambda: ask(bookie)))
+
+    tails: dict[int, EntryId | None] = {}
+    async with Asking[int, LedgerTail]() as asking:
+        for position, bookie in enumerate(metadata.last_fragment.bookies):
+            asking.ask(position, insist(bookie))
+        while asking.outstanding:
+            position, tail = await asking.next()
+            tails[position] = proven_lac(sealer, tail) if isinstance(tail, LedgerTail) else None
+            lac = start_of_recovery(metadata.replication, metadata.last_fragment, tails)
+            if lac is not None:
+                return lac
+    usable = sum(lac is not None for lac in tails.values())
+    raise UnreadableError(
+        metadata.ledger,
+        metadata.last_fragment.first,
+        f"{usable} of {len(tails)} bookies of the last ensemble gave a usable answer about its end",
+    )

@@ -1,0 +1,76 @@
+"""A ledger's metadata as it is in the store: read it, and change it by compare-and-set.
+
+`change_metadata` is the loop of everybody but the writer: read, let a pure function decide, put
+at the version read, and begin again when the put met another version or its outcome is not known.
+The decision always sees the newest value, so a lost answer of our own success looks like what it
+is: a value that needs no change any more.
+
+Not here: the writer's changes, which depend on what it wrote before (`ledger_record`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from quire.entry import LedgerId
+from quire.errors import (
+    NoSuchLedgerError,
+    NoSuchNodeError,
+    StoreOutcomeUnknownError,
+    VersionConflictError,
+)
+from quire.ledger.metadata import LedgerMetadata
+from quire.metastore.layout import ledger_path
+from quire.metastore.store import MetadataStore
+
+CHANGE_ATTEMPTS_MAX: Final = 16
+"""A ledger has a handful of parties, and each changes it a handful of times in its life."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedMetadata:
+    """Metadata and the version to compare-and-set against."""
+
+    metadata: LedgerMetadata
+    version: int
+
+
+async def read_metadata(store: MetadataStore, ledger: LedgerId) -> VersionedMetadata:
+    """Return a ledger's metadata. Raises `NoSuchLedgerError` and the store's errors."""
+    path = ledger_path(ledger)
+    try:
+        found = await store.get(path)
+    except NoSuchNodeError:
+        raise NoSuchLedgerError(ledger) from None
+    return VersionedMetadata(LedgerMetadata.decode(path, found.value), found.version)
+
+
+async def change_metadata(
+    store: MetadataStore,
+    ledger: LedgerId,
+    decide: Callable[[LedgerMetadata], LedgerMetadata | None],
+) -> VersionedMetadata:
+    """Change a ledger's metadata and return what is in the store then.
+
+    `decide` maps the newest value to the one wanted, or to None when that value is to stay. It may
+    be called several times. Raises what `decide` raises, `NoSuchLedgerError`, and the store's
+    errors; after `StoreOutcomeUnknownError` the change may have been made.
+    """
+    path = ledger_path(ledger)
+    for attempt in range(CHANGE_ATTEMPTS_MAX):
+        current = await read_metadata(store, ledger)
+        wanted = decide(current.metadata)
+        if wanted is None:
+            return current
+        try:
+            return VersionedMetadata(
+                wanted, await store.put(path, wanted.encode(), current.version)
+            )
+        except NoSuchNodeError:
+            raise NoSuchLedgerError(ledger) from None
+        except (VersionConflictError, StoreOutcomeUnknownError):
+            if attempt == CHANGE_ATTEMPTS_MAX - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")

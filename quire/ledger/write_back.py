@@ -1,0 +1,148 @@
+"""Writing recovered entries back, so that they are on enough bookies when the ledger is closed.
+
+Entries go in batches, in order, under their old ids and payloads. Headers are sealed anew with
+the LAC at which recovery started: were it to grow, a bookie could announce as confirmed what a
+recovery that loses the race to close had merely reached (L7). A batch is done when each of its
+entries is on Qa bookies.
+
+A bookie that fails or lags behind is replaced when there is a spare, by a fragment that starts at
+the batch. These fragments live in `mended` only and reach metadata with the closing change, or
+never: another recovery must not look for entries on bookies that may never get them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from quire.entry import BookieId, Entry, EntryId, Sealer
+from quire.errors import NotEnoughBookiesError, QuireError
+from quire.ledger.asking import Asking, persist, within
+from quire.ledger.metadata import Fragment, LedgerMetadata
+from quire.ledger.options import LedgerOptions
+from quire.ledger.placement import replace
+from quire.ledger.roster import Bookies
+from quire.run import pack_run
+
+LAG_SECONDS: Final = 0.5
+"""How long a batch that is safe waits for bookies that have not acked it before they are
+replaced.
+"""
+
+
+class WriteBack:
+    """Writes the recovered entries of one ledger. Batches follow each other without a gap."""
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        bookies: Bookies,
+        sealer: Sealer,
+        options: LedgerOptions,
+        rng: random.Random,
+        start: EntryId,
+    ) -> None:
+        self.mended = metadata
+        """The metadata recovery began with, and the ensembles that were changed since."""
+        self._replication = metadata.replication
+        self._bookies = bookies
+        self._sealer = sealer
+        self._options = options
+        self._rng = rng
+        self._start = start
+        self._down: set[int] = set()
+        self._failed: set[BookieId] = set()
+
+    async def write(self, batch: Sequence[Entry]) -> None:
+        """Return when each entry is on at least Qa bookies of the ensemble in `mended`.
+
+        Raises `NotEnoughBookiesError` when too few of its bookies take entries and none is left to
+        replace them. Cancelling leaves some copies behind, which is harmless.
+        """
+        runs = self._runs(batch)
+        acked: set[int] = set()
+        self._replace(batch[0].entry, acked)
+        while True:
+            await self._send(batch, runs, acked)
+            if not self._replace(batch[0].entry, acked):
+                break
+        if not self._is_safe(batch, acked):
+            spares = len(set(self._bookies.writable()) - self._failed)
+            raise NotEnoughBookiesError(self._replication.write_quorum, spares)
+
+    def _runs(self, batch: Sequence[Entry]) -> list[bytes]:
+        """Return what each position is to store."""
+        seal, written = self._sealer.seal, self._replication.is_written_to
+        frames = [
+            (entry.entry, seal(entry.entry, self._start, entry.length, entry.payload))
+            for entry in batch
+        ]
+        whole = b"" if self._replication.is_striped else pack_run(frame for _, frame in frames)
+        return [
+            whole or pack_run(frame for entry, frame in frames if written(entry, position))
+            for position in range(self._replication.ensemble)
+        ]
+
+    async def _send(self, batch: Sequence[Entry], runs: list[bytes], acked: set[int]) -> None:
+        """Send to whoever lacks the batch, until all have it or somebody has to be replaced."""
+        ensemble = self.mended.last_fragment.bookies
+        async with Asking[int, None]() as asking:
+            for position, run in enumerate(runs):
+                if not run:
+                    acked.add(position)
+                elif position not in acked and position not in self._down:
+                    asking.ask(position, self._add(ensemble[position], run))
+            while asking.outstanding:
+                try:
+                    async with asyncio.timeout(
+                        LAG_SECONDS if self._is_safe(batch, acked) else None
+                    ):
+                        position, error = await asking.next()
+                except TimeoutError:
+                    self._down.update(p for p in range(len(runs)) if asking.is_asked(p))
+                    return
+                if isinstance(error, QuireError):
+                    self._down.add(position)
+                    if self._spares():
+                        return
+                else:
+                    acked.add(position)
+
+    async def _add(self, bookie: BookieId, run: bytes) -> None:
+        async def attempt() -> None:
+            link = self._bookies.bookie(bookie)
+            await link.add(self._sealer.ledger, self._sealer.access_key, run, recovery=True)
+
+        await within(self._options.request_timeout, bookie, persist(attempt))
+
+    def _replace(self, first: EntryId, acked: set[int]) -> bool:
+        """Give positions that are down to spares; their acks are void. Whether any was given
+        away.
+        """
+        ensemble = self.mended.last_fragment.bookies
+        self._failed.update(ensemble[position] for position in sorted(self._down))
+        spares = self._spares()
+        if not self._down or not spares:
+            return False
+        changed = replace(self._rng, ensemble, self._down, spares)
+        self.mended = self.mended.with_fragment(Fragment(first, changed))
+        for position in range(len(changed)):
+            if changed[position] != ensemble[position]:
+                acked.discard(position)
+                self._down.discard(position)
+        return True
+
+    def _spares(self) -> list[BookieId]:
+        ensemble = self.mended.last_fragment.bookies
+        taken = self._failed.union(ensemble)
+        return [bookie for bookie in self._bookies.writable() if bookie not in taken]
+
+    def _is_safe(self, batch: Sequence[Entry], acked: set[int]) -> bool:
+        """Whether each entry is on Qa bookies. Entries E apart share their write set."""
+        return all(
+            sum(position in acked for position in self._replication.write_set(entry.entry))
+            >= self._replication.ack_quorum
+            for entry in batch[: self._replication.ensemble]
+        )
