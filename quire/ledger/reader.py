@@ -229,7 +229,7 @@ class LedgerReader:
             return await self._fetch(begin, end, bytes_max, turn=first)
 
         metadata, guess = self.metadata, PAYLOAD_BYTES_GUESS
-        if metadata.length is not None and metadata.last_entry is not None:
+        if metadata.length and metadata.last_entry is not None:
             guess = metadata.length // (metadata.last_entry + 1)
         return read_ahead(fetch, first, last, self.options, guess)
 
