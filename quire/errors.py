@@ -23,6 +23,7 @@
     │   ├── NoSuchLedgerError          no such ledger
     │   ├── NoSuchEntryError           provably no such entry
     │   ├── NoSuchLogError             no such log
+    │   ├── LogReplacedError           the log was deleted and created anew
     │   └── PositionTrimmedError       the position was trimmed; `first` is the first one left
     ├── ClosedError                the handle, ledger or log takes no more appends
     │   ├── LedgerClosedError          the ledger was closed
@@ -241,6 +242,16 @@ class NoSuchLogError(NotFoundError):
 
     def __init__(self, log: str) -> None:
         super().__init__(f"log {log!r} does not exist: the first append to it creates it")
+        self.log = log
+
+
+class LogReplacedError(NotFoundError):
+    """The log was deleted and another one of the same name created."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(
+            f"log {log!r} was deleted and created anew: positions of the old one mean nothing in it"
+        )
         self.log = log
 
 

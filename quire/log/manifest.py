@@ -163,10 +163,18 @@ class LogManifest:
         self, ends: Mapping[int, SegmentEnd], ledger: LedgerId, now_ms: int
     ) -> LogManifest:
         """Begin the next epoch: seal what was open (ends by segment number), append a ledger."""
+        return self._next_epoch(ends).append_segment(ledger, now_ms)
+
+    def retire(self, ends: Mapping[int, SegmentEnd]) -> LogManifest:
+        """Begin an epoch that has no leader: everything is sealed and trimmed, before deletion."""
+        manifest = self._next_epoch(ends)
+        return manifest.trim(Position(manifest.next_segment, 0, 0)).seal_log()
+
+    def _next_epoch(self, ends: Mapping[int, SegmentEnd]) -> LogManifest:
         manifest = replace(self, epoch=self.epoch + 1)
         for segment in self.open_segments:
             manifest = manifest.seal_segment(segment.number, ends[segment.number])
-        return manifest.append_segment(ledger, now_ms)
+        return manifest
 
     def append_segment(self, ledger: LedgerId, now_ms: int) -> LogManifest:
         """Add an open segment at the end."""

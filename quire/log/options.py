@@ -63,8 +63,12 @@ class LogOptions:
             value = getattr(self, name)
             if isinstance(value, (int, float)) and not value > 0 and name != "retention_bytes":
                 raise ConfigurationError(f"{name} must be positive, not {value}")
-        if self.batch_bytes > BATCH_BYTES_MAX:
-            raise ConfigurationError(f"batch_bytes {self.batch_bytes} exceeds {BATCH_BYTES_MAX}")
+        body = self.batch_bytes + 4 * self.batch_records
+        if body > BATCH_BYTES_MAX:
+            raise ConfigurationError(
+                f"batch_bytes and four bytes for each of batch_records are {body} bytes, "
+                f"an entry holds {BATCH_BYTES_MAX}"
+            )
 
     def with_settings(self, settings: Mapping[str, str]) -> LogOptions:
         """Return the options with a manifest's settings laid over them.

@@ -1,0 +1,280 @@
+"""The leader's end of the chain of segments: who is written, who comes next, who is to be sealed.
+
+    previous    writes have left it; its ledger is to be closed and its segment sealed
+    current     takes the writes
+    successor   in the manifest, empty, waiting for the writes to move
+
+A roll is `install_successor`, then `switch` once nothing is in flight, then `seal_previous`. The
+manifest lists at most two of them as open, because a successor is only installed after the previous
+segment was sealed. Every step is one attempt that can be repeated, also after it was cancelled; who
+calls decides when and how often.
+
+`DeposedError` leaves here as soon as a manifest is seen that is no longer ours. No tasks and no
+timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from quire.entry import LedgerId
+from quire.errors import (
+    ConflictError,
+    DeposedError,
+    InvalidRequestError,
+    LedgerClosedError,
+    LedgerFencedError,
+    QuireError,
+)
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.writer import LedgerWriter
+from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
+from quire.log.manifest_record import ManifestRecord
+from quire.log.options import LogOptions
+from quire.log.outbox import Parcel
+from quire.log.position import Position
+from quire.log.takeover import Tenure, ledger_labels, recover_segment
+
+
+class LiveSegment:
+    """A segment this leader writes, and what it holds so far."""
+
+    __slots__ = ("bytes", "confirmed", "end", "entries", "first_offset", "number", "writer")
+
+    def __init__(self, segment: Segment, writer: LedgerWriter) -> None:
+        self.number = segment.number
+        self.writer = writer
+        self.first_offset: int | None = segment.first_offset
+        self.entries = 0
+        """Entries sent, which is also the id of the next one."""
+        self.bytes = 0
+        self.confirmed: SegmentEnd = EMPTY
+        self.end: SegmentEnd | None = None
+        """Known once the ledger is closed."""
+
+    def note_sent(self, parcel: Parcel) -> None:
+        """Give the parcel its entry id and count it."""
+        if self.first_offset is None:
+            self.first_offset = parcel.first_offset
+        parcel.entry = self.entries
+        self.entries += 1
+        self.bytes += len(parcel.payload)
+
+    def note_confirmed(self, parcel: Parcel) -> None:
+        """Count an entry that was acknowledged, or found by recovery. In order."""
+        before = self.confirmed
+        self.confirmed = SegmentEnd(
+            parcel.entry,
+            parcel.records,
+            before.records + parcel.records,
+            before.bytes + len(parcel.payload),
+            parcel.timestamp_ms,
+        )
+
+
+class Chain:
+    """Up to three segments of one leader, and the manifest edits that move them."""
+
+    def __init__(
+        self,
+        record: ManifestRecord,
+        catalog: LedgerCatalog,
+        options: LogOptions,
+        clock: Callable[[], float],
+        tenure: Tenure,
+    ) -> None:
+        self.name = record.name
+        self.log_id = tenure.manifest.log_id
+        self.epoch = tenure.segment.epoch
+        self.current = LiveSegment(tenure.segment, tenure.writer)
+        self.previous: LiveSegment | None = None
+        self.successor: LiveSegment | None = None
+        self.manifest = tenure.manifest
+        self._record = record
+        self._catalog = catalog
+        self._options = options
+        self._clock = clock
+        self._spare: LedgerWriter | None = None
+        self._lock = asyncio.Lock()
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds (Unix)."""
+        return int(self._clock() * 1000)
+
+    def check_mine(self, manifest: LogManifest | None) -> LogManifest:
+        """Return a manifest that is still ours. Raises `DeposedError`."""
+        if manifest is None or manifest.log_id != self.log_id:
+            raise DeposedError(self.name, self.epoch, "the log was deleted")
+        if manifest.epoch != self.epoch:
+            raise DeposedError(self.name, self.epoch, f"epoch {manifest.epoch} has begun")
+        return manifest
+
+    async def edit(self, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
+        """Change the manifest while it is ours.
+
+        Raises `DeposedError`, and as `ManifestRecord.edit`.
+        """
+        seen: list[LogManifest | None] = []
+
+        def edit(manifest: LogManifest | None) -> LogManifest:
+            seen[:] = [manifest]
+            return change(self.check_mine(manifest))
+
+        try:
+            self.manifest = await self._record.edit(edit)
+        except DeposedError:
+            await self._discard_spare(seen[0])
+            raise
+        return self.manifest
+
+    async def install_successor(self, number: int) -> None:
+        """Create the ledger after segment `number` and put it into the manifest, unwritten.
+
+        Seals the previous segment first if that is still to be done. Nothing to do when the
+        writes have left segment `number` already.
+        """
+        async with self._lock:
+            if self.successor is None and self.current.number == number:
+                await self._seal_previous()
+                await self._append_successor(None)
+
+    async def replace_current(self) -> None:
+        """Seal the current segment, whose ledger was closed by recovery, and have a successor.
+
+        One compare-and-set does both, unless a successor was installed before; then the current
+        segment is sealed like any other once the writes have moved.
+        """
+        async with self._lock:
+            if self.successor is None:
+                await self._seal_previous()
+                await self._append_successor(self.current)
+
+    async def _append_successor(self, over: LiveSegment | None) -> None:
+        writer = await self._spare_writer()
+
+        def change(manifest: LogManifest) -> LogManifest:
+            if manifest.lists(writer.ledger):
+                return manifest
+            if over is not None and over.end is not None:
+                manifest = _seal(manifest, {over.writer.ledger: over.end})
+            return manifest.append_segment(writer.ledger, self.now_ms())
+
+        manifest = await self.edit(change)
+        self._spare = None
+        assert manifest.tail is not None
+        self.successor = LiveSegment(manifest.tail, writer)
+
+    async def _spare_writer(self) -> LedgerWriter:
+        """The ledger to use next: kept over attempts, so that an outage costs one ledger."""
+        if self._spare is None:
+            self._spare = await self._catalog.create(
+                self._options.replication,
+                password=self._options.password,
+                digest=self._options.digest,
+                custom=ledger_labels(self.manifest, self.epoch),
+            )
+        return self._spare
+
+    async def _discard_spare(self, manifest: LogManifest | None) -> None:
+        spare, self._spare = self._spare, None
+        if spare is None:
+            return
+        spare.abandon()
+        if manifest is None or not manifest.lists(spare.ledger):
+            with suppress(QuireError):
+                await self._catalog.delete(spare.ledger)
+
+    def switch(self) -> None:
+        """Move the writes over. Every entry of the current segment must be decided."""
+        assert self.successor is not None
+        assert self.previous is None
+        self.previous, self.current, self.successor = self.current, self.successor, None
+
+    async def seal_previous(self) -> None:
+        """Close the previous segment's ledger and seal it in the manifest, if there is one."""
+        async with self._lock:
+            await self._seal_previous()
+
+    async def _seal_previous(self) -> None:
+        segment = self.previous
+        if segment is None:
+            return
+        ends = {segment.writer.ledger: await self._close(segment)}
+        await self.edit(lambda manifest: _seal(manifest, ends))
+        self.previous = None
+
+    async def _close(self, segment: LiveSegment) -> SegmentEnd:
+        """Close a ledger of ours, unless that is done, and return its end."""
+        if segment.end is None:
+            try:
+                await segment.writer.close()
+            except (LedgerFencedError, LedgerClosedError) as error:
+                raise DeposedError(self.name, self.epoch, str(error)) from error
+            if not segment.writer.metadata.is_closed:  # it was abandoned: a close was cancelled
+                return await self._recover(segment)
+            segment.end = segment.confirmed
+        return segment.end
+
+    async def recover_current(self) -> SegmentEnd:
+        """Close the current segment's ledger by recovery, because its writer failed."""
+        self.current.writer.abandon()
+        return await self._recover(self.current)
+
+    async def _recover(self, segment: LiveSegment) -> SegmentEnd:
+        listed = self.check_mine((await self._record.find())[0]).segment_from(segment.number)
+        if listed is None or listed.ledger != segment.writer.ledger:
+            raise DeposedError(self.name, self.epoch, f"segment {segment.number} is gone")
+        segment.end = listed.end or await recover_segment(
+            self._catalog, listed, segment.first_offset or 0, self._options.password
+        )
+        return segment.end
+
+    async def finish(self, *, seal_log: bool) -> LogManifest:
+        """Close and seal everything that is ours, in one edit. Nothing may be in flight."""
+        async with self._lock:
+            live = [each for each in (self.previous, self.current, self.successor) if each]
+            live += await self._listed_spare()
+            ends = {each.writer.ledger: await self._close(each) for each in live}
+
+            def change(manifest: LogManifest) -> LogManifest:
+                manifest = _seal(manifest, ends)
+                if manifest.open_segments:
+                    raise ConflictError(f"log {self.name!r} grew while it was being closed")
+                return manifest.seal_log() if seal_log else manifest
+
+            manifest = await self.edit(change)
+            await self._discard_spare(manifest)
+            return manifest
+
+    async def _listed_spare(self) -> list[LiveSegment]:
+        """The spare ledger, if the change that installs it was made but not noticed."""
+        manifest = self.check_mine((await self._record.find())[0])
+        tail, spare = manifest.tail, self._spare
+        if spare is None or tail is None or tail.ledger != spare.ledger:
+            return []
+        return [LiveSegment(tail, spare)]
+
+    def check_trim(self, position: Position) -> None:
+        """Raises `InvalidRequestError` when a trim would remove records not written yet."""
+        end = Position(self.current.number, self.current.confirmed.last_entry + 1, 0)
+        if position > end:
+            raise InvalidRequestError(
+                f"log {self.name!r} cannot be trimmed to {position}: it ends at {end}"
+            )
+
+    def abandon(self) -> None:
+        """Drop every writer without closing, as a crash would."""
+        for segment in (self.previous, self.current, self.successor):
+            if segment is not None:
+                segment.writer.abandon()
+        if self._spare is not None:
+            self._spare.abandon()
+
+
+def _seal(manifest: LogManifest, ends: dict[LedgerId, SegmentEnd]) -> LogManifest:
+    for segment in manifest.open_segments:
+        if segment.ledger in ends:
+            manifest = manifest.seal_segment(segment.number, ends[segment.ledger])
+    return manifest

@@ -1,0 +1,189 @@
+"""The logs of a cluster: open for writing, read, describe, trim, list, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from quire.errors import InvalidRequestError, NoSuchLogError
+from quire.ledger.catalog import LedgerCatalog
+from quire.log.log import Log
+from quire.log.manifest import LogManifest, Segment, SegmentEnd
+from quire.log.manifest_record import Edit, ManifestRecord
+from quire.log.options import LogOptions
+from quire.log.position import BEGINNING, Position
+from quire.log.reader import LogReader
+from quire.log.retention import delete_doomed
+from quire.log.segment_reader import SegmentReader, open_segment
+from quire.log.takeover import TakeOver, recover_open_segments
+from quire.metastore.layout import LOGS, unquote_name
+from quire.metastore.store import MetadataStore
+
+
+class LogDirectory:
+    """All logs in one metadata store. Stateless: any number may exist.
+
+    `clock` gives Unix time in seconds, for the timestamps of records and segments.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        catalog: LedgerCatalog,
+        *,
+        rng: Random,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._rng = rng
+        self._clock = clock
+
+    def _record(self, name: str) -> ManifestRecord:
+        return ManifestRecord(self._store, name)
+
+    async def open(
+        self,
+        name: str,
+        options: LogOptions | None = None,
+        *,
+        is_leader: Callable[[], bool] = lambda: True,
+    ) -> Log:
+        """Take a log over for writing, creating it when it does not exist.
+
+        Whoever led before is deposed. `is_leader` is asked before every attempt: give it the
+        election's word, so that a leader of the past stops disturbing the present one.
+
+        Raises `LogSealedError`, `LeadershipLostError`, `UnauthorizedError`; transient errors when
+        `LogOptions.open_timeout` is over.
+        """
+        options = options or LogOptions()
+        record = self._record(name)
+        take_over = TakeOver(
+            record,
+            self._catalog,
+            options,
+            rng=self._rng,
+            clock=self._clock,
+            is_leader=is_leader,
+        )
+        tenure = await take_over.run()
+        log = Log(record, self._catalog, options, rng=self._rng, clock=self._clock, tenure=tenure)
+        log.start()
+        return log
+
+    async def read(
+        self,
+        name: str,
+        start: Position | int = BEGINNING,
+        *,
+        follow: bool = False,
+        wait_for_log: bool = False,
+        password: bytes = b"",
+        log_id: str | None = None,
+    ) -> LogReader:
+        """Return a reader that starts at a position, `BEGINNING`, `LATEST`, or a record's offset.
+
+        With `follow` it goes on for ever, or until the log is sealed; else it ends at the last
+        record confirmed when it gets there. `wait_for_log` makes a follower wait for a log that
+        does not exist. `log_id` is that of the log which the position is from: another log of the
+        same name raises `LogReplacedError`.
+
+        Raises `NoSuchLogError` unless it waits, `InvalidRequestError` for a negative offset.
+        """
+        if isinstance(start, int) and start < 0:
+            raise InvalidRequestError(f"offset {start} is negative")
+        record = self._record(name)
+        if not (follow and wait_for_log):
+            await record.read()
+        return LogReader(
+            record,
+            self._catalog,
+            start=start,
+            follow=follow,
+            wait_for_log=wait_for_log,
+            password=password,
+            log_id=log_id,
+            rng=self._rng,
+        )
+
+    async def describe(self, name: str) -> LogManifest:
+        """Return a log's manifest. Raises `NoSuchLogError`."""
+        return (await self._record(name).read())[0]
+
+    async def list(self) -> list[str]:
+        """Return the names of all logs, sorted."""
+        return sorted(unquote_name(each) for each in await self._store.children(LOGS))
+
+    async def set_settings(self, name: str, settings: Mapping[str, str]) -> LogManifest:
+        """Store options that hold for every leader of the log; the next one obeys all of them,
+        the present one those of retention.
+
+        Raises `ConfigurationError` for a setting that makes no sense, `NoSuchLogError`.
+        """
+        LogOptions().with_settings(settings)
+        return await self._edit(name, lambda manifest: manifest.set_settings(settings))
+
+    async def trim(self, name: str, position: Position, *, password: bytes = b"") -> None:
+        """Remove every record before a position. The leader, if there is one, is not disturbed.
+
+        Raises `NoSuchLogError`, `InvalidRequestError` when the log has not reached the position.
+        """
+        manifest = await self.describe(name)
+        segment = manifest.segment_from(position.segment)
+        if segment is not None and segment.number == position.segment and segment.end is None:
+            reader = await self._open_segment(segment, name, password)
+            try:
+                end = Position(segment.number, await reader.last_confirmed() + 1, 0)
+            finally:
+                await reader.close()
+            if position > end:
+                raise InvalidRequestError(
+                    f"log {name!r} cannot be trimmed to {position}: it ends at {end}"
+                )
+        manifest = await self._edit(name, lambda manifest: manifest.trim(position))
+        await self._delete_doomed(name, manifest)
+
+    async def delete(self, name: str, *, password: bytes = b"") -> None:
+        """Delete a log with everything in it. A leader is deposed, readers get `NoSuchLogError`.
+
+        Can be repeated after a failure. Raises `NoSuchLogError`, and errors of recovery.
+        """
+        ends: dict[int, SegmentEnd] = {}
+        manifest, version = await self._record(name).read()
+        while manifest.segments or not manifest.sealed:
+            ends = await recover_open_segments(self._catalog, manifest, password)
+            manifest = await self._edit(name, _retire_as(manifest, ends))
+        while manifest.doomed:
+            manifest = await self._delete_doomed(name, manifest)
+        manifest, version = await self._record(name).read()
+        await self._record(name).delete(version)
+
+    async def _open_segment(self, segment: Segment, name: str, password: bytes) -> SegmentReader:
+        path = self._record(name).path
+        return await open_segment(self._catalog, segment, path, password=password, follow=False)
+
+    async def _delete_doomed(self, name: str, manifest: LogManifest) -> LogManifest:
+        return await delete_doomed(self._catalog, manifest, lambda change: self._edit(name, change))
+
+    async def _edit(self, name: str, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
+        def edit(manifest: LogManifest | None) -> LogManifest:
+            if manifest is None:
+                raise NoSuchLogError(name)
+            return change(manifest)
+
+        apply: Edit = edit
+        return await self._record(name).edit(apply)
+
+
+def _retire_as(
+    seen: LogManifest, ends: Mapping[int, SegmentEnd]
+) -> Callable[[LogManifest], LogManifest]:
+    """The edit that begins the epoch in which a log has no segments; nothing when it changed."""
+
+    def change(manifest: LogManifest) -> LogManifest:
+        if (manifest.epoch, manifest.open_segments) != (seen.epoch, seen.open_segments):
+            return manifest
+        return manifest.retire(ends)
+
+    return change

@@ -1,0 +1,334 @@
+"""The leader's handle on a log.
+
+Composition: the chain knows the segments, the pipeline moves the records, and the tasks here keep
+both going:
+
+    pump        the pipeline's
+    roller      a roll: successor into the manifest → writes move over → previous closed and sealed.
+                Appends never wait for it; while metadata is out of reach the old ledger goes on
+    watcher     learns of another leader although nothing is appended
+    keeper      retention, and deleting the ledgers of what was trimmed
+
+The first of them that cannot go on ends the handle: every record not confirmed fails with an
+unknown outcome, and so does whatever comes after. A handle never comes back; open the log again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from random import Random
+from types import TracebackType
+from typing import Any
+
+from quire.errors import (
+    AppendOutcomeUnknownError,
+    DeposedError,
+    HandleClosedError,
+    LogSealedError,
+    OutcomeUnknownError,
+    QuireError,
+)
+from quire.ledger.catalog import LedgerCatalog
+from quire.log.chain import Chain
+from quire.log.manifest_record import ManifestRecord
+from quire.log.options import LogOptions
+from quire.log.outbox import SINGLE
+from quire.log.pipeline import Pipeline
+from quire.log.position import Position
+from quire.log.retention import apply_retention, delete_doomed
+from quire.log.retry import retry
+from quire.log.takeover import Tenure
+
+
+class Log:
+    """A log open for writing, by the leader of one epoch. Made by `LogDirectory.open`.
+
+    Records are confirmed in the order they were submitted. A record whose append failed with an
+    `OutcomeUnknownError` may be in the log: the next leader's recovery decides, readers see it or
+    not, all of them alike.
+    """
+
+    def __init__(
+        self,
+        record: ManifestRecord,
+        catalog: LedgerCatalog,
+        options: LogOptions,
+        *,
+        rng: Random,
+        clock: Callable[[], float],
+        tenure: Tenure,
+    ) -> None:
+        options = options.with_settings(tenure.manifest.settings)
+        self._record = record
+        self._catalog = catalog
+        self._options = options
+        self._rng = rng
+        self._chain = Chain(record, catalog, options, clock, tenure)
+        self._pipeline = Pipeline(
+            self._chain, options, rng=rng, on_full=self._want_roll, on_switch=self._on_switch
+        )
+        self._deposed = False
+        self._over = asyncio.Event()
+        self._roll_wanted = asyncio.Event()
+        self._switched = asyncio.Event()
+        self._rolls: list[tuple[int, asyncio.Future[None]]] = []
+        self._age: asyncio.TimerHandle | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start the tasks. Called once, by whoever made the handle."""
+        works = {
+            "pump": self._pipeline.run,
+            "roller": self._roll_when_wanted,
+            "watcher": self._watch,
+            "keeper": self._keep,
+        }
+        self._tasks = [
+            asyncio.create_task(self._guard(work), name=f"log {self.name} {what}")
+            for what, work in works.items()
+        ]
+        self._restart_age()
+
+    @property
+    def name(self) -> str:
+        return self._record.name
+
+    @property
+    def log_id(self) -> str:
+        """Differs from the one of a log of the same name that was deleted."""
+        return self._chain.log_id
+
+    @property
+    def epoch(self) -> int:
+        """This leader's number: it grows with every take-over and is on every record."""
+        return self._chain.epoch
+
+    @property
+    def is_deposed(self) -> bool:
+        """True once it is known that another leader has taken over."""
+        return self._deposed
+
+    async def wait_deposed(self) -> None:
+        """Return when this handle leads no more: deposed, failed, sealed or closed."""
+        await self._over.wait()
+
+    async def submit(self, record: bytes) -> asyncio.Future[Position]:
+        """Queue a record, as soon as there is room, and return the future of its position.
+
+        Futures complete in order of submission. Cancelling the future does not recall the record.
+        Raises `EntryTooLargeError`, `DeposedError`, `LogSealedError`, `HandleClosedError`,
+        `AppendOutcomeUnknownError`; so does the future.
+        """
+        return await self._pipeline.submit((_as_bytes(record),), SINGLE)
+
+    async def append(self, record: bytes) -> Position:
+        """Append a record and return its position once it is certain. Raises as `submit`."""
+        return await (await self.submit(record))
+
+    async def append_many(self, records: Sequence[bytes]) -> list[Position]:
+        """Append records of which readers see all or none. Raises as `submit`."""
+        if not records:
+            return []
+        group = [_as_bytes(each) for each in records]
+        positions: list[Position] = await (await self._pipeline.submit(group, len(group)))
+        return positions
+
+    async def drain(self) -> None:
+        """Return when everything submitted is confirmed. Raises what ended the handle."""
+        await self._pipeline.drained()
+
+    async def roll(self) -> None:
+        """Begin a new segment; return when the old one is sealed. Nothing to do when it is empty.
+
+        Appends go on meanwhile. Retried while metadata is out of reach; cancelling gives up
+        waiting, not the roll. Raises what ended the handle.
+        """
+        self._pipeline.check_open()
+        if self._chain.current.entries:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._rolls.append((self._chain.current.number, done))
+            self._want_roll()
+            await done
+
+    async def trim(self, position: Position) -> None:
+        """Remove every record before a position that this log has reached.
+
+        It is done when the call returns; ledgers may be deleted later. Concurrent trims are merged.
+        Raises `InvalidRequestError` beyond the end, `DeposedError`, and the store's errors.
+        """
+        self._pipeline.check_open()
+        self._chain.check_trim(position)
+        try:
+            manifest = await self._chain.edit(lambda manifest: manifest.trim(position))
+            await delete_doomed(self._catalog, manifest, self._chain.edit)
+        except DeposedError as error:
+            self._end(error)
+            raise
+
+    async def seal(self) -> None:
+        """Confirm what was submitted, then let the log take no more records, ever; closes it.
+
+        Raises what ended the handle, and the store's errors: then it is closed, but not sealed.
+        """
+        await self._finish(lambda: LogSealedError(self.name), seal_log=True)
+
+    async def close(self) -> None:
+        """Confirm what was submitted and seal the segment, so that no recovery is needed.
+
+        Harmless when called again or when deposed. Raises the store's errors when the segment could
+        not be sealed within `open_timeout`; nothing is lost then, and the next leader seals it.
+        Cancelling abandons.
+        """
+        try:
+            await self._finish(lambda: HandleClosedError(f"log {self.name!r}"), seal_log=False)
+        except (DeposedError, AppendOutcomeUnknownError):
+            return
+
+    async def _finish(self, error: Callable[[], QuireError], *, seal_log: bool) -> None:
+        if self._over.is_set() and not seal_log:
+            await self._stop_tasks()
+            return
+        self._pipeline.close(error)
+        finish = partial(self._chain.finish, seal_log=seal_log)
+        try:
+            await self._pipeline.drained()
+            await self._stop_tasks()
+            manifest = await retry(finish, self._rng, timeout=self._options.open_timeout)
+            await delete_doomed(self._catalog, manifest, self._chain.edit)
+            self._end_with(error)
+        except DeposedError as deposed:
+            self._end(deposed)
+            raise
+        finally:
+            self.abandon()
+            await self._stop_tasks()
+
+    def abandon(self) -> None:
+        """Drop everything as a crash would: nothing is closed, outcomes stay unknown."""
+        self._end_with(partial(self._outcome_unknown, "the log was abandoned"))
+        for task in self._tasks:
+            task.cancel()
+
+    async def __aenter__(self) -> Log:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # How it ends.
+
+    async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except Exception as error:
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        if isinstance(error, DeposedError):
+            self._deposed = self._deposed or not self._over.is_set()
+            self._end_with(partial(DeposedError, self.name, self.epoch, error.reason))
+        else:
+            self._end_with(partial(self._outcome_unknown, str(error) or repr(error)))
+
+    def _end_with(self, error: Callable[[], QuireError]) -> None:
+        if self._over.is_set():
+            return
+        self._over.set()
+        self._pipeline.stop(error)
+        self._chain.abandon()
+        if self._age is not None:
+            self._age.cancel()
+        for _, future in self._rolls:
+            if not future.done():
+                future.set_exception(error())
+                future.exception()
+        running = asyncio.current_task()
+        for task in self._tasks:
+            if task is not running:
+                task.cancel()
+
+    def _outcome_unknown(self, reason: str) -> OutcomeUnknownError:
+        current = self._chain.current
+        entry = current.confirmed.last_entry + 1
+        return AppendOutcomeUnknownError(current.writer.ledger, entry, reason)
+
+    async def _stop_tasks(self) -> None:
+        running = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not running]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # The tasks.
+
+    def _want_roll(self) -> None:
+        self._roll_wanted.set()
+
+    def _on_switch(self) -> None:
+        self._roll_wanted.clear()
+        self._switched.set()
+        self._restart_age()
+
+    def _restart_age(self) -> None:
+        if self._age is not None:
+            self._age.cancel()
+        loop = asyncio.get_running_loop()
+        self._age = loop.call_later(self._options.roll_seconds, self._on_age)
+
+    def _on_age(self) -> None:
+        if self._chain.current.entries:
+            self._want_roll()
+        else:
+            self._restart_age()
+
+    async def _roll_when_wanted(self) -> None:
+        chain = self._chain
+        while True:
+            await self._roll_wanted.wait()
+            number = chain.current.number
+            await retry(partial(chain.install_successor, number), self._rng)
+            self._pipeline.nudge()
+            while chain.current.number == number:
+                self._switched.clear()
+                await self._switched.wait()
+            await retry(chain.seal_previous, self._rng)
+            self._report_rolls()
+
+    def _report_rolls(self) -> None:
+        number = self._chain.current.number
+        for rolled, future in self._rolls:
+            if rolled < number and not future.done():
+                future.set_result(None)
+        self._rolls = [each for each in self._rolls if not each[1].done()]
+
+    async def _watch(self) -> None:
+        while True:
+            await retry(self._look, self._rng)
+
+    async def _look(self) -> None:
+        manifest, version = await self._record.find()
+        self._chain.check_mine(manifest)
+        await self._record.wait(version)
+
+    async def _keep(self) -> None:
+        while True:
+            await retry(self._keep_once, self._rng)
+            await asyncio.sleep(self._options.retention_interval)
+
+    async def _keep_once(self) -> None:
+        await apply_retention(self._catalog, self._options, self._chain.now_ms(), self._chain.edit)
+
+
+def _as_bytes(record: bytes) -> bytes:
+    if type(record) is bytes:
+        return record
+    if isinstance(record, (bytes, bytearray, memoryview)):
+        return bytes(record)
+    raise TypeError(f"a record is bytes, not {type(record).__name__}")

@@ -1,0 +1,93 @@
+"""The manifest in the metadata store: read it, watch it, change it by compare-and-set.
+
+An edit is a function from the manifest as it is now (None: there is none) to the one it should be.
+It is applied to whatever was read, again after every conflict, and again after an unknown outcome;
+so it has to recognise its own work (return what it was given) and to refuse by raising. This is
+the only place that writes a manifest, which is why an unknown outcome is settled in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from quire.errors import (
+    ConflictError,
+    NoSuchLogError,
+    NoSuchNodeError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+)
+from quire.log.manifest import LogManifest
+from quire.metastore.layout import log_path
+from quire.metastore.store import MetadataStore
+
+EDIT_ATTEMPTS_MAX: Final = 64
+"""Each lost attempt is somebody else's success, so this many in a row are no accident."""
+
+Edit: TypeAlias = Callable[[LogManifest | None], LogManifest]
+
+
+class ManifestRecord:
+    """One log's manifest in a store. Stateless: any number may exist for one log."""
+
+    def __init__(self, store: MetadataStore, name: str) -> None:
+        self.name = name
+        self.path = log_path(name)
+        self._store = store
+
+    async def find(self) -> tuple[LogManifest | None, int | None]:
+        """Return manifest and version, both None when the log does not exist."""
+        try:
+            found = await self._store.get(self.path)
+        except NoSuchNodeError:
+            return None, None
+        return LogManifest.decode(self.path, found.value), found.version
+
+    async def read(self) -> tuple[LogManifest, int]:
+        """Return manifest and version. Raises `NoSuchLogError`."""
+        manifest, version = await self.find()
+        if manifest is None or version is None:
+            raise NoSuchLogError(self.name)
+        return manifest, version
+
+    async def wait(self, version: int | None) -> None:
+        """Return when the manifest may no longer be at `version` (None: may exist)."""
+        await self._store.wait(self.path, version)
+
+    async def edit(self, edit: Edit) -> LogManifest:
+        """Apply an edit and return the manifest as it then is.
+
+        Raises what the edit raises, which is final: the manifest it saw lacks the change, and a
+        change of ours whose outcome was unknown can no longer land, the version having moved on.
+        Raises `StoreOutcomeUnknownError` when it could not be settled, `StoreUnavailableError` when
+        nothing was changed, `ConflictError` after `EDIT_ATTEMPTS_MAX` conflicts.
+        """
+        unknown: StoreOutcomeUnknownError | None = None
+        for _ in range(EDIT_ATTEMPTS_MAX):
+            try:
+                before, version = await self.find()
+                after = edit(before)
+                if after == before:
+                    return after
+                await self._write(after, version)
+                return after
+            except ConflictError:
+                continue
+            except StoreOutcomeUnknownError as error:
+                unknown = error
+            except StoreUnavailableError as error:
+                raise unknown or error from error
+        raise unknown or ConflictError(
+            f"log {self.name!r} changed {EDIT_ATTEMPTS_MAX} times while it was being changed"
+        )
+
+    async def _write(self, manifest: LogManifest, version: int | None) -> None:
+        if version is None:
+            await self._store.create(self.path, manifest.encode())
+        else:
+            await self._store.put(self.path, manifest.encode(), version)
+
+    async def delete(self, version: int) -> None:
+        """Delete the record if it is still at `version`. Raises `ConflictError`."""
+        await self._store.delete(self.path, version)

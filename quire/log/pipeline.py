@@ -1,0 +1,245 @@
+"""The pipeline: from records that were submitted to positions that are certain.
+
+One task, the pump, does everything that has an order: it cuts parcels and sends them, moves the
+writes to the next segment, and mends what failed. Acks come in by callback and complete the
+records' futures.
+
+    submit → outbox → pump → current segment's ledger → ack → positions
+                        ↑_____________ mend: what recovery did not find goes to the next segment
+
+Law kept here:
+
+  * Nothing is sent to a segment before everything sent to the one before it is decided. The pump is
+    the only sender, and it switches only when nothing is in flight.
+  * Records are confirmed in order, and never after the leader was deposed.
+  * A parcel is sent again only when its ledger is closed and does not contain it.
+
+A parcel is what queued up while earlier ones were under way: with `PARTIAL_OUTSTANDING_MAX` entries
+in flight only a full parcel is sent. There is no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from quire.entry import EntryId
+from quire.errors import (
+    DeposedError,
+    EntryTooLargeError,
+    LedgerClosedError,
+    LedgerFencedError,
+    QuireError,
+)
+from quire.log.batch import BATCH_BYTES_MAX
+from quire.log.chain import Chain, LiveSegment
+from quire.log.options import LogOptions
+from quire.log.outbox import Outbox, Parcel
+from quire.log.retry import retry
+from quire.log.room import Room
+
+PARTIAL_OUTSTANDING_MAX: Final = 4
+"""A ledger has two runs under way to each bookie: more entries would only wait there instead."""
+
+MENDS_MAX: Final = 3
+"""Ledgers that may fail one after the other without a single ack in between."""
+
+
+class Pipeline:
+    """Everything between `submit` and the ledgers. Its owner runs the pump, `run`, in a task."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        options: LogOptions,
+        *,
+        rng: Random,
+        on_full: Callable[[], None],
+        on_switch: Callable[[], None],
+    ) -> None:
+        tenure = chain.manifest
+        assert chain.current.first_offset is not None
+        self._chain = chain
+        self._options = options
+        self._rng = rng
+        self._on_full = on_full
+        self._on_switch = on_switch
+        self._room = Room(options.records_in_flight_max, options.bytes_in_flight_max)
+        self._outbox = Outbox(
+            epoch=chain.epoch,
+            next_offset=chain.current.first_offset,
+            timestamp_ms=max((each.last_timestamp_ms or 0 for each in tenure.segments), default=0),
+            batch_bytes=options.batch_bytes,
+            batch_records=options.batch_records,
+            compression=options.compression,
+        )
+        self._sent: deque[Parcel] = deque()
+        self._again: deque[Parcel] = deque()
+        self._broken: BaseException | None = None
+        self._mends = 0
+        self._stopped: Callable[[], QuireError] | None = None
+        self._closing: Callable[[], QuireError] | None = None
+        self._nudge: asyncio.Future[None] | None = None
+        self._idle: list[asyncio.Future[None]] = []
+
+    # Callers' side.
+
+    async def submit(self, group: Sequence[bytes], count: int) -> asyncio.Future[Any]:
+        """Queue a group that shares one entry, once there is room; return its future.
+
+        Raises `EntryTooLargeError`, and what the pipeline was closed or stopped with.
+        """
+        size = sum(map(len, group))
+        if size + 4 * len(group) > BATCH_BYTES_MAX:
+            raise EntryTooLargeError(size, BATCH_BYTES_MAX - 4 * len(group))
+        self.check_open()
+        if not self._room.enter_now(len(group), size):
+            await self._room.enter(len(group), size)
+            if self._closing is not None or self._stopped is not None:
+                self._room.leave(len(group), size)
+                self.check_open()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._outbox.put(group, size, future, count)
+        self.nudge()
+        return future
+
+    def check_open(self) -> None:
+        """Raises what the pipeline was closed or stopped with."""
+        error = self._stopped or self._closing
+        if error is not None:
+            raise error()
+
+    @property
+    def is_idle(self) -> bool:
+        """True when every record that was submitted is decided."""
+        return not (self._sent or self._again or self._outbox)
+
+    async def drained(self) -> None:
+        """Return when nothing is queued or in flight. Raises what the pipeline was stopped with."""
+        while not self.is_idle:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(future)
+            await future
+        if self._stopped is not None:
+            raise self._stopped()
+
+    def close(self, error: Callable[[], QuireError]) -> None:
+        """Take no more records; what is in goes on."""
+        self._closing = error
+        self._room.shut(error)
+
+    def stop(self, error: Callable[[], QuireError]) -> None:
+        """Decide nothing any more: every pending record gets a fresh error. First call wins."""
+        if self._stopped is not None:
+            return
+        self._stopped = error
+        self._room.shut(error)
+        futures = [each for parcel in (*self._sent, *self._again) for each, _ in parcel.waiting]
+        for future in (*futures, *self._outbox.drop_all()):
+            if not future.done():
+                future.set_exception(error())
+                future.exception()  # not everybody waits for every record: no complaint about it
+        self._sent.clear()
+        self._again.clear()
+        self._wake_idle()
+
+    def nudge(self) -> None:
+        """Let the pump look again."""
+        if self._nudge is not None and not self._nudge.done():
+            self._nudge.set_result(None)
+
+    # The pump.
+
+    async def run(self) -> None:
+        """Send for ever. Ends by cancellation, or raises what ends the leader."""
+        while True:
+            if self._broken is not None:
+                await self._mend(self._broken)
+            elif self._chain.successor is not None and not self._sent:
+                self._switch()
+            elif self._may_send():
+                await self._send()
+            else:
+                self._nudge = asyncio.get_running_loop().create_future()
+                await self._nudge
+
+    def _may_send(self) -> bool:
+        if self._chain.successor is not None:
+            return False
+        if self._again or self._outbox.has_full_batch:
+            return True
+        return bool(self._outbox) and len(self._sent) < PARTIAL_OUTSTANDING_MAX
+
+    async def _send(self) -> None:
+        segment = self._chain.current
+        again = bool(self._again)
+        parcel = self._again.popleft() if again else self._outbox.cut(self._chain.now_ms())
+        segment.note_sent(parcel)
+        parcel.ack = None
+        self._sent.append(parcel)
+        try:
+            ack = await segment.writer.submit(parcel.payload)
+        except QuireError as error:
+            self._broken = self._broken or error
+            return
+        parcel.ack = ack
+        ack.add_done_callback(partial(self._on_ack, segment))
+        if (
+            segment.bytes >= self._options.roll_bytes
+            or segment.entries >= self._options.roll_entries
+        ):
+            self._on_full()
+
+    def _on_ack(self, segment: LiveSegment, ack: asyncio.Future[EntryId]) -> None:
+        """Confirm from the front what is acked, in order whatever the order of callbacks."""
+        while self._sent and segment is self._chain.current and self._broken is None:
+            parcel = self._sent[0]
+            if parcel.ack is None or not parcel.ack.done() or parcel.ack.cancelled():
+                break
+            self._broken = parcel.ack.exception()
+            if self._broken is None:
+                assert parcel.ack.result() == parcel.entry, "a ledger has one writer"
+                self._mends = 0
+                self._confirm(segment, self._sent.popleft())
+        self.nudge()
+
+    def _confirm(self, segment: LiveSegment, parcel: Parcel) -> None:
+        segment.note_confirmed(parcel)
+        parcel.confirm(segment.number)
+        self._room.leave(parcel.records, parcel.bytes)
+        if self._idle and self.is_idle:
+            self._wake_idle()
+
+    def _wake_idle(self) -> None:
+        for future in self._idle:
+            if not future.done():
+                future.set_result(None)
+        self._idle.clear()
+
+    def _switch(self) -> None:
+        self._chain.switch()
+        self._on_switch()
+
+    async def _mend(self, cause: BaseException) -> None:
+        """Close the broken ledger by recovery; confirm what it holds, send the rest again."""
+        segment = self._chain.current
+        segment.writer.abandon()
+        if isinstance(cause, LedgerFencedError | LedgerClosedError):
+            raise DeposedError(self._chain.name, self._chain.epoch, str(cause)) from cause
+        self._mends += 1
+        if self._mends > MENDS_MAX:
+            raise cause
+        timeout = self._options.open_timeout
+        end = await retry(self._chain.recover_current, self._rng, timeout=timeout)
+        while self._sent and self._sent[0].entry <= end.last_entry:
+            self._confirm(segment, self._sent.popleft())
+        assert segment.confirmed == end, f"{segment.confirmed} confirmed, {end} recovered"
+        await retry(self._chain.replace_current, self._rng, timeout=timeout)
+        self._again.extendleft(reversed(self._sent))
+        self._sent.clear()
+        self._broken = None
+        self._switch()

@@ -1,0 +1,75 @@
+"""Room: how much a leader lets pile up between its callers and the bookies.
+
+Counts records and bytes. Whoever finds no room waits in line; room that becomes free is set aside
+for the first in line before he runs, so nobody slips in between and order is kept. A request that
+exceeds the whole room gets in when nothing else is in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+
+class Room:
+    """Bounded records and bytes, first come first served. For one event loop."""
+
+    __slots__ = ("_bytes", "_bytes_max", "_line", "_records", "_records_max")
+
+    def __init__(self, records_max: int, bytes_max: int) -> None:
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._records = 0
+        self._bytes = 0
+        self._line: deque[tuple[asyncio.Future[None], int, int]] = deque()
+
+    @property
+    def records(self) -> int:
+        """Records that are in."""
+        return self._records
+
+    def _fits(self, records: int, size: int) -> bool:
+        return not self._records or (
+            self._records + records <= self._records_max and self._bytes + size <= self._bytes_max
+        )
+
+    def _enter(self, records: int, size: int) -> None:
+        self._records += records
+        self._bytes += size
+
+    def enter_now(self, records: int, size: int) -> bool:
+        """Enter if there is room and nobody is in line."""
+        if self._line or not self._fits(records, size):
+            return False
+        self._enter(records, size)
+        return True
+
+    async def enter(self, records: int, size: int) -> None:
+        """Enter when there is room. Cancelling leaves the line. Raises what `shut` was given."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append((turn, records, size))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.leave(records, size)
+            raise
+
+    def leave(self, records: int, size: int) -> None:
+        """Give room back and let in whom it is enough for."""
+        self._records -= records
+        self._bytes -= size
+        line = self._line
+        while line and (line[0][0].done() or self._fits(*line[0][1:])):
+            turn, waiting_records, waiting_size = line.popleft()
+            if not turn.done():
+                self._enter(waiting_records, waiting_size)
+                turn.set_result(None)
+
+    def shut(self, error: Callable[[], BaseException]) -> None:
+        """Send everybody in line away."""
+        while self._line:
+            turn = self._line.popleft()[0]
+            if not turn.done():
+                turn.set_exception(error())

@@ -1,0 +1,230 @@
+"""Opening a log for writing: how one leader's epoch ends and the next one's begins.
+
+    read the manifest → recover its open ledgers, at most two → create a ledger
+      → in one compare-and-set: epoch + 1, seal the recovered segments, append the new one → write
+
+Why it is safe: a segment that the manifest calls sealed has a closed ledger, so recovering the
+open ones leaves no ledger that an older leader can still append to. The change is applied only to
+a manifest with the very epoch and open segments that were recovered. So when it succeeds, nobody
+added a ledger in between, and whoever led before finds the epoch changed. No record is accepted
+before it succeeds.
+
+A trim that comes in between is merged. Anything else is a lost race: step back, pause, start again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from quire.entry import LedgerId
+from quire.errors import (
+    ConflictError,
+    CorruptEntryError,
+    LeadershipLostError,
+    LogSealedError,
+    NoSuchLedgerError,
+    QuireError,
+)
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.writer import LedgerWriter
+from quire.log.batch import decode_header
+from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
+from quire.log.manifest_record import ManifestRecord
+from quire.log.options import LogOptions
+from quire.log.retry import TRANSIENT, pause_seconds, retry
+
+ATTEMPTS_MAX: Final = 100
+"""Lost races in one take-over; with pauses up to 2 s the time limit usually comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """What a take-over won: the manifest, and an empty segment in it that is ours to write."""
+
+    manifest: LogManifest
+    segment: Segment
+    writer: LedgerWriter
+
+
+class LostRaceError(Exception):
+    """Another leader changed the log since it was read; the manifest lacks our ledger for good.
+
+    Never leaves this module.
+    """
+
+
+async def recover_segment(
+    catalog: LedgerCatalog, segment: Segment, first_offset: int, password: bytes
+) -> SegmentEnd:
+    """Fence and close a segment's ledger and return how it ended.
+
+    Raises the ledger's errors; `CorruptEntryError` when the last entry cannot belong there.
+    """
+    reader = await catalog.open(segment.ledger, password=password)
+    try:
+        last = await reader.last_confirmed()
+        if last < 0:
+            return EMPTY
+        payload = (await reader.read_entry(last)).payload
+        length = reader.metadata.length or 0
+    finally:
+        await reader.close()
+    header = decode_header(payload, segment.ledger, last)
+    if header.epoch != segment.epoch or header.first_offset < first_offset + last:
+        raise CorruptEntryError(
+            segment.ledger,
+            last,
+            f"epoch {header.epoch}, offset {header.first_offset} cannot be in a segment of "
+            f"epoch {segment.epoch} that starts at offset {first_offset}",
+        )
+    records = header.next_offset - first_offset
+    return SegmentEnd(last, header.count, records, length, header.timestamp_ms)
+
+
+async def recover_open_segments(
+    catalog: LedgerCatalog, manifest: LogManifest, password: bytes
+) -> dict[int, SegmentEnd]:
+    """Recover what is open, oldest first, and return the ends by segment number."""
+    ends: dict[int, SegmentEnd] = {}
+    offset = None
+    for segment in manifest.open_segments:
+        offset = segment.first_offset if offset is None else offset
+        assert offset is not None, "the first open segment knows where it starts"
+        ends[segment.number] = await recover_segment(catalog, segment, offset, password)
+        offset += ends[segment.number].records
+    return ends
+
+
+def ledger_labels(manifest: LogManifest, epoch: int) -> dict[str, str]:
+    """Custom metadata of a log's next ledger: enough to rebuild a lost manifest."""
+    return {
+        "log": manifest.name,
+        "log_id": manifest.log_id,
+        "epoch": str(epoch),
+        "segment": str(manifest.next_segment),
+    }
+
+
+def _shape(manifest: LogManifest | None) -> tuple[object, ...] | None:
+    """What may not change under a take-over. Sealed segments and the trim point may."""
+    if manifest is None:
+        return None
+    ledgers = tuple(each.ledger for each in manifest.open_segments)
+    return manifest.log_id, manifest.epoch, manifest.next_segment, ledgers, manifest.sealed
+
+
+class TakeOver:
+    """One attempt to become a log's leader, repeated until it is decided."""
+
+    def __init__(
+        self,
+        record: ManifestRecord,
+        catalog: LedgerCatalog,
+        options: LogOptions,
+        *,
+        rng: Random,
+        clock: Callable[[], float],
+        is_leader: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._record = record
+        self._catalog = catalog
+        self._options = options
+        self._rng = rng
+        self._clock = clock
+        self._is_leader = is_leader
+
+    async def run(self) -> Tenure:
+        """Take the log over, creating it when it does not exist.
+
+        Raises `LeadershipLostError` when `is_leader` says no before an attempt; `LogSealedError`;
+        the last transient error, or `ConflictError`, when `open_timeout` is over. Cancelling may
+        leave an empty ledger behind that no log lists.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.open_timeout
+        for attempt in range(ATTEMPTS_MAX):
+            if not self._is_leader():
+                raise LeadershipLostError(self._record.name, "it ended during the take-over")
+            try:
+                return await self._attempt(deadline)
+            except LostRaceError:
+                if loop.time() >= deadline:
+                    break
+            except TRANSIENT:
+                if loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(pause_seconds(self._rng, attempt))
+        raise ConflictError(f"every take-over of log {self._record.name!r} lost its race")
+
+    async def _attempt(self, deadline: float) -> Tenure:
+        seen, version = await self._record.find()
+        if seen is not None and seen.sealed:
+            raise LogSealedError(self._record.name)
+        base = seen or LogManifest(
+            self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
+        )
+        ends = await self._recover(base, version)
+        writer = await self._create_ledger(base)
+        try:
+            manifest = await self._install(seen, base, ends, writer.ledger, deadline)
+        except LostRaceError:
+            writer.abandon()
+            await self._delete_ledger(writer.ledger)
+            raise
+        except BaseException:
+            writer.abandon()
+            raise
+        segment = manifest.tail
+        assert segment is not None
+        return Tenure(manifest, segment, writer)
+
+    async def _recover(self, base: LogManifest, version: int | None) -> dict[int, SegmentEnd]:
+        try:
+            return await recover_open_segments(self._catalog, base, self._options.password)
+        except NoSuchLedgerError:
+            if (await self._record.find())[1] == version:
+                raise
+            raise LostRaceError("a ledger was deleted by a newer leader") from None
+
+    async def _create_ledger(self, base: LogManifest) -> LedgerWriter:
+        return await self._catalog.create(
+            self._options.replication,
+            password=self._options.password,
+            digest=self._options.digest,
+            custom=ledger_labels(base, base.epoch + 1),
+        )
+
+    async def _install(
+        self,
+        seen: LogManifest | None,
+        base: LogManifest,
+        ends: dict[int, SegmentEnd],
+        ledger: LedgerId,
+        deadline: float,
+    ) -> LogManifest:
+        def edit(manifest: LogManifest | None) -> LogManifest:
+            if manifest is not None and manifest.lists(ledger):
+                return manifest
+            if _shape(manifest) != _shape(seen):
+                raise LostRaceError(f"log {self._record.name!r} was taken over by another leader")
+            return (manifest or base).take_over(ends, ledger, self._now_ms())
+
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
+        manifest = await retry(lambda: self._record.edit(edit), self._rng, timeout=left)
+        if manifest.tail is None or manifest.tail.ledger != ledger:
+            raise ConflictError(f"log {self._record.name!r} was taken over again at once")
+        return manifest
+
+    async def _delete_ledger(self, ledger: LedgerId) -> None:
+        """Best effort: an empty ledger that no manifest lists does no harm."""
+        try:
+            await self._catalog.delete(ledger)
+        except QuireError:
+            return
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)

@@ -1,0 +1,144 @@
+"""Logs over a cluster in memory: leaders and readers, each a client with its own line to the store.
+
+Time is virtual (tests/sim/loop.py), so a test that waits for a timeout takes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from quire.errors import StoreOutcomeUnknownError, StoreUnavailableError
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.options import LedgerOptions
+from quire.log.directory import LogDirectory
+from quire.log.log import Log
+from quire.log.manifest import LogManifest
+from quire.log.options import LogOptions
+from quire.log.position import BEGINNING, Position, Record
+from quire.metastore.layout import log_path
+from tests.sim.loop import new_loop
+from tests.support.faulty_store import FaultyStore, Hook
+from tests.support.memory_cluster import MemoryCluster
+
+NAME: Final = "a/log"
+PATH: Final = log_path(NAME)
+LEDGER_OPTIONS: Final = LedgerOptions(request_timeout=1.0, append_timeout=3.0)
+
+
+def run(main: Callable[[], Awaitable[Any]], seed: int = 0) -> None:
+    """Run a test on virtual time. Fails when anybody waits for something that cannot happen."""
+    loop = new_loop(random.Random(seed))
+
+    async def limited() -> None:
+        async with asyncio.timeout(600):
+            await main()
+
+    try:
+        loop.run_until_complete(limited())
+        loop.check_unhandled()
+    finally:
+        loop.dispose()
+
+
+class Client:
+    """One process's view: a store that can fail, a catalog, a directory."""
+
+    def __init__(self, cluster: LogCluster, seed: int) -> None:
+        self.store = FaultyStore(cluster.store)
+        rng = random.Random(seed)
+        self.catalog = LedgerCatalog(
+            self.store, cluster.roster, rng=rng, clock=cluster.clock, options=cluster.options
+        )
+        self.logs = LogDirectory(self.store, self.catalog, rng=rng, clock=cluster.clock)
+
+    async def open(self, **options: Any) -> Log:
+        options.setdefault("open_timeout", 20.0)
+        return await self.logs.open(NAME, LogOptions(**options))
+
+    async def read(self, start: Position | int = BEGINNING, **options: Any) -> list[Record]:
+        """Everything there is to read now."""
+        async with await self.logs.read(NAME, start, **options) as reader:
+            return [record async for record in reader]
+
+    async def payloads(self, start: Position | int = BEGINNING) -> list[bytes]:
+        return [record.payload for record in await self.read(start)]
+
+    async def manifest(self) -> LogManifest:
+        return await self.logs.describe(NAME)
+
+
+class LogCluster(MemoryCluster):
+    """A memory cluster with clients; `now` is the wall clock, in seconds."""
+
+    def __init__(self, size: int = 3) -> None:
+        super().__init__(size, options=LEDGER_OPTIONS)
+        self.now = 1000.0
+        self._clients = 0
+
+    def clock(self) -> float:
+        return self.now
+
+    def new_client(self) -> Client:
+        self._clients += 1
+        return Client(self, self._clients)
+
+    async def ledgers(self) -> list[int]:
+        return await self.catalog.list()
+
+    async def check(self) -> LogManifest:
+        """C1 and C4 at rest: every ledger is listed, or holds nothing that was confirmed."""
+        manifest = await self.new_client().manifest()
+        assert manifest.check() == ()
+        for ledger in await self.ledgers():
+            if not manifest.lists(ledger) and ledger not in manifest.doomed:
+                assert not any(self.holders(ledger, entry) for entry in range(3)), ledger
+        return manifest
+
+
+def numbered(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+async def append_all(log: Log, records: Iterable[bytes]) -> list[Position]:
+    """Append records at once and return their positions."""
+    futures = [await log.submit(record) for record in records]
+    return [await future for future in futures]
+
+
+def refuse(*methods: str, path: str = "") -> Hook:
+    """A hook of `FaultyStore` under which calls (on paths that start so) are refused."""
+
+    async def before(method: str, called: str) -> None:
+        if (not methods or method in methods) and called.startswith(path):
+            raise StoreUnavailableError("faulty:", "refused by order of the test")
+
+    return before
+
+
+def lose_answer(*methods: str, path: str = "", times: int = 1) -> Hook:
+    """A hook for `after` that loses the answers of some successful calls."""
+    left = [times]
+
+    async def after(method: str, called: str) -> None:
+        if left[0] and method in methods and called.startswith(path):
+            left[0] -= 1
+            raise StoreOutcomeUnknownError(called, "answer lost by order of the test")
+
+    return after
+
+
+class Gate:
+    """A hook that holds calls until it is opened; `reached` tells that one came."""
+
+    def __init__(self, method: str, path: str) -> None:
+        self.method, self.path = method, path
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def __call__(self, method: str, called: str) -> None:
+        if method == self.method and called.startswith(self.path):
+            self.reached.set()
+            await self.open.wait()
