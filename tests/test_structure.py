@@ -30,6 +30,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage.server": (*VALUES, "quire.storage", "quire.metastore", "quire.wire"),
     "quire.storage.service": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.identity": (*VALUES, "quire.storage", "quire.metastore"),
+    "quire.storage.registration": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.ledger": (*VALUES, "quire.ledger", "quire.metastore"),
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),

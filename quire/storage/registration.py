@@ -1,0 +1,150 @@
+"""How a bookie is found: its ephemeral record in the metadata store, kept up for as long as it
+serves.
+
+The record lives under a session. When the session is lost the bookie goes on serving whoever knows
+its address, and registers again as soon as the store lets it; when the bookie becomes read-only, or
+writable again, the record says so a little later.
+
+A record left by an earlier process of the same bookie is replaced at once: the lock on the
+directory proves that process dead. A record that *another* process puts in the place of ours
+means that two directories have one identity (one was copied), and this bookie must stop before it
+answers for data it does not have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+from quire.bookie import Bookie, BookieAddress
+from quire.entry import BookieId
+from quire.errors import (
+    ConflictError,
+    NodeExistsError,
+    NoSuchNodeError,
+    OutcomeUnknownError,
+    RetryError,
+    SessionExpiredError,
+    WrongBookieError,
+)
+from quire.metastore.layout import bookie_path
+from quire.metastore.registration import decode_registration, encode_registration
+from quire.metastore.store import MetadataStore, Session
+
+_log = logging.getLogger(__name__)
+
+SESSION_SECONDS: Final = 6.0
+"""How long a dead bookie stays registered."""
+
+CHECK_SECONDS: Final = 2.0
+"""How often the record is compared with the bookie, besides whenever the record changes."""
+
+PAUSE_FIRST_SECONDS: Final = 0.1
+PAUSE_LAST_SECONDS: Final = 5.0
+"""Registering again waits this long at first and at most; in between the pause doubles."""
+
+_PASSING: Final = (
+    RetryError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    ConflictError,
+    NoSuchNodeError,
+)
+"""After these the registration is tried again; anything else ends the bookie."""
+
+
+class Registration:
+    """The record of one serving bookie."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        bookie: Bookie,
+        bookie_id: BookieId,
+        address: str,
+        rng: random.Random,
+        session_timeout: float = SESSION_SECONDS,
+    ) -> None:
+        self._store = store
+        self._bookie = bookie
+        self._bookie_id = bookie_id
+        self._address = address
+        self._path = bookie_path(bookie_id)
+        self._rng = rng
+        self._session_timeout = session_timeout
+        self._pause = PAUSE_FIRST_SECONDS
+        self._was_registered = False
+
+    async def keep(self, on_ready: Callable[[BookieAddress], None] | None = None) -> None:
+        """Keep the bookie registered until cancelled; then the record is withdrawn.
+
+        `on_ready` is called once, when clients can find the bookie for the first time. Raises
+        `WrongBookieError` when another process registers under this bookie's id.
+        """
+        while True:
+            try:
+                session = await self._store.open_session(self._session_timeout)
+                try:
+                    address, version = await self._claim(session)
+                    self._pause, self._was_registered = PAUSE_FIRST_SECONDS, True
+                    if on_ready is not None:
+                        on_ready(address)
+                        on_ready = None
+                    await self._hold(session, address, version)
+                finally:
+                    await session.close()
+            except _PASSING as error:
+                _log.warning("bookie %s is not registered: %s", self._bookie_id, error)
+            await asyncio.sleep(self._pause * self._rng.uniform(0.5, 1.0))
+            self._pause = min(2 * self._pause, PAUSE_LAST_SECONDS)
+
+    async def _claim(self, session: Session) -> tuple[BookieAddress, int]:
+        """Create the record, replacing what a dead process of this bookie left behind."""
+        address = await self._current()
+        value = encode_registration(address)
+        try:
+            return address, await session.create(self._path, value)
+        except NodeExistsError:
+            found = await self._store.get(self._path)
+            if self._was_registered:
+                self._check_owner(found.value)
+            await self._store.delete(self._path, found.version)
+            return address, await session.create(self._path, value)
+
+    async def _hold(self, session: Session, address: BookieAddress, version: int) -> None:
+        """Keep the record true; returns when its session is over.
+
+        An outage of the store that the session survives changes nothing.
+        """
+        while not session.expired:
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CHECK_SECONDS):
+                        await self._store.wait(self._path, version)
+                found = await self._store.get(self._path)
+                if found.version != version:
+                    self._check_owner(found.value)
+                    version = found.version
+                current = await self._current()
+                if current != address:
+                    value = encode_registration(current)
+                    version = await self._store.put(self._path, value, version)
+                    address = current
+            except (RetryError, OutcomeUnknownError) as error:
+                _log.warning("registration of bookie %s is unsure: %s", self._bookie_id, error)
+                await asyncio.sleep(CHECK_SECONDS)
+
+    def _check_owner(self, value: bytes) -> None:
+        found = decode_registration(self._bookie_id, value)
+        if found.address != self._address:
+            raise WrongBookieError(
+                f"registration of bookie {self._bookie_id}", self._address, found.address
+            )
+
+    async def _current(self) -> BookieAddress:
+        info = await self._bookie.info()
+        return BookieAddress(self._bookie_id, self._address, info.writable)
