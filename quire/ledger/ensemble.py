@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import (
@@ -39,22 +40,6 @@ RETRY_SECONDS_MAX: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class EnsembleOwner(Protocol):
-    """Who hears of progress and trouble."""
-
-    def confirmed(self, lac: EntryId) -> None:
-        """LAC moved, or there may be room again."""
-        ...
-
-    def bookie_failed(self, lane: Lane) -> None:
-        """A lane went down and needs a replacement."""
-        ...
-
-    def ended(self, error: Exception) -> None:
-        """A bookie refused this writer for good."""
-        ...
-
-
 class Ensemble:
     """Lanes, window and backlog of one writer."""
 
@@ -64,27 +49,36 @@ class Ensemble:
         access_key: bytes,
         bookies: Bookies,
         options: LedgerOptions,
-        owner: EnsembleOwner,
         tasks: Tasks,
+        *,
+        confirmed: Callable[[EntryId], None],
+        failed: Callable[[], None],
+        ended: Callable[[Exception], None],
     ) -> None:
-        """Begin at the last fragment of `metadata`, in which nothing was written yet."""
-        confirmed = metadata.last_fragment.first - 1
-        self.window = AppendWindow(metadata.replication, confirmed)
+        """Begin at the last fragment of `metadata`, in which nothing was written yet.
+
+        `confirmed` is called with LAC when it moved or there may be room again, `failed` when
+        a lane went down, `ended` when a bookie refuses this writer for good.
+        """
+        begin = metadata.last_fragment.first
+        self.window = AppendWindow(metadata.replication, begin - 1)
         self.backlog = Backlog(
             metadata.replication,
             options.entries_in_flight_max,
             options.bytes_in_flight_max,
-            confirmed=confirmed,
+            confirmed=begin - 1,
         )
         self.suspects: dict[BookieId, float] = {}
         """Bookies that failed this writer, and the loop time until which they are no spares."""
-        self._owner = owner
+        self._confirmed = confirmed
+        self._failed = failed
+        self._ended = ended
         self._options = options
         self._context = LaneContext(
             metadata.ledger, access_key, bookies, self.backlog, options, self, tasks
         )
         self.lanes = [
-            Lane(self._context, position, bookie, confirmed + 1)
+            Lane(self._context, position, bookie, begin)
             for position, bookie in enumerate(metadata.last_fragment.bookies)
         ]
 
@@ -123,12 +117,12 @@ class Ensemble:
         lac = self.window.acknowledge(lane.position, through)
         lane.pump()
         self._release()
-        self._owner.confirmed(lac)
+        self._confirmed(lac)
 
     def failed(self, lane: Lane, error: Exception) -> None:
         """A lane's bookie failed: refuse, or take it down and have it replaced."""
         if isinstance(error, LedgerFencedError | InvalidRequestError):
-            self._owner.ended(error)
+            self._ended(error)
             return
         if not isinstance(error, QuireError):
             _log.error("ledger %d, bookie %s", self.ledger, lane.bookie, exc_info=error)
@@ -138,7 +132,7 @@ class Ensemble:
         self.suspects[lane.bookie] = now + self._options.quarantine
         lane.take_down(now + pause)
         self._release()
-        self._owner.bookie_failed(lane)
+        self._failed()
 
     def install(self, fragment: Fragment) -> None:
         """Send positions that metadata now gives to other bookies to these, from LAC + 1 on."""

@@ -41,7 +41,6 @@ from quire.ledger.appends import Appends, Request
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
 from quire.ledger.lac_teller import LacTeller
-from quire.ledger.lane import Lane
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
@@ -79,7 +78,16 @@ class LedgerWriter:
         self._record = LedgerRecord(store, metadata, version)
         self._tasks = Tasks()
         self._appends = Appends()
-        self._ensemble = Ensemble(metadata, sealer.access_key, roster, options, self, self._tasks)
+        self._ensemble = Ensemble(
+            metadata,
+            sealer.access_key,
+            roster,
+            options,
+            self._tasks,
+            confirmed=self._confirmed,
+            failed=self._bookie_failed,
+            ended=self._ended,
+        )
         self._window = self._ensemble.window
         self._backlog = self._ensemble.backlog
         self._change = EnsembleChange(
@@ -89,7 +97,7 @@ class LedgerWriter:
             rng,
             self._tasks,
             changed=self._ensemble_changed,
-            ended=self.ended,
+            ended=self._ended,
         )
         self._failure: Exception | None = None
         self._closing = asyncio.Lock()
@@ -199,18 +207,18 @@ class LedgerWriter:
 
     # What the ensemble reports.
 
-    def confirmed(self, lac: EntryId) -> None:
+    def _confirmed(self, lac: EntryId) -> None:
         """Answer callers, let waiting ones in, and see that followers learn of LAC."""
         self._appends.resolve(lac)
         if self._appends.is_waiting:
             self._admit()
         self._lac_teller.confirmed(lac)
 
-    def bookie_failed(self, lane: Lane) -> None:
+    def _bookie_failed(self) -> None:
         """Have the position mended."""
         self._change.start()
 
-    def ended(self, error: Exception) -> None:
+    def _ended(self, error: Exception) -> None:
         """End the writer: another client owns the ledger now, or this one is refused."""
         if self._failure is None and not self._is_closed:
             _log.warning("writer of ledger %d ends: %s", self.ledger, error)
@@ -283,7 +291,7 @@ class LedgerWriter:
 
     def _ensemble_changed(self) -> None:
         self._ensemble.pump()
-        self.confirmed(self._window.lac)
+        self._confirmed(self._window.lac)
         self._watch_deadlines()
 
     def _tell_lac(self, lac: EntryId) -> None:
