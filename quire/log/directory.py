@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from random import Random
 
+from quire.entry import EntryId
 from quire.errors import InvalidRequestError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.batch import Batch
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import Edit, ManifestRecord
@@ -15,6 +17,7 @@ from quire.log.position import BEGINNING, Position
 from quire.log.reader import LogReader
 from quire.log.retention import delete_doomed
 from quire.log.segment_reader import SegmentReader, open_segment
+from quire.log.span import Span, read_span, take_snapshot
 from quire.log.takeover import TakeOver, recover_open_segments
 from quire.metastore.layout import LOGS, unquote_name
 from quire.metastore.store import MetadataStore
@@ -110,6 +113,19 @@ class LogDirectory:
     async def describe(self, name: str) -> LogManifest:
         """Return a log's manifest. Raises `NoSuchLogError`."""
         return (await self._record(name).read())[0]
+
+    async def snapshot(self, name: str, *, password: bytes = b"") -> Sequence[Span]:
+        """Return what a reader can see of a log now, cut for reading in parallel (span.py).
+
+        Never fences. Raises `NoSuchLogError`, `UnauthorizedError`, and what `take_snapshot` does.
+        """
+        return await take_snapshot(await self.describe(name), self._catalog, password=password)
+
+    def read_span(
+        self, span: Span, *, password: bytes = b""
+    ) -> AsyncGenerator[tuple[EntryId, int, Batch], None]:
+        """Yield the batches of a span, whoever took the snapshot (`quire.log.span.read_span`)."""
+        return read_span(self._catalog, span, password=password)
 
     async def list(self) -> list[str]:
         """Return the names of all logs, sorted."""
