@@ -1,1 +1,5 @@
-"""See docs/architecture.md."""
+"""Leader election over the metadata store."""
+
+from quire.election.election import Election, Leader, Leadership
+
+__all__ = ["Election", "Leader", "Leadership"]

@@ -1,0 +1,111 @@
+"""Who leads, and whom to watch: the decisions of an election, without I/O.
+
+Candidates stand in a queue, `c-` and ten digits each, in the order in which they came. The first
+leads. Each of the others watches the one right before it and nobody else, so that a leader's end
+wakes one candidate and not all of them. The newly elected writes the next epoch into the election's
+record before it acts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from quire.errors import CorruptRecordError
+from quire.metastore.record import decode_record, encode_record
+
+Place: TypeAlias = str
+"""A candidate's name in the queue; it is never given to another."""
+
+_PLACE: Final = re.compile(r"c-[0-9]{10}")
+_CANDIDATE: Final = "candidate"
+_EPOCH: Final = "epoch"
+_VERSION: Final = 1
+
+
+class Standing(StrEnum):
+    """Where a candidate stands."""
+
+    LEADS = "leads"
+    WAITS = "waits"
+    GONE = "gone"
+    """The queue no longer has it: its session is over, or somebody removed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A candidate's standing, and while it waits the place to watch."""
+
+    standing: Standing
+    ahead: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What the epoch record says: the last leader that took office."""
+
+    epoch: int
+    candidate: str
+    place: Place
+    token: str
+    """Random and new for each candidacy: by it a leader knows its own term after a lost answer."""
+
+
+def queue(names: Iterable[str]) -> list[Place]:
+    """Return the places among some names, first come first."""
+    return sorted(name for name in names if _PLACE.fullmatch(name))
+
+
+def judge(names: Iterable[str], mine: Place) -> Verdict:
+    """Return where the candidate at `mine` stands."""
+    places = queue(names)
+    if mine not in places:
+        return Verdict(Standing.GONE)
+    index = places.index(mine)
+    return Verdict(Standing.WAITS, places[index - 1]) if index else Verdict(Standing.LEADS)
+
+
+def in_office(names: Iterable[str], term: Term | None) -> Term | None:
+    """Return the term of the candidate that leads, None when it did not take office yet."""
+    places = queue(names)
+    return term if term and places and places[0] == term.place else None
+
+
+def next_term(last: Term | None, candidate: str, place: Place, token: str) -> Term:
+    """Return the term that follows, whose epoch is greater than any before."""
+    return Term(last.epoch + 1 if last else 1, candidate, place, token)
+
+
+def encode_candidate(candidate: str, token: str) -> bytes:
+    """Return the value of a place in the queue."""
+    return encode_record(_CANDIDATE, _VERSION, {"candidate": candidate, "token": token})
+
+
+def encode_term(term: Term) -> bytes:
+    """Return the value of the epoch record."""
+    body = {
+        "epoch": term.epoch,
+        "candidate": term.candidate,
+        "place": term.place,
+        "token": term.token,
+    }
+    return encode_record(_EPOCH, _VERSION, body)
+
+
+def decode_term(path: str, data: bytes) -> Term:
+    """Return what an epoch record says. Raises `CorruptRecordError`."""
+    version, body = decode_record(path, _EPOCH, data)
+    if version != _VERSION:
+        raise CorruptRecordError(path, f"version {version} is not one this quire reads")
+    match body:
+        case {
+            "epoch": int(epoch),
+            "candidate": str(name),
+            "place": str(place),
+            "token": str(token),
+        }:
+            return Term(epoch, name, place, token)
+    raise CorruptRecordError(path, f"{sorted(body)} are not the fields of an epoch")

@@ -1,0 +1,301 @@
+"""Leader election: a fair queue of candidates, and an epoch that grows with every leader.
+
+A candidacy *is* a session of the metadata store: its place in the queue is an ephemeral record.
+Whatever ends the candidacy (resigning, cancelling, a lost answer that leaves us in doubt whether we
+stand) closes the session, and with it goes every record it may have left. There are no ghosts to
+look for.
+
+Invariant: epochs grow in the order of leadership. Who finds itself first in the queue reads the
+epoch record, *then* makes sure that it is first, and then replaces that very version. A leader that
+was elected in the meantime has replaced it already.
+
+Election is for liveness. A leader may believe in its office for a while after it lost it; what it
+must not do then has to be refused elsewhere, by the epoch or by a fenced log.
+
+While the store is out of reach candidates and observers try again; they do not fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from quire.election.ballot import (
+    Place,
+    Standing,
+    Term,
+    decode_term,
+    encode_candidate,
+    encode_term,
+    in_office,
+    judge,
+    next_term,
+)
+from quire.errors import (
+    ConflictError,
+    InvalidRequestError,
+    LeadershipLostError,
+    NoSuchNodeError,
+    OutcomeUnknownError,
+    RetryError,
+    SessionExpiredError,
+)
+from quire.metastore.layout import (
+    election_candidate_prefix,
+    election_candidates_path,
+    election_epoch_path,
+    name_of,
+)
+from quire.metastore.store import MetadataStore, Session
+
+RETRY_SECONDS: Final = 0.25
+"""Mean pause before a store that failed is asked again; its calls have waited by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """A leader as observers see it."""
+
+    candidate: str
+    epoch: int
+
+
+class Leadership:
+    """One candidate's time in office."""
+
+    def __init__(self, election: str, term: Term, session: Session) -> None:
+        self._election = election
+        self._term = term
+        self._session = session
+        self._lost = asyncio.Event()
+
+    @property
+    def candidate(self) -> str:
+        """The candidate that leads, as it named itself."""
+        return self._term.candidate
+
+    @property
+    def epoch(self) -> int:
+        """Greater than the epoch of every leader before: pass it on as a fencing token."""
+        return self._term.epoch
+
+    @property
+    def place(self) -> Place:
+        """The candidate's record in the queue."""
+        return self._term.place
+
+    @property
+    def is_lost(self) -> bool:
+        """True once this leadership is known to be over."""
+        return self._lost.is_set() or self._session.expired
+
+    async def wait_lost(self) -> None:
+        """Return when this leadership is known to be over: step down then."""
+        await self._lost.wait()
+
+    def check(self) -> None:
+        """Raise `LeadershipLostError` when this leadership is known to be over."""
+        if self.is_lost:
+            raise LeadershipLostError(self._election, f"epoch {self.epoch} is over")
+
+    def end(self) -> None:
+        """Wake whoever waits for the end. Called by the election."""
+        self._lost.set()
+
+
+class Election:
+    """One candidate's, or observer's, view of a named election."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        name: str,
+        candidate: str,
+        *,
+        rng: random.Random,
+        session_timeout: float = 6.0,
+    ) -> None:
+        """Nothing is done before the first call.
+
+        `candidate` is what observers get to see, such as an address; it need not be unique. A
+        candidate that is not heard of for `session_timeout` seconds loses its place. Raises
+        `InvalidRequestError` for an unusable name.
+        """
+        if not candidate:
+            raise InvalidRequestError("a candidate needs a name: '' is empty")
+        self.name = name
+        self.candidate = candidate
+        self._store = store
+        self._rng = rng
+        self._session_timeout = session_timeout
+        self._epoch_path = election_epoch_path(name)
+        self._queue_path = election_candidates_path(name)
+        self._queue_prefix = election_candidate_prefix(name)
+
+    @asynccontextmanager
+    async def lead(self) -> AsyncIterator[Leadership]:
+        """Wait for our turn, lead for as long as the block runs, and resign.
+
+        The block is not interrupted when the leadership is lost: `Leadership.wait_lost` tells it.
+        Cancelling the wait gives the place in the queue up. Raises what cannot be waited out:
+        `ConfigurationError`, `CorruptRecordError`, `HandleClosedError`.
+        """
+        session, term = await self._campaign()
+        leadership = Leadership(self.name, term, session)
+        guard = asyncio.create_task(self._guard(session, leadership), name=f"guard of {self.name}")
+        try:
+            yield leadership
+        finally:
+            leadership.end()
+            guard.cancel()
+            await _close(session)
+            await asyncio.gather(guard, return_exceptions=True)
+
+    async def leader(self) -> Leader | None:
+        """Return who leads now; None while nobody does or the next has not taken office yet.
+
+        Raises `StoreUnavailableError` and `CorruptRecordError`.
+        """
+        term, _ = await self._read_term()
+        return _leader(in_office(await self._store.children(self._queue_path), term))
+
+    async def watch(self) -> AsyncGenerator[Leader | None, None]:
+        """Yield who leads now, and then again whenever that changes, for ever.
+
+        What comes and goes between two looks is left out; the last state never is.
+        """
+        first, seen = True, None
+        while True:
+            try:
+                term, version = await self._read_term()
+                names = await self._store.children(self._queue_path)
+            except RetryError:
+                await self._pause()
+                continue
+            leader = _leader(in_office(names, term))
+            if first or leader != seen:
+                first, seen = False, leader
+                yield leader
+            with suppress(RetryError):
+                await _first_of(
+                    self._store.wait(self._epoch_path, version),
+                    self._store.wait_children(self._queue_path, names),
+                )
+
+    async def _campaign(self) -> tuple[Session, Term]:
+        """Stand until elected; return the session that carries the candidacy, and the term."""
+        while True:
+            with suppress(RetryError, OutcomeUnknownError, SessionExpiredError):
+                session = await self._store.open_session(self._session_timeout)
+                try:
+                    return session, await self._stand(session)
+                except BaseException:
+                    await _close(session)
+                    raise
+            await self._pause()
+
+    async def _stand(self, session: Session) -> Term:
+        """Queue up and wait for office. Raises `SessionExpiredError` when the place is lost."""
+        token = f"{self._rng.getrandbits(128):032x}"
+        value = encode_candidate(self.candidate, token)
+        mine = name_of(await session.create_sequential(self._queue_prefix, value))
+        while not session.expired:
+            try:
+                term = await self._advance(session, mine, token)
+            except (RetryError, OutcomeUnknownError):
+                await self._pause()
+                continue
+            if term is not None and not session.expired:
+                return term
+        raise SessionExpiredError("the candidacy was not renewed in time")
+
+    async def _advance(self, session: Session, mine: Place, token: str) -> Term | None:
+        """Take office when we are first; else wait until that may have changed."""
+        last, version = await self._read_term()
+        verdict = judge(await self._store.children(self._queue_path), mine)
+        if verdict.standing is Standing.GONE:
+            raise SessionExpiredError("the candidacy was removed")
+        if verdict.ahead is not None:
+            await _first_of(self._until_gone(verdict.ahead), session.wait_expired())
+            return None
+        if last is not None and last.token == token:
+            return last
+        term = next_term(last, self.candidate, mine, token)
+        return term if await self._write_term(term, version) else None
+
+    async def _read_term(self) -> tuple[Term | None, int | None]:
+        """Return the epoch record and its version."""
+        try:
+            found = await self._store.get(self._epoch_path)
+        except NoSuchNodeError:
+            return None, None
+        return decode_term(self._epoch_path, found.value), found.version
+
+    async def _write_term(self, term: Term, version: int | None) -> bool:
+        """Replace the epoch record at `version`; False when it is no longer there."""
+        try:
+            if version is None:
+                await self._store.create(self._epoch_path, encode_term(term))
+            else:
+                await self._store.put(self._epoch_path, encode_term(term), version)
+        except (ConflictError, NoSuchNodeError):
+            return False
+        return True
+
+    async def _until_gone(self, place: Place) -> None:
+        """Return when a place may have been given up."""
+        path = f"{self._queue_path}/{place}"
+        with suppress(NoSuchNodeError):
+            found = await self._store.get(path)
+            await self._store.wait(path, found.version)
+
+    async def _guard(self, session: Session, leadership: Leadership) -> None:
+        """End a leadership with its session, or when an operator removes its place."""
+        try:
+            await _first_of(session.wait_expired(), self._until_removed(leadership.place))
+        finally:
+            leadership.end()
+
+    async def _until_removed(self, mine: Place) -> None:
+        while True:
+            try:
+                names = await self._store.children(self._queue_path)
+                if judge(names, mine).standing is Standing.GONE:
+                    return
+                await self._until_gone(mine)
+            except RetryError:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(RETRY_SECONDS * (0.5 + self._rng.random()))
+
+
+def _leader(term: Term | None) -> Leader | None:
+    return Leader(term.candidate, term.epoch) if term else None
+
+
+async def _close(session: Session) -> None:
+    """End a session; one that cannot be reached ends when its time is up."""
+    with suppress(RetryError, OutcomeUnknownError):
+        await session.close()
+
+
+async def _first_of(*waits: Coroutine[Any, Any, None]) -> None:
+    """Return when one of some waits has, cancelling the others. Raises what the first raised."""
+    finished = asyncio.Event()
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    for task in tasks:
+        task.add_done_callback(lambda _: finished.set())
+    try:
+        await finished.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
