@@ -1,4 +1,4 @@
-"""Run a test on the simulator's loop: virtual time, no threads, nothing left behind unnoticed."""
+"""Tests on the simulator's loop: virtual time, a deadlock is an error, and so is a busy loop."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from tests.sim.loop import new_loop
+from tests.sim.loop import Policy, new_loop
 
 T = TypeVar("T")
 
 
-def virtually(main: Callable[[], Coroutine[Any, Any, T]], seed: int = 0) -> T:
-    """Return what `main` returns; hours of it take no time."""
-    loop = new_loop(random.Random(f"{seed}"))
+def virtually(
+    main: Callable[[], Coroutine[Any, Any, T]], seed: int = 0, policy: Policy = Policy.INTERLEAVE
+) -> T:
+    """Run `main` to its end on a virtual loop. `Policy.WALK` draws every interleaving anew."""
+    loop = new_loop(random.Random(seed), policy)
     try:
         result: T = loop.run_until_complete(main())
         return result
