@@ -55,8 +55,12 @@ class EnsembleChange:
         """Why the last change left a position down."""
 
     def start(self) -> None:
-        """See to the lanes that are down, now or after the change under way."""
+        """See to the lanes that are down, now or after the change under way.
+
+        LAC is frozen at once: an entry not yet confirmed then is sent to the replacement too.
+        """
         self._failed.set()
+        self._freeze()
         if self._task is None or self._task.done():
             self._task = self._tasks.start(self._mend(), "ensemble change")
 
@@ -71,7 +75,7 @@ class EnsembleChange:
 
     async def _change(self) -> None:
         """Replace what can be replaced, in as many rounds as bookies fail meanwhile."""
-        first = self._ensemble.window.freeze()
+        first = self._freeze()
         self.obstacle = None
         try:
             while self._ensemble.down:
@@ -82,6 +86,10 @@ class EnsembleChange:
             self.obstacle = error
         self._ensemble.window.thaw()
         self._changed()
+
+    def _freeze(self) -> EntryId:
+        window = self._ensemble.window
+        return window.lac + 1 if window.is_frozen else window.freeze()
 
     def _draw(self, first: EntryId) -> Fragment:
         now = asyncio.get_running_loop().time()
