@@ -120,6 +120,15 @@ def hung(*methods: str) -> Hook:
     return before
 
 
+def slowly(seconds: float) -> Hook:
+    """A hook under which every request takes some time."""
+
+    async def before(method: str, ledger: LedgerId) -> None:
+        await asyncio.sleep(seconds)
+
+    return before
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until a condition holds; the deadline is there to fail, not to time."""
     async with asyncio.timeout(5):

@@ -1,0 +1,102 @@
+"""Ledger ids are given out once, whoever asks and whatever is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from quire.errors import CorruptRecordError, StoreOutcomeUnknownError, StoreUnavailableError
+from quire.ledger.ids import ATTEMPTS_MAX, BLOCK_MAX, LedgerIds
+from quire.metastore.layout import LEDGER_IDS
+from quire.metastore.memory import MemoryStore
+from tests.sim.loop import Policy
+from tests.support.virtual import virtually
+
+
+class CountingStore(MemoryStore):
+    puts = 0
+    lose = 0
+
+    async def put(self, path: str, value: bytes, version: int) -> int:
+        self.puts += 1
+        changed = await super().put(path, value, version)
+        if self.lose:
+            self.lose -= 1
+            raise StoreOutcomeUnknownError(path, "by order of the test")
+        return changed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rivals_get_different_ids(seed: int) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+
+        async def client(number: int) -> list[int]:
+            ids = LedgerIds(store, random.Random(number))
+            return [await ids.next() for _ in range(40)]
+
+        taken = await asyncio.gather(*(client(number) for number in range(8)))
+        every = [ledger for each in taken for ledger in each]
+        assert len(set(every)) == len(every) == 320
+        assert min(every) == 0
+
+    virtually(main, seed, Policy.WALK)
+
+
+def test_one_client_called_concurrently() -> None:
+    async def main() -> None:
+        ids = LedgerIds(MemoryStore(), random.Random(0))
+        assert sorted(await asyncio.gather(*(ids.next() for _ in range(50)))) == list(range(50))
+
+    virtually(main)
+
+
+def test_blocks_grow_so_that_the_counter_is_rarely_met() -> None:
+    async def main() -> None:
+        store = CountingStore()
+        ids = LedgerIds(store, random.Random(0))
+        first = await ids.next()
+        assert (first, store.puts) == (0, 0)
+        for _ in range(126 + 64):
+            await ids.next()
+        assert store.puts == 7
+        assert BLOCK_MAX == 64
+
+    virtually(main)
+
+
+def test_an_unknown_outcome_loses_ids_but_never_repeats_one() -> None:
+    async def main() -> None:
+        store = CountingStore()
+        ids = LedgerIds(store, random.Random(0))
+        seen = [await ids.next()]
+        store.lose = 2
+        seen += [await ids.next() for _ in range(10)]
+        assert len(set(seen)) == 11
+
+    virtually(main)
+
+
+def test_it_gives_up_in_the_end() -> None:
+    async def main() -> None:
+        store = CountingStore()
+        ids = LedgerIds(store, random.Random(0))
+        await ids.next()
+        store.lose = ATTEMPTS_MAX
+        with pytest.raises(StoreUnavailableError, match="attempts"):
+            await ids.next()
+        await ids.next()
+
+    virtually(main)
+
+
+def test_a_damaged_counter_is_not_believed() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create(LEDGER_IDS, b"17")
+        with pytest.raises(CorruptRecordError, match=LEDGER_IDS):
+            await LedgerIds(store, random.Random(0)).next()
+
+    virtually(main)
