@@ -1,0 +1,129 @@
+"""Snapshots: prefixes of the log without holes, taken and read without disturbing anybody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.errors import NoSuchLedgerError, NoSuchLogError
+from quire.ledger.metadata import LedgerMetadata
+from quire.log.position import Position
+from quire.metastore.layout import LEDGERS
+from tests.support.log_cluster import NAME, Client, Gate, LogCluster, append_all, numbered, run
+
+
+async def spanned(client: Client) -> list[bytes]:
+    """The log's records as spans give them."""
+    payloads: list[bytes] = []
+    for span in await client.logs.snapshot(NAME):
+        async for _, skipped, batch in client.logs.read_span(span):
+            payloads += batch.payloads()[skipped:]
+    return payloads
+
+
+def test_the_spans_of_a_rolled_log_are_the_log() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            async with await cluster.new_client().open(batch_records=7) as log:
+                for start in range(0, 90, 30):
+                    await append_all(log, numbered(start, 30))
+                    await log.roll()
+            client = cluster.new_client()
+            assert len(await client.logs.snapshot(NAME)) == 3
+            assert await spanned(client) == numbered(0, 90)
+
+    run(main)
+
+
+def test_a_snapshot_of_a_live_log_ends_at_its_lac_and_fences_nobody() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            await append_all(log, numbered(0, 20))
+            await asyncio.sleep(1)
+            assert await spanned(cluster.new_client()) == numbered(0, 20)
+            await append_all(log, numbered(20, 20))
+            await log.close()
+            assert await spanned(cluster.new_client()) == numbered(0, 40)
+
+    run(main)
+
+
+def test_trimmed_records_are_left_out() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await log.append_many(numbered(0, 10))
+                await log.append_many(numbered(10, 10))
+            await client.logs.trim(NAME, Position(1, 1, 4))
+            (span,) = await client.logs.snapshot(NAME)
+            assert (span.first, span.skipped) == (1, 4)
+            assert await spanned(client) == numbered(14, 6)
+
+    run(main)
+
+
+def test_an_open_segment_hides_its_successor_until_it_is_closed() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader = cluster.new_client()
+            log = await leader.open()
+            await append_all(log, numbered(0, 5))
+            closing = Gate("put", LEDGERS)
+            leader.store.before = closing
+            rolling = asyncio.create_task(log.roll())
+            await closing.reached.wait()
+            await append_all(log, numbered(5, 5))
+            states = [
+                await metadata(leader, each.ledger) for each in (await leader.manifest()).segments
+            ]
+            assert [each.is_closed for each in states] == [False, False]
+            taking = asyncio.create_task(spanned(cluster.new_client()))
+            await asyncio.sleep(1)
+            assert not taking.done()
+            closing.open.set()
+            assert await taking == numbered(0, 10)
+            await rolling
+            await log.close()
+
+    run(main)
+
+
+def test_a_leader_that_never_closes_costs_the_snapshot_only_the_successor() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader = cluster.new_client()
+            log = await leader.open()
+            await append_all(log, numbered(0, 5))
+            await asyncio.sleep(1)
+            leader.store.before = closing = Gate("put", LEDGERS)
+            rolling = asyncio.create_task(log.roll())
+            await closing.reached.wait()
+            await append_all(log, numbered(5, 5))
+            assert await spanned(cluster.new_client()) == numbered(0, 5)
+            log.abandon()
+            await asyncio.gather(rolling, return_exceptions=True)
+
+    run(main)
+
+
+def test_what_is_gone_is_said_to_be_gone() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            with pytest.raises(NoSuchLogError):
+                await client.logs.snapshot(NAME)
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 5))
+            spans = await client.logs.snapshot(NAME)
+            await client.logs.delete(NAME)
+            with pytest.raises(NoSuchLedgerError):
+                await anext(client.logs.read_span(spans[0]))
+
+    run(main)
+
+
+async def metadata(client: Client, ledger: int) -> LedgerMetadata:
+    return await client.catalog.metadata(ledger)
