@@ -34,7 +34,9 @@ class DiskSpace:
 class File(Protocol):
     """An open file."""
 
-    async def write(self, offset: int, data: Sequence[bytes], *, sync: bool = False) -> None:
+    async def write(
+        self, offset: int, data: Sequence[bytes | memoryview], *, sync: bool = False
+    ) -> None:
         """Write buffers one after the other from `offset`; with `sync`, in the same step make the
         file's data durable. The file grows as needed.
         """

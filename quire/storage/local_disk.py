@@ -45,7 +45,7 @@ def _check_path(path: str) -> str:
     return path
 
 
-def _write_all(descriptor: int, offset: int, data: Sequence[bytes]) -> None:
+def _write_all(descriptor: int, offset: int, data: Sequence[bytes | memoryview]) -> None:
     for at in range(0, len(data), BUFFERS_MAX):
         buffers: list[bytes | memoryview] = list(data[at : at + BUFFERS_MAX])
         while buffers:
@@ -75,7 +75,9 @@ class LocalFile:
     def size(self) -> int:
         return self._size
 
-    async def write(self, offset: int, data: Sequence[bytes], *, sync: bool = False) -> None:
+    async def write(
+        self, offset: int, data: Sequence[bytes | memoryview], *, sync: bool = False
+    ) -> None:
         def job() -> None:
             _write_all(self._descriptor, offset, data)
             if sync:

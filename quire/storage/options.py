@@ -27,9 +27,6 @@ class StorageOptions:
     """Entries in memory that are in no entry-log file yet: one cache filling, one being flushed,
     and as much again in the journal's queue. Beyond it adds wait, then are refused as busy."""
 
-    entry_bytes_overhead: int = 160
-    """What an entry in the write cache costs besides its bytes: a key, a slot and a reference."""
-
     journal_segments_max: int = 12
     """Segments that may wait for a flush: lone small adds fill the journal (4 KiB each) long before
     they fill the write cache."""
@@ -46,6 +43,9 @@ class StorageOptions:
 
     open_files_max: int = 128
     """Entry-log files held open for reads."""
+
+    close_seconds: float = 30.0
+    """How long closing waits for the disk before it gives up, as a crash would."""
 
     def __post_init__(self) -> None:
         if self.segment_bytes % BLOCK_BYTES or self.segment_bytes < 4 * BLOCK_BYTES:

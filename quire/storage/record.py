@@ -49,8 +49,8 @@ RECORD_HEADER_BYTES: Final = _RECORD.size + _CRC.size
 
 
 def crc32c(data: bytes | memoryview, crc: int = 0) -> int:
-    """Return the CRC32C of data, continuing from `crc`."""
-    value: int = google_crc32c.extend(crc, data)
+    """Return the CRC32C of data, continuing from `crc`. The library takes nothing but bytes."""
+    value: int = google_crc32c.extend(crc, data if isinstance(data, bytes) else bytes(data))
     return value
 
 

@@ -369,7 +369,9 @@ class SimFile:
             raise OSError(errno.EBADF, "file is closed", self._path)
         await self._disk.turn(self._mount)
 
-    async def write(self, offset: int, data: Sequence[bytes], *, sync: bool = False) -> None:
+    async def write(
+        self, offset: int, data: Sequence[bytes | memoryview], *, sync: bool = False
+    ) -> None:
         await self._turn()
         joined = b"".join(data)
         growth = offset + len(joined) - len(self._inode.content)

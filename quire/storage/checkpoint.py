@@ -1,0 +1,84 @@
+"""The checkpoint: which entry-log files count, and from where the journal is still needed.
+
+Written last in a flush: files and their names are durable before it lists them, and the journal's
+old segments go only after it is durable. Two generations are kept, in turns, in two files; the
+higher that is whole counts. Falling back on the older one is safe: either the segments and files it
+names are still there, or the bookie refuses to start. It never moves backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from quire.errors import CorruptStorageError
+from quire.storage.disk import Disk
+from quire.storage.replay import JournalPosition
+from quire.storage.state_file import decode_state, encode_state, read_state, write_state
+
+KIND: Final = "checkpoint"
+VERSION: Final = 1
+PATHS: Final = ("checkpoint-0", "checkpoint-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """`position` is where replay begins; `files` are the numbers of the entry logs, ascending."""
+
+    generation: int
+    position: JournalPosition
+    files: tuple[int, ...]
+
+    def next(self, position: JournalPosition, files: tuple[int, ...]) -> Checkpoint:
+        """Return the one that follows. It cannot forget anything replayed or flushed before."""
+        assert position.sequence >= self.position.sequence, (position, self)
+        assert position.segment >= self.position.segment, (position, self)
+        return Checkpoint(self.generation + 1, position, files)
+
+
+FIRST: Final = Checkpoint(1, JournalPosition(0, 0, 0), ())
+"""Of a bookie that never started: segment 0 does not exist."""
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    body = {
+        "generation": checkpoint.generation,
+        "position": list(checkpoint.position),
+        "files": list(checkpoint.files),
+    }
+    return encode_state(KIND, VERSION, body)
+
+
+def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
+    """Raises `CorruptStorageError` naming the file."""
+    body = decode_state(path, KIND, VERSION, data)
+    try:
+        position = JournalPosition(*body["position"])
+        return Checkpoint(body["generation"], position, tuple(body["files"]))
+    except (KeyError, TypeError) as error:
+        raise CorruptStorageError(path, f"the checkpoint lacks a field: {error}") from error
+
+
+async def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
+    """Make a checkpoint durable, over the older of the two generations."""
+    await write_state(disk, PATHS[checkpoint.generation % 2], encode_checkpoint(checkpoint))
+
+
+async def read_checkpoint(disk: Disk) -> Checkpoint | None:
+    """Return the latest whole checkpoint; None when there never was one.
+
+    Raises `CorruptStorageError` when there is one, but none that is whole.
+    """
+    found: list[Checkpoint] = []
+    damage: CorruptStorageError | None = None
+    for path in PATHS:
+        data = await read_state(disk, path)
+        if data is None:
+            continue
+        try:
+            found.append(decode_checkpoint(path, data))
+        except CorruptStorageError as error:
+            damage = error
+    if not found and damage is not None:
+        raise damage
+    return max(found, key=lambda checkpoint: checkpoint.generation, default=None)

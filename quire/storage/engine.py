@@ -1,0 +1,180 @@
+"""The machinery of a storage node: journal, ledger storage, their files and their upkeep, put
+together.
+
+It starts by replaying, ends by flushing, and in between turns accepted changes into journal records
+and durable records into state. What may be accepted is the node's business (node.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from quire.entry import LedgerId
+from quire.errors import BookieUnavailableError
+from quire.run import ScannedRun, scan_run
+from quire.storage.disk import Disk
+from quire.storage.gate import Gate
+from quire.storage.journal import Journal
+from quire.storage.ledger_storage import LedgerStorage
+from quire.storage.options import StorageOptions
+from quire.storage.record import BLOCK_BYTES, Record, RecordKind
+from quire.storage.replay import JournalPosition, replay
+from quire.storage.segments import Segments
+from quire.storage.upkeep import Upkeep
+
+_LEDGER: Final = struct.Struct(">q")
+
+
+class _Key(NamedTuple):
+    """A ledger's first key, to be applied."""
+
+    ledger: LedgerId
+    key: bytes
+
+
+class _Fence(NamedTuple):
+    """A fence, to be applied."""
+
+    ledger: LedgerId
+    key: bytes
+
+
+_Subject: TypeAlias = ScannedRun | _Key | _Fence | None
+
+
+class Engine:
+    """See the module. Owned by the node; `start` before anything else."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        bookie: str,
+        options: StorageOptions,
+        rng: random.Random,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self.bookie: Final = bookie
+        self.options: Final = options
+        self.storage: Final = LedgerStorage(disk, bookie, options)
+        self.gate: Final = Gate(bookie, options.memory_bytes_max, self._request_flush)
+        self._disk = disk
+        self._on_fatal = on_fatal
+        self._failure: str | None = None
+        self._segments = Segments(disk, bookie, options, rng, self._die)
+        self._journal: Journal[_Subject] = Journal(
+            self._segments, options, bookie=bookie, apply=self._apply, on_fatal=self._die
+        )
+        self.upkeep: Final = Upkeep(
+            disk,
+            self.storage,
+            self._segments,
+            self.gate,
+            options,
+            self._journal.position,
+            self._die,
+        )
+
+    async def start(self) -> None:
+        """Replay the journal and begin to serve.
+
+        What was replayed is written anew and synced first: after a failed sync the page cache may
+        show what the disk does not hold. Raises `CorruptStorageError` and OSError.
+        """
+        await self.storage.load()
+        start = self.storage.checkpoint.position
+        numbers = await self._segments.load(start.segment)
+        if start.segment == 0 and numbers:
+            start = JournalPosition(numbers[0], BLOCK_BYTES, 0)
+        sequence = start.sequence
+        if start.segment:
+            sequence = await replay(self._disk, self.bookie, start, numbers, self._replay)
+        segment = await self._segments.create(previous=0)
+        position = JournalPosition(segment.header.number, BLOCK_BYTES, sequence)
+        await self.storage.flush(position)
+        await self._segments.release(position.segment)
+        self._journal.start(segment, sequence)
+        self.upkeep.start()
+
+    def _replay(self, record: Record) -> None:
+        if record.kind is RecordKind.RUN:
+            self._apply_one(scan_run(record.body))
+        elif record.kind is not RecordKind.MARK:
+            make = _Key if record.kind is RecordKind.LEDGER else _Fence
+            (ledger,) = _LEDGER.unpack_from(record.body)
+            self._apply_one(make(ledger, record.body[_LEDGER.size :]))
+
+    def _apply(self, subjects: list[_Subject]) -> None:
+        for subject in subjects:
+            self._apply_one(subject)
+        self.upkeep.look()
+
+    def _apply_one(self, subject: _Subject) -> None:
+        if isinstance(subject, ScannedRun):
+            self.storage.apply_run(subject)
+        elif isinstance(subject, _Fence):
+            self.storage.apply_fence(subject.ledger, subject.key)
+        elif subject is not None:
+            self.storage.apply_key(subject.ledger, subject.key)
+
+    def append_run(self, run: bytes, scanned: ScannedRun) -> asyncio.Future[None]:
+        """Journal a run; the future is done when its entries are durable and can be read."""
+        return self._journal.append(RecordKind.RUN, run, scanned)
+
+    def append_fence(self, ledger: LedgerId, key: bytes) -> asyncio.Future[None]:
+        """Journal a fence; the future is done when it is durable and all before it is applied."""
+        body = _LEDGER.pack(ledger) + key
+        return self._journal.append(RecordKind.FENCE, body, _Fence(ledger, key))
+
+    def append_key(self, ledger: LedgerId, key: bytes) -> None:
+        """Journal a ledger's first key, ahead of what it came with. Nobody waits for it alone."""
+        body = _LEDGER.pack(ledger) + key
+        self._journal.append(RecordKind.LEDGER, body, _Key(ledger, key)).cancel()
+
+    async def settle(self) -> None:
+        """Return when everything accepted before is durable and applied."""
+        await self._journal.append(RecordKind.MARK, b"", None)
+
+    def _request_flush(self) -> None:
+        self.upkeep.request_flush()
+
+    def check_alive(self) -> None:
+        """Raise `BookieUnavailableError` after a failure or the end."""
+        if self._failure is not None:
+            raise BookieUnavailableError(self.bookie, self._failure)
+
+    def _die(self, error: BaseException) -> None:
+        """Refuse everything from now on, and have the process ended."""
+        if self._failure is None:
+            self._stop(f"it failed: {error}")
+            self._on_fatal(error)
+
+    def _stop(self, reason: str) -> None:
+        self._failure = reason
+        for ledger in sorted(self.storage.states):
+            self.storage.states[ledger].wake()
+
+    async def close(self) -> None:
+        """Finish what is accepted, flush, and stop; a disk that hangs is given up on after a
+        while.
+        """
+        if self._failure is None:
+            try:
+                async with asyncio.timeout(self.options.close_seconds):
+                    await self._journal.close()
+                    await self.upkeep.close()
+                    await self.upkeep.flush()
+            except TimeoutError:
+                pass
+        await self.abort()
+
+    async def abort(self) -> None:
+        """Stop as a crash would; what is not durable is lost."""
+        if self._failure is None:
+            self._stop("it is closed")
+        await self.upkeep.abort()
+        await self._journal.abort()
+        await self.storage.close()

@@ -1,0 +1,265 @@
+"""Entry-log files: entries sorted by ledger, immutable, each with its own index.
+
+    header  | magic 8s | version u16 | number u64 | bookie 32s | crc u32 |
+    chunks  each a run of one ledger, about `CHUNK_BYTES`, ledgers and ids ascending
+    index   per ledger: | ledger i64 | chunks u32 | then per chunk
+            | first i64 | last i64 | offset u64 | bytes u32 | entries u32 | crc u32 |
+    states  ledger states that changed since the file before (ledger_state.py)
+    footer  | magic 8s | version u16 | number u64 | index offset u64 | index bytes u64 |
+            | states bytes u64 | crc of index u32 | crc of states u32 | crc of footer u32 |
+
+All big-endian (docs/formats.md, "Entry log"). A chunk is what one read fetches and one checksum
+covers, and it is a run, so reading a ledger back is copying chunks. The index in memory is one row
+per chunk, not per entry. A file counts once a checkpoint lists it; one that was being written when
+the bookie stopped is garbage.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from quire.entry import EntryId, LedgerId
+from quire.errors import CorruptStorageError
+from quire.storage.disk import Disk, File
+from quire.storage.record import crc32c
+from quire.storage.slices import Slice, split
+
+ENTRIES: Final = "entries"
+ENTRIES_SUFFIX: Final = ".entries"
+CHUNK_BYTES: Final = 64 * 1024
+WRITE_BYTES: Final = 1024 * 1024
+SYNC_BYTES: Final = 8 * 1024 * 1024
+"""A flush syncs this often, so that its dirty pages never pile up before a journal sync."""
+
+VERSION: Final = 1
+HEADER_MAGIC: Final = b"quireENT"
+FOOTER_MAGIC: Final = b"quireEND"
+
+_HEADER: Final = struct.Struct(">8sHQ32s")
+_LEDGER: Final = struct.Struct(">qI")
+_CHUNK: Final = struct.Struct(">qqQIII")
+_FOOTER: Final = struct.Struct(">8sHQQQQII")
+_CRC: Final = struct.Struct(">I")
+
+
+def entries_path(number: int) -> str:
+    return f"{ENTRIES}/{number:016x}{ENTRIES_SUFFIX}"
+
+
+class ChunkAt(NamedTuple):
+    """Where a chunk is and what it covers."""
+
+    file: int
+    first: EntryId
+    last: EntryId
+    offset: int
+    size: int
+    entries: int
+    crc: int
+
+    @property
+    def is_dense(self) -> bool:
+        """No id between first and last is missing."""
+        return self.last - self.first == self.entries - 1
+
+
+class LedgerChunks:
+    """The chunks of one ledger in one file: packed as in the file, plus their first ids."""
+
+    __slots__ = ("_packed", "file", "firsts", "last")
+
+    def __init__(self, file: int, packed: bytes) -> None:
+        self.file: Final = file
+        self._packed = packed
+        rows = list(_CHUNK.iter_unpack(packed))
+        self.firsts = array("q", [row[0] for row in rows])
+        self.last: Final[EntryId] = rows[-1][1]
+
+    @property
+    def first(self) -> EntryId:
+        return int(self.firsts[0])
+
+    def at(self, number: int) -> ChunkAt:
+        return ChunkAt(self.file, *_CHUNK.unpack_from(self._packed, number * _CHUNK.size))
+
+    def all(self) -> list[ChunkAt]:
+        return [self.at(number) for number in range(len(self.firsts))]
+
+    def overlapping(
+        self, first: EntryId, last: EntryId, bytes_max: int
+    ) -> tuple[list[ChunkAt], EntryId]:
+        """Return chunks that may hold ids from first on, and the id up to which they are complete.
+
+        They end at `last`, or with the chunk in which `bytes_max` is reached.
+        """
+        found: list[ChunkAt] = []
+        size = 0
+        for number in range(max(0, bisect_right(self.firsts, first) - 1), len(self.firsts)):
+            chunk = self.at(number)
+            if chunk.first > last:
+                break
+            if size >= bytes_max:
+                return found, chunk.first - 1
+            if chunk.last >= first:
+                found.append(chunk)
+                size += chunk.size
+        return found, last
+
+
+class EntryIndex(NamedTuple):
+    """What a file holds."""
+
+    number: int
+    ledgers: dict[LedgerId, LedgerChunks]
+    states: bytes
+
+
+class EntryWriter:
+    """Writes one file from beginning to end."""
+
+    def __init__(self, disk: Disk, number: int, bookie: str) -> None:
+        self._disk = disk
+        self._bookie = bookie
+        self.number: Final = number
+        self._index: list[bytes] = []
+        self._ledgers: dict[LedgerId, LedgerChunks] = {}
+        self._buffers: list[bytes | memoryview] = []
+        self._buffered = 0
+        self._unsynced = 0
+        self._offset = 0
+
+    async def write(
+        self, ledgers: Iterable[tuple[LedgerId, Sequence[Slice]]], states: bytes
+    ) -> EntryIndex:
+        """Write and sync the file and its name. Raises OSError; after ENOSPC the file is gone."""
+        path = entries_path(self.number)
+        self._file: File = await self._disk.open(path, create=True)
+        try:
+            await self._write_all(ledgers, states)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                await self._disk.unlink(path)
+            raise
+        finally:
+            await self._file.close()
+        await self._disk.sync_directory(ENTRIES)
+        return EntryIndex(self.number, self._ledgers, states)
+
+    async def _write_all(
+        self, ledgers: Iterable[tuple[LedgerId, Sequence[Slice]]], states: bytes
+    ) -> None:
+        header = _HEADER.pack(HEADER_MAGIC, VERSION, self.number, self._bookie.encode("ascii"))
+        self._put(header, _CRC.pack(crc32c(header)))
+        for ledger, slices in ledgers:
+            await self._write_ledger(ledger, slices)
+        self._put_end(states)
+        await self._drain()
+        await self._file.sync()
+
+    async def _write_ledger(self, ledger: LedgerId, slices: Sequence[Slice]) -> None:
+        rows: list[bytes] = []
+        for chunk in split(slices, CHUNK_BYTES):
+            offset, crc, count = self._offset, 0, 0
+            for part in chunk:
+                crc = crc32c(part.data, crc)
+                count += part.high - part.low
+                self._put(part.data)
+            size = self._offset - offset
+            rows.append(_CHUNK.pack(chunk[0].first, chunk[-1].last, offset, size, count, crc))
+            if self._buffered >= WRITE_BYTES:
+                await self._drain()
+        packed = b"".join(rows)
+        self._index.append(_LEDGER.pack(ledger, len(rows)) + packed)
+        self._ledgers[ledger] = LedgerChunks(self.number, packed)
+
+    def _put(self, *data: bytes | memoryview) -> None:
+        for part in data:
+            self._buffers.append(part)
+            self._buffered += len(part)
+            self._offset += len(part)
+
+    def _put_end(self, states: bytes) -> None:
+        index, offset = b"".join(self._index), self._offset
+        footer = _FOOTER.pack(
+            FOOTER_MAGIC,
+            VERSION,
+            self.number,
+            offset,
+            len(index),
+            len(states),
+            crc32c(index),
+            crc32c(states),
+        )
+        self._put(index, states, footer, _CRC.pack(crc32c(footer)))
+
+    async def _drain(self) -> None:
+        buffers, self._buffers = self._buffers, []
+        size, self._buffered = self._buffered, 0
+        self._unsynced += size
+        must_sync = self._unsynced >= SYNC_BYTES
+        await self._file.write(self._offset - size, buffers, sync=must_sync)
+        if must_sync:
+            self._unsynced = 0
+
+
+async def load_index(disk: Disk, number: int, bookie: str) -> EntryIndex:
+    """Read a file's index and states. Raises `CorruptStorageError` when it cannot be believed."""
+    path = entries_path(number)
+    try:
+        file = await disk.open(path)
+    except FileNotFoundError:
+        raise CorruptStorageError(path, "the checkpoint lists it, but it is missing") from None
+    try:
+        await _check_header(file, path, number, bookie)
+        index, states = await _read_end(file, path, number)
+    finally:
+        await file.close()
+    return EntryIndex(number, _parse_index(number, index), states)
+
+
+async def _check_header(file: File, path: str, number: int, bookie: str) -> None:
+    data = await file.read(0, _HEADER.size + _CRC.size)
+    header, crc = data[: _HEADER.size], data[_HEADER.size :]
+    if len(data) < _HEADER.size + _CRC.size or crc != _CRC.pack(crc32c(header)):
+        raise CorruptStorageError(path, "the header fails its checksum")
+    magic, version, found, owner = _HEADER.unpack(header)
+    if magic != HEADER_MAGIC or version != VERSION or found != number:
+        raise CorruptStorageError(path, f"it is not version {VERSION} of entry log {number}")
+    if owner.rstrip(b"\0").decode("ascii") != bookie:
+        raise CorruptStorageError(path, f"it does not belong to bookie {bookie}")
+
+
+async def _read_end(file: File, path: str, number: int) -> tuple[bytes, bytes]:
+    """Return index and states, checked against the footer."""
+    size = _FOOTER.size + _CRC.size
+    data = await file.read(max(0, file.size - size), size)
+    footer, crc = data[: _FOOTER.size], data[_FOOTER.size :]
+    if len(data) < size or crc != _CRC.pack(crc32c(footer)):
+        raise CorruptStorageError(path, "the footer fails its checksum")
+    magic, version, found, offset, index_size, states_size, index_crc, states_crc = _FOOTER.unpack(
+        footer
+    )
+    if magic != FOOTER_MAGIC or version != VERSION or found != number:
+        raise CorruptStorageError(path, f"it does not end as entry log {number} should")
+    block = await file.read(offset, index_size + states_size)
+    index, states = block[:index_size], block[index_size:]
+    if crc32c(index) != index_crc or crc32c(states) != states_crc:
+        raise CorruptStorageError(path, "the index fails its checksum")
+    return index, states
+
+
+def _parse_index(number: int, data: bytes) -> dict[LedgerId, LedgerChunks]:
+    ledgers: dict[LedgerId, LedgerChunks] = {}
+    offset = 0
+    while offset < len(data):
+        ledger, count = _LEDGER.unpack_from(data, offset)
+        offset += _LEDGER.size
+        end = offset + count * _CHUNK.size
+        ledgers[ledger] = LedgerChunks(number, data[offset:end])
+        offset = end
+    return ledgers

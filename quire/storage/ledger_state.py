@@ -1,0 +1,123 @@
+"""What a bookie remembers of a ledger besides its entries. One object per ledger, for good.
+
+`fence` is set the moment a fencing request is accepted, `is_fenced` once that is durable: between
+the two no ordinary add is accepted and nobody is told anything. Waiters are woken when the ledger's
+hint moves or it is fenced. A ledger that was only waited for has no key and does not count as
+known.
+
+A state row (docs/formats.md, "Entry log") is what an entry-log file keeps of it, big-endian:
+
+    | ledger i64 | flags u8 | hint i64 | key bytes u16 | packet bytes u16 | key | packet |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import struct
+from typing import Final
+
+from quire.entry import LAC_HEADER, NO_ENTRY, EntryId, LedgerId
+from quire.errors import InvalidRequestError
+
+FENCED: Final = 1
+LIMBO: Final = 2
+KEY_BYTES_MAX: Final = 64
+PACKET_BYTES_MAX: Final = LAC_HEADER.size + 32
+
+_ROW: Final = struct.Struct(">qBqHH")
+
+
+class LedgerState:
+    """See the module. Written by the storage node only."""
+
+    __slots__ = (
+        "fence",
+        "hint",
+        "in_limbo",
+        "is_fenced",
+        "is_key_durable",
+        "key",
+        "last",
+        "ledger",
+        "packet",
+        "packet_lac",
+        "waiters",
+    )
+
+    def __init__(self, ledger: LedgerId) -> None:
+        self.ledger: Final = ledger
+        self.key: bytes | None = None
+        self.is_key_durable = False
+        self.fence: asyncio.Future[None] | None = None
+        self.is_fenced = False
+        self.in_limbo = False
+        self.hint: EntryId = NO_ENTRY
+        self.last: EntryId = NO_ENTRY
+        """The highest id held."""
+        self.packet: bytes | None = None
+        self.packet_lac: EntryId = NO_ENTRY
+        self.waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def confirmed(self) -> EntryId:
+        """The highest LAC in anything held: the hint of `LedgerTail`."""
+        return max(self.hint, self.packet_lac)
+
+    def accepts(self, key: bytes) -> bool:
+        """Tell, in constant time, whether this is the ledger's key (or its first)."""
+        return self.key is None or hmac.compare_digest(self.key, key)
+
+    def set_packet(self, packet: bytes) -> bool:
+        """Keep an explicit LAC if it is the highest; tell whether it was."""
+        lac = packet_lac(self.ledger, packet)
+        if lac <= self.packet_lac:
+            return False
+        self.packet, self.packet_lac = packet, lac
+        return True
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        if self.waiters:
+            waiters, self.waiters = self.waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+
+def packet_lac(ledger: LedgerId, packet: bytes) -> EntryId:
+    """Return the LAC of a packet. Raises `InvalidRequestError` when it is none of this ledger."""
+    if not LAC_HEADER.size <= len(packet) <= PACKET_BYTES_MAX:
+        raise InvalidRequestError(f"LAC packet of {len(packet)} bytes is impossible")
+    found, lac = LAC_HEADER.unpack_from(packet)
+    if found != ledger or lac < NO_ENTRY:
+        raise InvalidRequestError(f"LAC packet names ledger {found}, LAC {lac}")
+    return int(lac)
+
+
+def encode_row(state: LedgerState) -> bytes:
+    """Return the state row of a ledger with a key."""
+    key, packet = state.key or b"", state.packet or b""
+    flags = (FENCED if state.is_fenced else 0) | (LIMBO if state.in_limbo else 0)
+    return _ROW.pack(state.ledger, flags, state.hint, len(key), len(packet)) + key + packet
+
+
+def decode_rows(data: bytes) -> list[LedgerState]:
+    """Return the states of a block of rows that passed its checksum."""
+    states: list[LedgerState] = []
+    offset = 0
+    while offset < len(data):
+        ledger, flags, hint, key_size, packet_size = _ROW.unpack_from(data, offset)
+        offset += _ROW.size
+        state = LedgerState(ledger)
+        state.key = data[offset : offset + key_size]
+        state.is_key_durable = True
+        offset += key_size
+        if packet_size:
+            state.set_packet(data[offset : offset + packet_size])
+        offset += packet_size
+        state.hint = hint
+        state.is_fenced = bool(flags & FENCED)
+        state.in_limbo = bool(flags & LIMBO)
+        states.append(state)
+    return states

@@ -1,0 +1,269 @@
+"""Everything a bookie holds, found by ledger: states, write caches, entry-log files, the
+checkpoint.
+
+`apply_*` change memory and are called for durable journal records only, by replay and by the live
+journal alike. `flush` moves what is in memory into an entry-log file, and then the checkpoint:
+
+    swap caches, take changed states and the journal's position   (one step: nothing comes between)
+    write the file, sync, sync its directory        (after a crash it is unlisted: removed at start)
+    write the checkpoint that lists it              (before it the journal is replayed again)
+    index the file, forget the flushed cache, release segments
+
+Files are immutable. Newer sources overlay older ones: file < later file < cache being flushed <
+cache. Not here: durability of records (journal.py), protocol rules (node.py), when to flush
+(upkeep.py).
+"""
+
+from __future__ import annotations
+
+import errno
+
+from quire.entry import EntryId, LedgerId
+from quire.errors import CorruptStorageError
+from quire.run import ScannedRun
+from quire.storage import slices as tidy
+from quire.storage.checkpoint import FIRST, Checkpoint, read_checkpoint, write_checkpoint
+from quire.storage.disk import Disk
+from quire.storage.entry_files import EntryFiles
+from quire.storage.entry_log import (
+    ENTRIES,
+    ENTRIES_SUFFIX,
+    ChunkAt,
+    EntryIndex,
+    EntryWriter,
+    LedgerChunks,
+    entries_path,
+    load_index,
+)
+from quire.storage.ledger_state import LedgerState, decode_rows, encode_row
+from quire.storage.options import StorageOptions
+from quire.storage.replay import JournalPosition
+from quire.storage.segments import JOURNAL, numbered
+from quire.storage.slices import Slice
+from quire.storage.write_cache import WriteCache
+
+
+class LedgerStorage:
+    """See the module. Owned by the node; one event loop."""
+
+    def __init__(self, disk: Disk, bookie: str, options: StorageOptions) -> None:
+        self._disk = disk
+        self._bookie = bookie
+        self._files = EntryFiles(disk, options.open_files_max)
+        self._file_number = 0
+        self.checkpoint: Checkpoint = FIRST
+        self.states: dict[LedgerId, LedgerState] = {}
+        self.chunks: dict[LedgerId, list[LedgerChunks]] = {}
+        """Per ledger its part of every file, oldest file first."""
+        self._changed: dict[LedgerId, None] = {}
+        self._cache = WriteCache()
+        self._flushing = WriteCache()
+        self._position = FIRST.position
+
+    async def load(self) -> None:
+        """Read checkpoint, indexes and states; remove files that no checkpoint lists.
+
+        Raises `CorruptStorageError`. A disk that was never used gets its first checkpoint.
+        """
+        checkpoint = await read_checkpoint(self._disk)
+        if checkpoint is None:
+            names = await self._disk.list()
+            if JOURNAL in names or ENTRIES in names:
+                raise CorruptStorageError("checkpoint", "it is missing, but the bookie has data")
+            checkpoint = FIRST
+            await write_checkpoint(self._disk, checkpoint)
+        for directory in (JOURNAL, ENTRIES):
+            await self._disk.make_directory(directory)
+        await self._disk.sync_directory()
+        self.checkpoint = checkpoint
+        for number in checkpoint.files:
+            self._index(await load_index(self._disk, number, self._bookie))
+        for ledger, parts in self.chunks.items():
+            self.state(ledger).last = max(part.last for part in parts)
+        await self._remove_unlisted()
+
+    def _index(self, index: EntryIndex) -> None:
+        for ledger, chunks in index.ledgers.items():
+            self.chunks.setdefault(ledger, []).append(chunks)
+        for state in decode_rows(index.states):
+            self.states[state.ledger] = state
+
+    async def _remove_unlisted(self) -> None:
+        present = numbered(await self._disk.list(ENTRIES), ENTRIES_SUFFIX)
+        self._file_number = max([0, *present, *self.checkpoint.files])
+        for number in present:
+            if number not in self.checkpoint.files:
+                await self._disk.unlink(entries_path(number))
+
+    def state(self, ledger: LedgerId) -> LedgerState:
+        """Return the one state object of a ledger, made when there is none."""
+        state = self.states.get(ledger)
+        if state is None:
+            state = self.states[ledger] = LedgerState(ledger)
+        return state
+
+    @property
+    def cached_bytes(self) -> int:
+        return self._cache.bytes
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._changed or self._cache.ledgers)
+
+    def apply_key(self, ledger: LedgerId, key: bytes) -> None:
+        state = self.state(ledger)
+        state.key, state.is_key_durable = key, True
+        self._changed[ledger] = None
+
+    def apply_fence(self, ledger: LedgerId, key: bytes) -> None:
+        self.apply_key(ledger, key)
+        state = self.states[ledger]
+        state.is_fenced, state.fence = True, None
+        state.wake()
+
+    def apply_run(self, run: ScannedRun) -> None:
+        state = self.state(run.ledger)
+        self._cache.insert(run)
+        self._changed[run.ledger] = None
+        if run.last > state.last:
+            state.last = run.last
+        if run.lac > state.hint:
+            state.hint = run.lac
+        state.wake()
+
+    def touch(self, ledger: LedgerId) -> None:
+        """Note that a state changed outside of the journal (an explicit LAC)."""
+        self._changed[ledger] = None
+
+    async def flush(self, position: JournalPosition) -> int:
+        """Move what is in memory into a file and the checkpoint to `position`; return the cost
+        freed.
+
+        `position` must be the journal's at the moment of the call. Raises OSError: after ENOSPC
+        nothing is lost and flush may be called again; after any other the process must end.
+        """
+        if not self._flushing.ledgers:
+            self._flushing, self._cache = self._cache, WriteCache()
+            self._position = position
+        freed = self._flushing.bytes
+        changed, self._changed = self._changed, {}
+        try:
+            index = await self._write_file(changed)
+            await self._write_checkpoint(index)
+        except OSError:
+            self._changed = {**changed, **self._changed}
+            raise
+        if index is not None:
+            for ledger, chunks in index.ledgers.items():
+                self.chunks.setdefault(ledger, []).append(chunks)
+        self._flushing = WriteCache()
+        return freed
+
+    async def _write_file(self, changed: dict[LedgerId, None]) -> EntryIndex | None:
+        """Write what is being flushed and the changed states; None when there is neither."""
+        if not changed and not self._flushing.ledgers:
+            return None
+        rows = [encode_row(self.states[ledger]) for ledger in sorted(changed)]
+        ledgers = (
+            (ledger, self._flushing.all(ledger)) for ledger in sorted(self._flushing.ledgers)
+        )
+        self._file_number += 1
+        writer = EntryWriter(self._disk, self._file_number, self._bookie)
+        return await writer.write(ledgers, b"".join(rows))
+
+    async def _write_checkpoint(self, index: EntryIndex | None) -> None:
+        files = self.checkpoint.files + (() if index is None else (index.number,))
+        checkpoint = self.checkpoint.next(self._position, files)
+        try:
+            await write_checkpoint(self._disk, checkpoint)
+        except OSError as error:
+            if error.errno == errno.ENOSPC and index is not None:
+                await self._disk.unlink(entries_path(index.number))
+            raise
+        self.checkpoint = checkpoint
+
+    async def read(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
+    ) -> bytes | None:
+        """Return, as a run cut at `bytes_max`, entries held from first to last; None if there are
+        none.
+
+        Raises `CorruptEntryError` when what may be the first of them is damaged.
+        """
+        while first <= last:
+            found, complete_to = await self._find(ledger, first, last, bytes_max)
+            for group in tidy.split(found, bytes_max):
+                return b"".join(part.data for part in group)
+            first = complete_to + 1
+        return None
+
+    async def _find(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
+    ) -> tuple[list[Slice], EntryId]:
+        """Return tidy slices of the entries from first on, and the id up to which they are
+        complete.
+        """
+        cached, last = self._find_cached(ledger, first, last, bytes_max)
+        chunks, last = self._find_chunks(ledger, first, last, bytes_max)
+        runs, damage = await self._files.read(ledger, chunks)
+        if damage is not None:
+            last = min(last, chunks[len(runs)].first - 1)
+            if last < first:
+                raise damage
+        read = zip(chunks, map(tidy.whole, runs), strict=False)
+        by_file = [whole for _, whole in sorted(read, key=lambda pair: pair[0].file)]
+        parts = (tidy.within(part, first, last) for part in (*by_file, *cached))
+        found = [part for part in parts if part is not None]
+        return (found if tidy.is_tidy(found) else tidy.overlay(found)), last
+
+    def _find_cached(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
+    ) -> tuple[list[Slice], EntryId]:
+        """Return slices of both caches, the newer behind the older."""
+        found: list[Slice] = []
+        for cache in (self._flushing, self._cache):
+            slices = cache.find(ledger, first, last, bytes_max)
+            if sum(part.size for part in slices) >= bytes_max:
+                last = min(last, slices[-1].last)
+            found += slices
+        return found, last
+
+    def _find_chunks(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
+    ) -> tuple[list[ChunkAt], EntryId]:
+        """Return the chunks of all files to read, ascending by first id."""
+        found: list[ChunkAt] = []
+        for part in self.chunks.get(ledger, ()):
+            if part.first <= last and part.last >= first:
+                chunks, last = part.overlapping(first, last, bytes_max)
+                found += chunks
+        found.sort(key=lambda chunk: (chunk.first, chunk.file))
+        size = 0
+        for number, chunk in enumerate(found):
+            if size >= bytes_max or chunk.first > last:
+                return found[:number], min(last, chunk.first - 1)
+            size += chunk.size
+        return found, last
+
+    async def ranges(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+        """Return the ids held. Raises `CorruptEntryError` when a chunk that must be read is
+        damaged.
+        """
+        found = [
+            span
+            for cache in (self._flushing, self._cache)
+            for span in tidy.ranges(cache.all(ledger))
+        ]
+        for part in list(self.chunks.get(ledger, ())):
+            for chunk in part.all():
+                if chunk.is_dense:
+                    found.append((chunk.first, chunk.last))
+                    continue
+                runs, damage = await self._files.read(ledger, [chunk])
+                if damage is not None:
+                    raise damage
+                found += tidy.ranges(map(tidy.whole, runs))
+        return tidy.join_ranges(found)
+
+    async def close(self) -> None:
+        await self._files.close()

@@ -1,0 +1,262 @@
+"""The storage node: the port `Bookie` over journal and ledger storage.
+
+Everything that changes a ledger is a journal record; it is accepted in one step without awaiting,
+and takes effect when it is durable, in the order of acceptance. From that follow the laws of the
+port:
+
+  B2  an add returns when its record is durable and applied
+  B6  a fence is noted on acceptance, so no later ordinary add is accepted; its record stands behind
+      every add accepted before, so once it is durable those are applied, and recovery sees them
+  R9  nobody is answered about a fence, or refused because of one, before it is durable
+  R10 reads see applied entries only
+
+Not here: journal, files and flushes (engine.py). Time-outs and connections are the service's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail
+from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.errors import (
+    EntryUnknownError,
+    InvalidRequestError,
+    LedgerFencedError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    ReadOnlyBookieError,
+    UnauthorizedError,
+)
+from quire.run import scan_run
+from quire.storage.cookie import check_cookie
+from quire.storage.disk import Disk
+from quire.storage.engine import Engine
+from quire.storage.ledger_state import KEY_BYTES_MAX, LedgerState
+from quire.storage.options import StorageOptions
+from quire.storage.write_cache import cost
+
+
+class BookieNode:
+    """A bookie. Made by `open`; owned by whoever closes it."""
+
+    def __init__(self, disk: Disk, engine: Engine) -> None:
+        self.bookie: Final[BookieId] = engine.bookie
+        self._disk = disk
+        self._engine = engine
+        self._storage = engine.storage
+
+    @classmethod
+    async def open(
+        cls,
+        disk: Disk,
+        bookie: BookieId,
+        cluster: str,
+        *,
+        rng: random.Random,
+        on_fatal: Callable[[BaseException], None],
+        options: StorageOptions | None = None,
+    ) -> BookieNode:
+        """Check the cookie, replay the journal, and serve.
+
+        `rng` draws the identities of journal segments. `on_fatal` is called once when the process
+        must end; the node refuses everything from then on.
+        Raises `ConfigurationError`, `WrongBookieError`, `CorruptStorageError` and OSError.
+        """
+        await check_cookie(disk, bookie, cluster)
+        engine = Engine(disk, bookie, options or StorageOptions(), rng, on_fatal)
+        try:
+            await engine.start()
+        except BaseException:
+            await engine.abort()
+            raise
+        return cls(disk, engine)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether new entries are taken. A read-only bookie reads, fences and takes recovery
+        adds.
+        """
+        return self._engine.upkeep.is_writable
+
+    async def add(
+        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+    ) -> None:
+        """See `Bookie.add`. The caller may cancel; the run is then stored or not."""
+        scanned = scan_run(run)
+        if scanned.ledger != ledger:
+            raise InvalidRequestError(f"run of ledger {scanned.ledger} was sent to {ledger}")
+        size_max = self._engine.options.run_bytes_max
+        if len(run) > size_max:
+            raise InvalidRequestError(f"run of {len(run)} bytes exceeds the limit of {size_max}")
+        size, gate = cost(scanned), self._engine.gate
+        if not gate.try_enter(size):
+            await gate.enter(size)
+        try:
+            state = await self._admit(ledger, key, recovery)
+            self._note_key(state, key)
+            stored = self._engine.append_run(run, scanned)
+        except BaseException:
+            gate.leave(size)
+            raise
+        await stored
+
+    async def _admit(self, ledger: LedgerId, key: bytes, recovery: bool) -> LedgerState:
+        """Return the ledger's state if it takes the add. Waits only in order to refuse."""
+        self._engine.check_alive()
+        if not recovery and not self.is_writable:
+            raise ReadOnlyBookieError(self.bookie, "its disk is nearly full")
+        state = await self._authorize(ledger, key)
+        if not recovery:
+            await self._check_fence(state)
+        return state
+
+    async def _authorize(self, ledger: LedgerId, key: bytes) -> LedgerState:
+        """Return the ledger's state if the key is right. A durable key alone refuses another."""
+        if len(key) > KEY_BYTES_MAX or ledger < 0:
+            raise InvalidRequestError(f"key of {len(key)} bytes for ledger {ledger} is impossible")
+        state = self._storage.state(ledger)
+        if not state.accepts(key):
+            if not state.is_key_durable:
+                await self._engine.settle()
+            raise UnauthorizedError(ledger)
+        return state
+
+    async def _check_fence(self, state: LedgerState) -> None:
+        """Raise `LedgerFencedError` for a fenced ledger, once the fence is durable."""
+        if state.fence is not None:
+            await asyncio.shield(state.fence)
+        if state.is_fenced:
+            raise LedgerFencedError(state.ledger)
+
+    def _note_key(self, state: LedgerState, key: bytes) -> None:
+        if state.key is None:
+            self._engine.append_key(state.ledger, key)
+            state.key = key
+
+    async def _fence(self, ledger: LedgerId, key: bytes) -> None:
+        """Fence a ledger; returns when key and fence are durable and older adds are applied."""
+        state = await self._authorize(ledger, key)
+        if state.is_fenced:
+            return
+        if state.fence is None:
+            state.fence = self._engine.append_fence(ledger, key)
+            state.key = key
+        await asyncio.shield(state.fence)
+
+    async def read(
+        self,
+        ledger: LedgerId,
+        first: EntryId,
+        last: EntryId,
+        *,
+        fence_key: bytes | None = None,
+        bytes_max: int = READ_BYTES_MAX,
+    ) -> bytes:
+        """See `Bookie.read`."""
+        self._engine.check_alive()
+        if not 0 <= first <= last or bytes_max < 1:
+            raise InvalidRequestError(
+                f"entries {first} to {last} in {bytes_max} bytes are no range"
+            )
+        if fence_key is not None:
+            await self._fence(ledger, fence_key)
+        state = self._known(ledger)
+        if state is None:
+            raise NoSuchLedgerError(ledger)
+        run = await self._storage.read(ledger, first, last, bytes_max)
+        if run is not None:
+            return run
+        if state.in_limbo:
+            raise EntryUnknownError(ledger, first, "this bookie may have lost it")
+        raise NoSuchEntryError(ledger, first)
+
+    def _known(self, ledger: LedgerId) -> LedgerState | None:
+        state = self._storage.states.get(ledger)
+        return None if state is None or state.key is None else state
+
+    async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
+        """See `Bookie.read_tail`."""
+        self._engine.check_alive()
+        if fence_key is not None:
+            await self._fence(ledger, fence_key)
+        return await self._tail(ledger)
+
+    async def _tail(self, ledger: LedgerId) -> LedgerTail:
+        state = self._known(ledger)
+        if state is None:
+            return LedgerTail()
+        if state.in_limbo:
+            raise EntryUnknownError(ledger, NO_ENTRY, "this bookie may have lost its end")
+        frame: bytes | None = None
+        if state.last != NO_ENTRY:
+            run = await self._storage.read(ledger, state.last, state.last, 1)
+            assert run is not None, f"entry {state.last} of ledger {ledger} is indexed, not found"
+            (at,) = scan_run(run).frames
+            frame = run[at.offset :]
+        return LedgerTail(frame, state.packet, state.confirmed, state.is_fenced)
+
+    async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
+        """See `Bookie.wait_tail`."""
+        state = self._storage.state(ledger)
+        try:
+            async with asyncio.timeout(timeout):
+                while not state.is_fenced and state.confirmed <= above:
+                    self._engine.check_alive()
+                    await self._change(state)
+        except TimeoutError:
+            pass
+        finally:
+            self._forget_if_unknown(state)
+        self._engine.check_alive()
+        return await self._tail(ledger)
+
+    async def _change(self, state: LedgerState) -> None:
+        """Wait until somebody wakes those who wait for a ledger."""
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        state.waiters.append(changed)
+        try:
+            await changed
+        finally:
+            if changed in state.waiters:
+                state.waiters.remove(changed)
+
+    def _forget_if_unknown(self, state: LedgerState) -> None:
+        """Drop a state that only the last waiter kept."""
+        if state.key is None and not state.waiters:
+            self._storage.states.pop(state.ledger, None)
+
+    async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
+        """See `Bookie.write_lac`. Kept in memory and by flushes."""
+        self._engine.check_alive()
+        state = await self._authorize(ledger, key)
+        await self._check_fence(state)
+        if state.set_packet(packet):
+            self._note_key(state, key)
+            self._storage.touch(ledger)
+            state.wake()
+
+    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+        """See `Bookie.list_entries`."""
+        self._engine.check_alive()
+        return await self._storage.ranges(ledger)
+
+    async def info(self) -> BookieInfo:
+        """See `Bookie.info`."""
+        self._engine.check_alive()
+        space = await self._disk.space()
+        ledgers = sum(state.key is not None for state in self._storage.states.values())
+        return BookieInfo(
+            self.bookie, self.is_writable, space.free_bytes, space.total_bytes, ledgers
+        )
+
+    async def close(self) -> None:
+        """Finish what is accepted, flush, and stop. A disk that hangs is given up on in the end."""
+        await self._engine.close()
+
+    async def abort(self) -> None:
+        """Stop as a crash would; what is not durable is lost."""
+        await self._engine.abort()

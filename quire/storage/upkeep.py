@@ -1,0 +1,118 @@
+"""What a bookie does beside its requests: flush, reclaim the journal, watch the free space.
+
+One task. A flush is asked for by whoever sees a limit reached; it is never timed. A full disk ends
+nothing: the bookie becomes read-only and the flush is tried again when space is looked at next. Any
+other failure is fatal, because data whose way to the disk failed once must not be trusted again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+from quire.storage.disk import Disk
+from quire.storage.gate import Gate
+from quire.storage.ledger_storage import LedgerStorage
+from quire.storage.options import StorageOptions
+from quire.storage.replay import JournalPosition
+from quire.storage.segments import Segments
+
+
+class Upkeep:
+    """See the module. Owned by the node."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        storage: LedgerStorage,
+        segments: Segments,
+        gate: Gate,
+        options: StorageOptions,
+        position: Callable[[], JournalPosition],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._disk = disk
+        self._storage = storage
+        self._segments = segments
+        self._gate = gate
+        self._options = options
+        self._position = position
+        self._on_fatal = on_fatal
+        self._has_room = True
+        self._wanted = asyncio.Event()
+        self._must_flush = False
+        self._is_closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_writable(self) -> bool:
+        """There is room for new entries, and for what recovery needs after that."""
+        return self._has_room and not self._segments.is_starved
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    def request_flush(self) -> None:
+        """Ask for a flush soon."""
+        self._must_flush = True
+        self._wanted.set()
+
+    def look(self) -> None:
+        """Ask for a flush if a limit is reached. Called for every batch of the journal."""
+        if (
+            self._storage.cached_bytes >= self._options.write_cache_bytes
+            or len(self._segments.live) > self._options.journal_segments_max
+        ):
+            self.request_flush()
+
+    async def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                await self._look_for_room()
+                await self._wait()
+                if self._must_flush:
+                    await self.flush()
+        except Exception as error:
+            self._on_fatal(error)
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(self._options.space_check_seconds):
+                await self._wanted.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._wanted.clear()
+
+    async def flush(self) -> None:
+        """Flush once, unless the disk is full. Raises OSError for anything else."""
+        self._must_flush = False
+        try:
+            freed = await self._storage.flush(self._position())
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self._must_flush = True
+            self._has_room = False
+            return
+        self._gate.leave(freed)
+        await self._segments.release(self._storage.checkpoint.position.segment)
+        self.look()
+
+    async def _look_for_room(self) -> None:
+        space = await self._disk.space()
+        self._has_room = space.free_bytes >= self._options.low_space_bytes
+
+    async def close(self) -> None:
+        """Finish a flush under way and stop."""
+        self._is_closing = True
+        self._wanted.set()
+        if self._task is not None:
+            await self._task
+
+    async def abort(self) -> None:
+        """Stop as a crash would."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

@@ -1,0 +1,106 @@
+"""A bookie on a simulated disk, with small sizes, that tests can kill and start again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from quire.entry import DigestKind, Sealer
+from quire.run import pack_run, split_run
+from quire.storage.cookie import format_bookie
+from quire.storage.node import BookieNode
+from quire.storage.options import StorageOptions
+from tests.sim.disk import Cut, SimDisk
+
+BOOKIE = "b" * 32
+CLUSTER = "c" * 32
+KEY = b"k" * 20
+SMALL = StorageOptions(
+    segment_bytes=64 * 1024,
+    batch_bytes_max=16 * 1024,
+    write_cache_bytes=32 * 1024,
+    memory_bytes_max=96 * 1024,
+    low_space_bytes=128 * 1024,
+)
+
+
+def sealed(ledger: int, entry: int, payload: bytes | None = None, lac: int | None = None) -> bytes:
+    """Return a frame; the payload names the entry unless one is given."""
+    sealer = Sealer(ledger, DigestKind.CRC32C, b"")
+    body = b"%d/%d" % (ledger, entry) if payload is None else payload
+    return sealer.seal(entry, entry - 1 if lac is None else lac, 1 << 40, body)
+
+
+def run_of(
+    ledger: int, *entries: int, payload: bytes | None = None, lac: int | None = None
+) -> bytes:
+    """Return the run of some entries."""
+    return pack_run(sealed(ledger, entry, payload, lac) for entry in entries)
+
+
+@dataclass
+class Scene:
+    """One bookie and its disk."""
+
+    seed: int = 1
+    options: StorageOptions = SMALL
+    fatal: list[BaseException] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.disk = SimDisk(self.rng)
+
+    async def start(self) -> BookieNode:
+        """Format the disk if it is new, and open the bookie."""
+        mount = self.disk.mount()
+        await format_bookie(mount, BOOKIE, CLUSTER)
+        self.node = await BookieNode.open(
+            mount, BOOKIE, CLUSTER, rng=self.rng, on_fatal=self.fatal.append, options=self.options
+        )
+        return self.node
+
+    async def kill(self) -> None:
+        """The process dies; the page cache stays."""
+        self.disk.kill()
+        await self.node.abort()
+
+    async def cut(self, cut: Cut = Cut.MIXES) -> None:
+        """The power fails."""
+        self.disk.power_cut(cut)
+        await self.node.abort()
+
+    async def close(self) -> None:
+        await self.node.close()
+        self.disk.kill()
+
+    async def entries(self, ledger: int, first: int = 0, last: int = 1 << 40) -> dict[int, bytes]:
+        """Return every entry the bookie holds of a ledger, read in steps."""
+        found: dict[int, bytes] = {}
+        for start, end in await self.node.list_entries(ledger):
+            at = max(first, start)
+            while at <= min(end, last):
+                run = await self.node.read(ledger, at, min(end, last))
+                found.update(split_run(run))
+                at = max(found) + 1
+        return found
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Return once a condition holds that the bookie looks at from time to time."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never came true")
+
+
+def drive(main: object) -> None:
+    """Run a test's coroutine, within a time no healthy test needs."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await main  # type: ignore[misc]
+
+    asyncio.run(bounded())
