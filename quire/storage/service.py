@@ -112,13 +112,13 @@ class BookieService:
             await self._settled.wait()
 
     async def ended(self) -> None:
-        """Return when no stream is served any more; call it after the server has stopped."""
-        while self._streams:
+        """Return when no call uses the bookie any more; for after the server has stopped."""
+        while self._streams or self._reads or self._waits:
             self._settled.clear()
             await self._settled.wait()
 
     def settled(self) -> None:
-        """Something `drain` waits for may have come to its end."""
+        """Something that `drain` or `ended` waits for may have come to its end."""
         self._settled.set()
 
     def expect(self, bookie: BookieId) -> None:
@@ -193,6 +193,7 @@ class BookieService:
             tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
         finally:
             self._waits -= 1
+            self.settled()
         return encode_tail(tail)
 
     @_answers(pb.WriteLacReply)

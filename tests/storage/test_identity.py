@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from quire.errors import (
+    ConfigurationError,
+    CorruptRecordError,
+    NodeExistsError,
+    StoreOutcomeUnknownError,
+    WrongBookieError,
+)
+from quire.metastore.layout import CLUSTER, COOKIES, cookie_path
+from quire.metastore.memory import MemoryStore
+from quire.metastore.record import encode_record
+from quire.storage.cookie import BookieCookie, read_cookie
+from quire.storage.identity import (
+    cluster_id,
+    format_directory,
+    format_disk,
+    identify,
+    is_formatted,
+)
+from quire.storage.local_disk import LocalDisk
+
+
+def on_disk(tmp_path: Path, check: Callable[[LocalDisk, MemoryStore], Awaitable[None]]) -> None:
+    async def main() -> None:
+        disk, store = LocalDisk(tmp_path / "disk", create=True), MemoryStore()
+        try:
+            await check(disk, store)
+        finally:
+            await disk.close()
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_formatted_disk_is_identified(tmp_path: Path) -> None:
+    async def check(disk: LocalDisk, store: MemoryStore) -> None:
+        bookie = await format_disk(disk, store, random.Random(1))
+        cookie = await identify(disk, store)
+        assert cookie.bookie == bookie
+        assert cookie.cluster == await cluster_id(store, random.Random(2))
+        assert await store.children(COOKIES) == [bookie]
+
+    on_disk(tmp_path, check)
+
+
+def test_a_disk_that_was_not_formatted_is_refused(tmp_path: Path) -> None:
+    async def check(disk: LocalDisk, store: MemoryStore) -> None:
+        with pytest.raises(ConfigurationError, match="quire bookie format"):
+            await identify(disk, store)
+
+    on_disk(tmp_path, check)
+
+
+def test_a_disk_is_formatted_once(tmp_path: Path) -> None:
+    async def check(disk: LocalDisk, store: MemoryStore) -> None:
+        bookie = await format_disk(disk, store, random.Random(1))
+        with pytest.raises(ConfigurationError, match=bookie):
+            await format_disk(disk, store, random.Random(2))
+        assert await store.children(COOKIES) == [bookie]
+        assert (await identify(disk, store)).bookie == bookie
+
+    on_disk(tmp_path, check)
+
+
+def test_a_disk_with_other_files_is_not_formatted(tmp_path: Path) -> None:
+    async def check(disk: LocalDisk, store: MemoryStore) -> None:
+        (tmp_path / "disk" / "thesis.tex").write_text("years of work")
+        with pytest.raises(ConfigurationError, match=r"thesis\.tex"):
+            await format_disk(disk, store, random.Random(1))
+        assert await store.children(COOKIES) == []
+        assert await read_cookie(disk) is None
+
+    on_disk(tmp_path, check)
+
+
+def test_a_disk_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    async def check(disk: LocalDisk, store: MemoryStore) -> None:
+        await format_disk(disk, store, random.Random(1))
+        other = MemoryStore()
+        with pytest.raises(WrongBookieError, match="no cookie"):
+            await identify(disk, other)
+        await other.close()
+
+    on_disk(tmp_path, check)
+
+
+def test_a_cookie_that_differs_from_its_twin_is_refused(tmp_path: Path) -> None:
+    async def check(disk: LocalDisk, store: MemoryStore) -> None:
+        bookie = await format_disk(disk, store, random.Random(1))
+        path = cookie_path(bookie)
+        twin = encode_record("cookie", 1, BookieCookie(bookie, "elsewhere").body())
+        version = await store.put(path, twin, (await store.get(path)).version)
+        with pytest.raises(WrongBookieError, match="elsewhere"):
+            await identify(disk, store)
+        for damaged in (b"junk", encode_record("cookie", 1, {"bookie": 3})):
+            version = await store.put(path, damaged, version)
+            with pytest.raises(CorruptRecordError):
+                await identify(disk, store)
+        await store.put(path, encode_record("cookie", 2, {}), version)
+        with pytest.raises(CorruptRecordError, match="upgrade"):
+            await identify(disk, store)
+
+    on_disk(tmp_path, check)
+
+
+def test_all_who_come_first_agree_on_the_cluster() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        ids = await asyncio.gather(*(cluster_id(store, random.Random(n)) for n in range(5)))
+        assert len(set(ids)) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("was_made", [True, False])
+def test_a_lost_answer_does_not_split_the_cluster(was_made: bool) -> None:
+    class Lossy(MemoryStore):
+        async def create(self, path: str, value: bytes) -> int:
+            if was_made or self.lost:
+                await super().create(path, value)
+            if not self.lost:
+                self.lost = True
+                raise StoreOutcomeUnknownError(path, "lost for the test")
+            return 0
+
+        lost = False
+
+    async def main() -> None:
+        store = Lossy()
+        first = await cluster_id(store, random.Random(1))
+        assert await cluster_id(store, random.Random(2)) == first
+
+    asyncio.run(main())
+
+
+def test_a_damaged_cluster_record_is_an_error() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create(CLUSTER, encode_record("cluster", 1, {}))
+        with pytest.raises(CorruptRecordError):
+            await cluster_id(store, random.Random(1))
+
+    asyncio.run(main())
+
+
+def test_directories_are_formatted_and_recognised(tmp_path: Path) -> None:
+    async def main() -> None:
+        uri = f"sqlite://{tmp_path}/metadata.db"
+        directory = tmp_path / "new" / "bookie"
+        assert not await is_formatted(directory)
+        bookie = await format_directory(directory, uri)
+        assert await is_formatted(directory)
+        with pytest.raises(ConfigurationError, match=bookie):
+            await format_directory(directory, uri)
+        assert bookie != await format_directory(tmp_path / "other", uri)
+
+    asyncio.run(main())
+
+
+def test_an_id_is_never_given_twice(tmp_path: Path) -> None:
+    async def check(disk: LocalDisk, store: MemoryStore) -> None:
+        await format_disk(disk, store, random.Random(1))
+        other = LocalDisk(tmp_path / "other", create=True)
+        # The same generator state: what the store knows already is refused.
+        rng = random.Random(1)
+        with pytest.raises(NodeExistsError):
+            await format_disk(other, store, rng)
+        assert await read_cookie(other) is None
+        await other.close()
+
+    on_disk(tmp_path, check)

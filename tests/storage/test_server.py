@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from quire.bookie import BookieAddress
+from quire.entry import DigestKind, Sealer
+from quire.errors import ConfigurationError, NoSuchNodeError, QuireError, WrongBookieError
+from quire.ledger.remote import RemoteBookie
+from quire.metastore import open_store
+from quire.metastore.layout import bookie_path
+from quire.metastore.registration import decode_registration
+from quire.run import pack_run
+from quire.storage.identity import format_directory
+from quire.storage.options import StorageOptions
+from quire.storage.server import EXIT_FATAL, serve
+
+SEALER = Sealer(7, DigestKind.CRC32C, b"secret")
+KEY = SEALER.access_key
+SOON = 20.0
+SMALL = StorageOptions(segment_bytes=1024 * 1024)
+
+
+def run_of(entry: int) -> bytes:
+    return pack_run([SEALER.seal(entry, entry - 1, 2**40, b"x")])
+
+
+def uri_of(path: Path) -> str:
+    return f"sqlite://{path}/metadata.db"
+
+
+@asynccontextmanager
+async def served(path: Path, listen: str = "127.0.0.1:0") -> AsyncIterator[BookieAddress]:
+    """A server of `path/bookie` in this process, from its registration to its orderly end."""
+    ready: asyncio.Future[BookieAddress] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(
+        serve(path / "bookie", uri_of(path), listen, on_ready=ready.set_result, options=SMALL)
+    )
+    task.add_done_callback(lambda _: ready.cancel())
+    try:
+        async with asyncio.timeout(SOON):
+            try:
+                address = await ready
+            except asyncio.CancelledError:
+                await task
+                raise
+        yield address
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_bookie_serves_what_it_served_before(tmp_path: Path) -> None:
+    async def main() -> None:
+        bookie = await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        for life in range(3):
+            async with served(tmp_path) as address:
+                assert address.bookie == bookie
+                assert address.writable
+                stub = RemoteBookie(address)
+                await stub.add(7, KEY, run_of(life))
+                assert await stub.list_entries(7) == [(0, life)]
+                await stub.close()
+
+    asyncio.run(main())
+
+
+def test_a_bookie_is_registered_while_it_serves(tmp_path: Path) -> None:
+    async def main() -> None:
+        bookie = await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        store = await open_store(uri_of(tmp_path))
+        async with served(tmp_path) as address:
+            found = await store.get(bookie_path(bookie))
+            assert decode_registration(bookie, found.value) == address
+        with pytest.raises(NoSuchNodeError):
+            await store.get(bookie_path(bookie))
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_directory_is_served_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        async with served(tmp_path):
+            with pytest.raises(ConfigurationError, match="in use"):
+                await serve(tmp_path / "bookie", uri_of(tmp_path))
+
+    asyncio.run(main())
+
+
+def test_a_port_in_use_is_refused_before_clients_find_the_bookie(tmp_path: Path) -> None:
+    async def main() -> None:
+        await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        other = await format_directory(tmp_path / "other", uri_of(tmp_path))
+        store = await open_store(uri_of(tmp_path))
+        async with served(tmp_path) as address:
+            with pytest.raises(ConfigurationError, match=address.address):
+                await serve(tmp_path / "other", uri_of(tmp_path), address.address)
+            with pytest.raises(NoSuchNodeError):
+                await store.get(bookie_path(other))
+        await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("directory", ["missing", "empty"])
+def test_a_directory_that_is_no_bookies_is_refused(tmp_path: Path, directory: str) -> None:
+    (tmp_path / "empty").mkdir()
+
+    async def main() -> None:
+        with pytest.raises(ConfigurationError, match="format"):
+            await serve(tmp_path / directory, uri_of(tmp_path))
+
+    asyncio.run(main())
+
+
+def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+
+    async def main() -> None:
+        await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        with pytest.raises(WrongBookieError):
+            await serve(tmp_path / "bookie", uri_of(tmp_path / "elsewhere"))
+
+    asyncio.run(main())
+
+
+def test_a_failed_start_leaves_the_directory_free(tmp_path: Path) -> None:
+    async def main() -> None:
+        await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        for _ in range(2):
+            with pytest.raises(QuireError, match="host:port"):
+                await serve(tmp_path / "bookie", uri_of(tmp_path), "nonsense")
+        async with served(tmp_path):
+            pass
+
+    asyncio.run(main())
+
+
+def test_a_bookie_whose_storage_fails_ends_its_process() -> None:
+    program = (
+        "from quire.storage.server import end_process; end_process(OSError(5, 'disk is gone'))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert ended.returncode == EXIT_FATAL
+    assert b"disk is gone" in ended.stderr
