@@ -240,7 +240,7 @@ class LedgerStorage:
         found.sort(key=lambda chunk: (chunk.first, chunk.file))
         size = 0
         for number, chunk in enumerate(found):
-            if size >= bytes_max or chunk.first > last:
+            if chunk.first > last or (size >= bytes_max and chunk.first > first):
                 return found[:number], min(last, chunk.first - 1)
             size += chunk.size
         return found, last

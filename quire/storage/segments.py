@@ -106,16 +106,26 @@ class Segments:
         return [number for number in self._live if number >= first]
 
     async def create(self, previous: int) -> Segment:
-        """Return a new segment whose name and header are durable. Raises OSError."""
-        self._number += 1
-        number = self._number
-        spare = self._spares.pop() if self._spares else await self._make_spare(number)
+        """Return a new segment whose name and header are durable.
+
+        Raises OSError; after ENOSPC nothing changed, so numbers stay without a gap.
+        """
+        number = self._number + 1
+        if not self._spares:
+            self._spares.append(await self._make_spare(number))
+        spare = self._spares[-1]
         header = SegmentHeader(number, self._rng.getrandbits(64), previous, self._bookie)
         file = await self._disk.open(spare_path(spare))
-        await file.write(0, [encode_segment(header)], sync=True)
-        await self._disk.rename(spare_path(spare), segment_path(number))
-        await self._disk.sync_directory(JOURNAL)
+        try:
+            await file.write(0, [encode_segment(header)], sync=True)
+            await self._disk.rename(spare_path(spare), segment_path(number))
+        except OSError:
+            await file.close()
+            raise
+        self._spares.remove(spare)
+        self._number = number
         self._live.append(number)
+        await self._disk.sync_directory(JOURNAL)
         return Segment(header, file)
 
     async def _make_spare(self, number: int) -> int:
