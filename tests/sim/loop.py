@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import inspect
 import random
 import sys
 import threading
@@ -38,7 +39,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 STEPS_PER_INSTANT_MAX: Final = 50_000
-STEPS_MAX: Final = 3_000_000
+STEPS_MAX: Final = 400_000
 TASKS_PRUNE: Final = 4096
 
 
@@ -304,6 +305,10 @@ class SimLoop(SealedLoop):
                 error = task.exception()
                 raise SimUnhandled(f"task {task.get_name()} of {task.home} failed") from error
 
+    def fail(self, error: BaseException) -> None:
+        """End the run with this error after the step under way."""
+        self._failure = self._failure or error
+
     def note(self, text: str) -> None:
         """Put a fact into the trace."""
         self.trace.note(text)
@@ -369,6 +374,11 @@ def _unretrieved(task: asyncio.Task[Any]) -> bool:
 
 
 def _unwind(work: Any) -> None:
+    """Close a coroutine, however often it awaits on its way out."""
+    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        for held in inspect.getcoroutinelocals(work).values():
+            if inspect.iscoroutine(held):
+                _unwind(held)
     for _ in range(16):
         try:
             work.close()

@@ -85,6 +85,7 @@ class Network:
     counters: Counter[str] = field(default_factory=Counter)
     cut: set[tuple[str, str]] = field(default_factory=set)
     """One-way cuts: (from, to). Only ever asked for membership."""
+    links: list[SimLink] = field(default_factory=list)
     log: Callable[[str, str], None] | None = None
     """Told (who, what) of every message when a trace is wanted."""
 
@@ -93,7 +94,9 @@ class Network:
 
     def connect(self, client: Incarnation, address: BookieAddress) -> SimLink:
         """Return a client's link to the bookie at an address (the host's name)."""
-        return SimLink(self, client, address.bookie, self.host(address.address))
+        link = SimLink(self, client, address.bookie, self.host(address.address))
+        self.links.append(link)
+        return link
 
     def chance(self, probability: float) -> bool:
         return probability > 0 and self.rng.random() < probability
@@ -114,6 +117,12 @@ class Network:
     def later(self, delay: float, callback: Callable[..., object], *args: Any) -> Any:
         """Let something happen that belongs to no process."""
         return self.loop.call_later(delay, callback, *args, context=self.loop.root.context)
+
+    def break_streams(self, host: str) -> None:
+        """Reset every stream of adds to a host."""
+        for link in self.links:
+            if link.host.name == host:
+                link.reset("connection reset")
 
     def retry_delay(self) -> float:
         return 0.02 + self.rng.random() * 0.2
@@ -270,8 +279,12 @@ class SimLink:
         return info
 
     async def close(self) -> None:
+        self.reset("closed by the client")
+
+    def reset(self, reason: str) -> None:
+        """Break the stream of adds, if there is one."""
         if self._connection is not None:
-            self._connection.break_off("closed by the client")
+            self._connection.break_off(reason)
 
     async def _ask(self, method: str, **args: Any) -> Any:
         return await Exchange(self, method, args).run(DEADLINE)

@@ -1,0 +1,218 @@
+"""Running seeds from the command line.
+
+    python -m tests.sim --seed 7 --trace                 one seed, with everything that happened
+    python -m tests.sim --seeds 10000 --jobs 2           a campaign; exit code 1 when one fails
+    python -m tests.sim --seeds 10000 --from 20000 --json
+
+A seed runs every workload unless `--workload` names one. What is printed about a failure is enough
+to repeat it: seed, commit, Python version, mix.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import platform
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tests.sim.run import WORKLOADS, Result, run_seed
+
+EVENTS_SHOWN: Final = 60
+CHUNK: Final = 10
+SEEDS_PER_PROCESS: Final = 2000
+
+Job = tuple[int, str]
+
+
+@dataclass
+class Summary:
+    """What a campaign came to."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    counters: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    acks: int = 0
+    virtual_seconds: float = 0.0
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, result: Result) -> None:
+        self.verdicts[f"{result.workload} {result.verdict}"] += 1
+        self.counters += result.counters
+        self.steps += result.steps
+        self.acks += result.acks
+        self.virtual_seconds += result.virtual_seconds
+
+
+def commit() -> str:
+    """The commit that is checked out, with a plus when files differ from it."""
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return found.stdout.strip()
+
+
+def account(result: Result) -> dict[str, Any]:
+    """What to print about a run, ready for JSON."""
+    found = {
+        "seed": result.seed,
+        "workload": result.workload,
+        "verdict": result.verdict,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "mix": result.mix,
+        "acks": result.acks,
+        "steps": result.steps,
+        "virtual_seconds": round(result.virtual_seconds, 3),
+        "trace": result.trace,
+    }
+    if result.error is not None:
+        found["error"] = f"{type(result.error).__name__}: {result.error}"
+    return found
+
+
+def show(console: Console, result: Result, events: int | None) -> None:
+    """Print a run for people; `events` None means all of them."""
+    color = {"ok": "green", "void": "yellow", "failed": "red"}[result.verdict]
+    facts = account(result)
+    title = f"{facts.pop('workload')} seed {facts.pop('seed')}: {facts.pop('verdict')}"
+    console.print(f"[bold {color}]{title}[/]")
+    for name, value in facts.items():
+        console.print(f"  {name:16} {value}", markup=False, highlight=False)
+    shown = result.events if events is None else result.events[-events:]
+    if len(shown) < len(result.events):
+        console.print(f"  … {len(result.events) - len(shown)} events before these (--trace)")
+    for event in shown:
+        console.print(event, markup=False, highlight=False, soft_wrap=True)
+    if result.error is not None:
+        lines = traceback.format_exception(result.error, limit=-6)
+        console.print("".join(lines), markup=False, highlight=False)
+
+
+def replay(job: Job) -> Result:
+    """Run a seed again, this time writing down what happens."""
+    return run_seed(*job, events=True)
+
+
+def _work(job: Job) -> Result:
+    result = run_seed(*job)
+    if result.error is not None:
+        result.error = AssertionError(f"{type(result.error).__name__}: {result.error}")
+    return result
+
+
+def _results(jobs: Iterable[Job], processes: int) -> Iterator[Result]:
+    if processes == 1:
+        yield from map(_work, jobs)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes, maxtasksperchild=SEEDS_PER_PROCESS // CHUNK) as pool:
+        yield from pool.imap_unordered(_work, jobs, chunksize=CHUNK)
+
+
+def campaign(console: Console, jobs: list[Job], processes: int, failures_max: int) -> Summary:
+    """Run many seeds and show the failures as they come."""
+    summary = Summary()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("simulating", total=len(jobs), failed=0)
+        for result in _results(jobs, processes):
+            summary.add(result)
+            if result.failed:
+                again = replay((result.seed, result.workload))
+                show(console, again, EVENTS_SHOWN)
+                summary.failures.append(account(again))
+            progress.update(bar, advance=1, failed=len(summary.failures))
+            if len(summary.failures) >= failures_max:
+                break
+    return summary
+
+
+def report(console: Console, summary: Summary, seconds: float) -> None:
+    """Print a campaign's table."""
+    runs = sum(summary.verdicts.values())
+    table = Table("what", "count", title=f"{runs} runs of {commit()}, {seconds:.1f} s")
+    for name, count in sorted(summary.verdicts.items()):
+        table.add_row(name, f"{count:,}")
+    table.add_row("runs per second", f"{runs / seconds:,.1f}")
+    table.add_row("steps", f"{summary.steps:,}")
+    table.add_row("acknowledged appends", f"{summary.acks:,}")
+    table.add_row("virtual hours", f"{summary.virtual_seconds / 3600:,.1f}")
+    for name, count in summary.counters.most_common():
+        table.add_row(name, f"{count:,}")
+    console.print(table)
+
+
+@click.command(help=__doc__)
+@click.option("--seed", type=int, help="Run this one seed.")
+@click.option("--seeds", type=int, default=300, show_default=True, help="How many seeds to run.")
+@click.option("--from", "start", type=int, default=0, show_default=True, help="The first seed.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Processes.")
+@click.option("--workload", type=click.Choice(sorted(WORKLOADS)), multiple=True)
+@click.option("--trace", is_flag=True, help="With --seed: print every event.")
+@click.option("--failures", type=int, default=5, show_default=True, help="Stop after so many.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
+def main(
+    seed: int | None,
+    seeds: int,
+    start: int,
+    jobs: int,
+    workload: tuple[str, ...],
+    trace: bool,
+    failures: int,
+    as_json: bool,
+) -> None:
+    console = Console(stderr=as_json)
+    names = workload or tuple(WORKLOADS)
+    if seed is not None:
+        results = [replay((seed, name)) for name in names]
+        for result in results:
+            show(console, result, None if trace else EVENTS_SHOWN if result.failed else 0)
+        if as_json:
+            click.echo(json.dumps([account(result) for result in results], indent=2))
+        sys.exit(any(result.failed for result in results))
+    began = time.monotonic()
+    every = [(number, name) for number in range(start, start + seeds) for name in names]
+    summary = campaign(console, every, jobs, failures)
+    seconds = time.monotonic() - began
+    report(console, summary, seconds)
+    if as_json:
+        document = {
+            **vars(summary),
+            "seconds": round(seconds, 1),
+            "commit": commit(),
+            "python": platform.python_version(),
+        }
+        click.echo(json.dumps(document, indent=2))
+    sys.exit(bool(summary.failures))
+
+
+if __name__ == "__main__":
+    main()

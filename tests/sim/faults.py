@@ -1,0 +1,148 @@
+"""Which faults a seed meets, and the injector that brings them.
+
+Swarm testing: every seed draws its own mix, so that some runs have only one kind of fault, some
+many, some none; uniform mixing would hide what only shows when something else does *not* happen. A
+fault has a rate (per virtual second) and mends itself after a random time. Faults come more readily
+while appends are in flight.
+
+The budget: bookies lose what was not synced and nothing else. So every acknowledged entry must
+survive whatever is drawn here, however many bookies are hit at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Protocol
+
+from tests.sim.loop import Policy
+from tests.sim.network import Conditions
+from tests.sim.store import StoreWeather
+
+KINDS: Final = (
+    "crash",
+    "power cut",
+    "pause",
+    "cut",
+    "isolate",
+    "slow disk",
+    "hung disk",
+    "sync error",
+    "expire session",
+    "kill client",
+    "pause client",
+    "break streams",
+)
+
+
+@dataclass
+class FaultMix:
+    """What one seed is made of."""
+
+    policy: Policy = Policy.INTERLEAVE
+    conditions: Conditions = field(default_factory=Conditions)
+    weather: StoreWeather = field(default_factory=StoreWeather)
+    disk_latency: float = 0.0003
+    rates: dict[str, float] = field(default_factory=dict)
+    """Faults per virtual second, by kind."""
+    mending: float = 0.5
+    """Mean seconds until a fault mends."""
+
+    def describe(self) -> dict[str, Any]:
+        calm_conditions, calm_weather = asdict(Conditions()), asdict(StoreWeather())
+        return {
+            "policy": str(self.policy),
+            "conditions": _differences(asdict(self.conditions), calm_conditions),
+            "store": _differences(asdict(self.weather), calm_weather),
+            "disk_latency": round(self.disk_latency, 5),
+            "rates": {kind: round(rate, 3) for kind, rate in self.rates.items()},
+            "mending": round(self.mending, 3),
+        }
+
+
+def _differences(values: dict[str, float], calm: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 5) for name, value in values.items() if value != calm[name]}
+
+
+def draw_mix(rng: random.Random) -> FaultMix:
+    """Draw one seed's mix; one in ten has no faults at all.
+
+    Policy `walk` is not drawn: it breaks the order that asyncio promises for callbacks, on which
+    production code relies.
+    """
+
+    def maybe(chance: float, low: float, high: float) -> float:
+        drawn = low + (high - low) * rng.random() ** 2
+        return drawn if rng.random() < chance else 0.0
+
+    policy = rng.choices([Policy.INTERLEAVE, Policy.PRIORITY], [8, 2])[0]
+    mix = FaultMix(policy=policy, disk_latency=0.0001 + 0.004 * rng.random() ** 3)
+    mix.conditions.delay_mean = 0.0002 + 0.01 * rng.random() ** 4
+    if rng.random() < 0.1:
+        return mix
+    mix.conditions.slow = maybe(0.4, 0.005, 0.2)
+    mix.conditions.slow_mean = 0.01 + 0.4 * rng.random()
+    mix.conditions.loss = maybe(0.4, 0.001, 0.08)
+    mix.conditions.duplication = maybe(0.3, 0.01, 0.2)
+    mix.conditions.cancellation = maybe(0.5, 0.1, 1.0)
+    mix.weather.unavailable = maybe(0.3, 0.01, 0.2)
+    mix.weather.unknown = maybe(0.4, 0.01, 0.3)
+    mix.weather.spurious_wake = maybe(0.3, 0.05, 0.5)
+    mix.weather.watch_lost = maybe(0.3, 0.05, 0.5)
+    mix.rates = {kind: rate for kind in KINDS if (rate := maybe(0.35, 0.1, 3.0))}
+    mix.mending = 0.05 + 2.0 * rng.random() ** 2
+    return mix
+
+
+class Cluster(Protocol):
+    """What the injector can reach."""
+
+    def do(self, kind: str, rng: random.Random) -> Callable[[], None] | None:
+        """Bring one fault; return what mends it, None when it found no victim."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether appends are in flight."""
+        ...
+
+    def note_fault(self, kind: str) -> None: ...
+
+
+class Injector:
+    """Brings the mix's faults until it is stopped; then everything is mended."""
+
+    def __init__(self, mix: FaultMix, cluster: Cluster, rng: random.Random) -> None:
+        self._mix = mix
+        self._cluster = cluster
+        self._rng = rng
+        self._mends: list[Callable[[], None]] = []
+
+    async def run(self) -> None:
+        """Bring faults for ever."""
+        kinds = sorted(self._mix.rates)
+        if not kinds:
+            return
+        rates = [self._mix.rates[kind] for kind in kinds]
+        while True:
+            haste = 2.0 if self._cluster.is_busy else 1.0
+            await asyncio.sleep(self._rng.expovariate(sum(rates) * haste))
+            kind = self._rng.choices(kinds, rates)[0]
+            mend = self._cluster.do(kind, self._rng)
+            if mend is not None:
+                self._cluster.note_fault(kind)
+                self._mends.append(mend)
+                delay = self._rng.expovariate(1 / self._mix.mending)
+                asyncio.get_running_loop().call_later(delay, self._mend, mend)
+
+    def _mend(self, mend: Callable[[], None]) -> None:
+        if mend in self._mends:
+            self._mends.remove(mend)
+            mend()
+
+    def mend_all(self) -> None:
+        """End every fault that is on."""
+        while self._mends:
+            self._mends.pop()()

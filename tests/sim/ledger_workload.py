@@ -1,0 +1,287 @@
+"""One ledger: a writer that pipelines, recoverers that race it, readers that follow.
+
+Every seed draws the replication, the sizes, who comes when. The writer may be killed, fenced, cut
+off or left alone; what it hears is put into the history. When the faults are over a fresh client
+recovers the ledger, and everything that still runs must come to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+from quire.entry import DigestKind, EntryId, LedgerId
+from quire.errors import (
+    HandleClosedError,
+    LedgerClosedError,
+    LedgerFencedError,
+    NoSuchEntryError,
+    OutcomeUnknownError,
+    QuireError,
+    RetryError,
+)
+from quire.ledger.quorum import Replication
+from quire.ledger.reader import LedgerReader
+from quire.ledger.writer import LedgerWriter
+from tests.sim.checkers import check_ledger
+from tests.sim.history import Append, End, Outcome, require
+from tests.sim.machines import ClientMachine, Work, insist, join
+from tests.sim.world import HEAL_SECONDS_MAX, SimWorld
+
+SHAPES: Final = (
+    (Replication(3, 3, 2), 10),
+    (Replication(3, 2, 2), 4),
+    (Replication(3, 3, 3), 2),
+    (Replication(4, 3, 2), 4),
+    (Replication(5, 3, 2), 2),
+    (Replication(5, 5, 3), 1),
+    (Replication(2, 2, 1), 1),
+    (Replication(4, 2, 1), 1),
+    (Replication(1, 1, 1), 1),
+)
+ACKS_MIN: Final = 5
+"""A run with fewer acknowledged entries proves nothing: void."""
+
+SAFETY_SECONDS_MAX: Final = 60.0
+
+
+class LedgerWorkload:
+    """See the module."""
+
+    def __init__(self, world: SimWorld, rng: random.Random, replication: Replication) -> None:
+        self.world = world
+        self.rng = rng
+        self.replication = replication
+        self.digest = rng.choice([DigestKind.CRC32C, DigestKind.CRC32C, DigestKind.HMAC_SHA256])
+        self.password = b"secret" if rng.random() < 0.3 else b""
+        self.count = rng.choice([8, 20, 40, 80])
+        self.ledger: LedgerId | None = None
+        self.created = asyncio.Event()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def acks(self) -> int:
+        return sum(append.outcome is Outcome.OK for append in self.world.ledgers.appends)
+
+    async def run(self) -> None:
+        """The whole life of the ledger, faults included."""
+        world, rng = self.world, self.rng
+        await world.start()
+        writer = world.client("writer")
+        self.tasks.append(writer.run(self._write))
+        if rng.random() < 0.8:
+            await self.created.wait()
+        world.begin_faults()
+        others = [world.client(f"recoverer{i}") for i in range(rng.choice([0, 1, 1, 2]))]
+        span = rng.choice([0.05, 0.3, 1.0])
+        for client in others:
+            self.tasks.append(client.run(self._recoverer(rng.random() * span)))
+        for number in range(rng.choice([0, 1, 2])):
+            reader = world.client(f"reader{number}")
+            self.tasks.append(reader.run(self._reader(rng.random() * span)))
+        await self._quiet(writer, others)
+        await world.heal()
+        await self._finish()
+
+    async def _quiet(self, writer: ClientMachine, others: list[ClientMachine]) -> None:
+        """Wait until the writer and the recoverers are done or dead, or the time is up."""
+        try:
+            async with asyncio.timeout(self.rng.choice([0.5, 2.0, SAFETY_SECONDS_MAX])):
+                for client, task in zip([writer, *others], self.tasks, strict=False):
+                    await join(client, task)
+        except TimeoutError:
+            self.world.say("world", "is out of patience")
+
+    # -- the writer ------------------------------------------------------------------------------
+
+    async def _write(self, client: ClientMachine) -> None:
+        writer = await insist(
+            lambda: client.catalog.create(
+                self.replication, password=self.password, digest=self.digest
+            )
+        )
+        self.ledger = writer.ledger
+        self.created.set()
+        rng = self.world.rng("writer")
+        pace = rng.choice([0.0, 0.0, 0.002, 0.02])
+        waiting: list[asyncio.Task[None]] = []
+        for number in range(self.count):
+            size = rng.choice([0, 8, 30, 30, 400])
+            payload = f"{number}:".encode() + bytes(size)
+            append = self.world.ledgers.offer(client.name, writer.ledger, payload)
+            try:
+                future = await writer.submit(payload)
+            except QuireError as error:
+                self._refused(append, error)
+                break
+            self.world.in_flight += 1
+            waiting.append(asyncio.create_task(self._await_ack(append, future)))
+            if pace and rng.random() < 0.5:
+                await asyncio.sleep(rng.expovariate(1 / pace))
+            elif rng.random() < 0.1:
+                await asyncio.sleep(0)
+        for task in waiting:
+            await task
+        await self._end_writer(client, writer, rng)
+
+    def _refused(self, append: Append, error: QuireError) -> None:
+        sure = isinstance(error, RetryError | HandleClosedError | LedgerClosedError)
+        append.outcome = Outcome.FAILED if sure else Outcome.UNKNOWN
+        self.world.say("writer", f"is refused: {error!r}")
+
+    async def _await_ack(self, append: Append, future: asyncio.Future[EntryId]) -> None:
+        try:
+            append.entry = await future
+            append.outcome = Outcome.OK
+            self.world.metadata_watch.confirm(append.ledger, append.entry)
+            self.world.say("writer", f"holds {append.entry} confirmed")
+        except QuireError as error:
+            append.outcome = Outcome.UNKNOWN
+            self.world.say("writer", f"does not know about {append.payload[:8]!r}: {error!r}")
+        finally:
+            self.world.in_flight -= 1
+
+    async def _end_writer(
+        self, client: ClientMachine, writer: LedgerWriter, rng: random.Random
+    ) -> None:
+        if rng.random() < 0.4:
+            await asyncio.sleep(0.05)
+            writer.abandon()
+            await self._close_writer(client, writer)
+            return
+        await self._close_writer(client, writer)
+
+    async def _close_writer(self, client: ClientMachine, writer: LedgerWriter) -> None:
+        try:
+            await writer.close()
+        except (LedgerFencedError, LedgerClosedError, OutcomeUnknownError, RetryError) as error:
+            self.world.say("writer", f"cannot close: {error!r}")
+            return
+        except HandleClosedError:
+            return
+        metadata = writer.metadata
+        if metadata.is_closed and metadata.last_entry is not None:
+            self._saw_end(client, metadata.last_entry)
+
+    def _saw_end(self, client: ClientMachine, last_entry: EntryId) -> None:
+        assert self.ledger is not None
+        self.world.say(client.name, f"sees the ledger closed at {last_entry}")
+        self.world.ledgers.ends.append(End(client.name, self.ledger, last_entry))
+
+    # -- recoverers and readers ------------------------------------------------------------------
+
+    def _recoverer(self, delay: float) -> Work[None]:
+        async def work(client: ClientMachine) -> None:
+            await self.created.wait()
+            await asyncio.sleep(delay)
+            await self._recover(client)
+
+        return work
+
+    async def _recover(self, client: ClientMachine) -> list[bytes]:
+        """Recover the ledger, read all of it, and say where it ends."""
+        assert self.ledger is not None
+        ledger = self.ledger
+        self.world.say(client.name, "recovers")
+        reader = await insist(lambda: client.catalog.open(ledger, password=self.password))
+        assert reader.metadata.last_entry is not None
+        self._saw_end(client, reader.metadata.last_entry)
+        while True:
+            reading = self.world.ledgers.read(client.name, ledger, 0)
+            try:
+                async for entry in reader.read(0):
+                    reading.entries.append((entry.entry, entry.payload))
+                break
+            except RetryError:
+                await asyncio.sleep(0.1)
+        await reader.close()
+        return [payload for _, payload in reading.entries]
+
+    def _reader(self, delay: float) -> Work[None]:
+        async def work(client: ClientMachine) -> None:
+            await self.created.wait()
+            await asyncio.sleep(delay)
+            assert self.ledger is not None
+            ledger = self.ledger
+            reader = await insist(
+                lambda: client.catalog.open_without_recovery(ledger, password=self.password)
+            )
+            rng = self.world.rng(client.name)
+            await self._look(client, reader, rng)
+            first = rng.choice([0, 0, 3])
+            await self._follow(client, reader, first)
+            await reader.close()
+
+        return work
+
+    async def _look(self, client: ClientMachine, reader: LedgerReader, rng: random.Random) -> None:
+        """Ask for LAC a few times and read up to it; it never falls."""
+        known = -1
+        for _ in range(rng.choice([0, 1, 4])):
+            try:
+                lac = await reader.last_confirmed()
+            except RetryError:
+                continue
+            require(lac >= known, "LAC never falls", f"{client.name} saw {known}, then {lac}")
+            known = lac
+            reading = self.world.ledgers.read(client.name, reader.ledger, 0)
+            try:
+                async for entry in reader.read(0, lac if lac >= 0 else None):
+                    reading.entries.append((entry.entry, entry.payload))
+            except RetryError:
+                continue
+            require(
+                len(reading.entries) == lac + 1 or lac < 0,
+                "what is confirmed can be read",
+                f"{client.name} read {len(reading.entries)} entries, LAC is {lac}",
+            )
+            await asyncio.sleep(rng.random() * 0.1)
+
+    async def _follow(self, client: ClientMachine, reader: LedgerReader, first: EntryId) -> None:
+        reading = self.world.ledgers.read(client.name, reader.ledger, first)
+        try:
+            async for entry in reader.follow(first):
+                reading.entries.append((entry.entry, entry.payload))
+        except NoSuchEntryError:
+            end = reader.metadata.last_entry
+            require(
+                end is not None and first > end + 1,
+                "followers reach the end",
+                f"{client.name} was told there is no entry {first}; the end is {end}",
+            )
+            return
+        end = reader.metadata.last_entry
+        require(
+            end is not None and first + len(reading.entries) == end + 1,
+            "followers reach the end",
+            f"{client.name} followed from {first} and got {len(reading.entries)}; the end is {end}",
+        )
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def _finish(self) -> None:
+        """After the faults: everything ends in bounded time, and the evidence is checked."""
+        world = self.world
+        if self.ledger is None:
+            living = [task for task in self.tasks if not task.done()]
+            for client in world.clients:
+                client.end_life()
+            world.say("world", f"no ledger was created, {len(living)} tasks are dropped")
+            return
+        last = world.client("last")
+        async with asyncio.timeout(HEAL_SECONDS_MAX):
+            payloads = await last.run(self._recover)
+            for client, task in zip(world.clients, self.tasks, strict=False):
+                await join(client, task)
+        metadata = world.metadata_watch.current[self.ledger]
+        final = await world.inspect(metadata, payloads, self.password)
+        check_ledger(final, world.ledgers)
+
+
+def draw_ledger_workload(world_rng: random.Random) -> tuple[Replication, int]:
+    """Draw a shape and how many bookies the cluster has."""
+    shapes, weights = zip(*SHAPES, strict=True)
+    replication = world_rng.choices(shapes, weights)[0]
+    spare = world_rng.choice([0, 1, 1, 2])
+    return replication, replication.ensemble + spare

@@ -1,0 +1,282 @@
+"""One log: rival leaders who depose each other, followers who must miss nothing.
+
+Leaders open the log, append (alone, in batches, pipelined), roll, trim, and go on until they are
+deposed, tired or dead; then they may come back. Followers read from the beginning or from where
+they were, through rolls, take-overs and trims. When the faults are over a last leader takes over
+and closes the log, followers must reach its end, and fresh readers must agree on what it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+from quire.errors import (
+    HandleClosedError,
+    NoSuchLogError,
+    OutcomeUnknownError,
+    PositionTrimmedError,
+    QuireError,
+)
+from quire.ledger.quorum import Replication
+from quire.log.directory import LogDirectory
+from quire.log.log import Log
+from quire.log.options import LogOptions
+from quire.log.position import BEGINNING, Position
+from tests.sim.history import LogAppend, LogReading, Outcome, Seen
+from tests.sim.log_checkers import check_log
+from tests.sim.machines import ClientMachine, Work, insist, join
+from tests.sim.world import HEAL_SECONDS_MAX, SimWorld
+
+NAME: Final = "log"
+SHAPES: Final = (Replication(3, 3, 2), Replication(3, 2, 2), Replication(4, 3, 2))
+
+
+class LogWorkload:
+    """See the module."""
+
+    def __init__(self, world: SimWorld, rng: random.Random, replication: Replication) -> None:
+        self.world = world
+        self.rng = rng
+        self.options = LogOptions(
+            replication=replication,
+            roll_bytes=rng.choice([200, 1000, 10_000]),
+            roll_entries=rng.choice([3, 10, 100]),
+            roll_seconds=rng.choice([0.3, 100.0]),
+            batch_bytes=rng.choice([64, 1024]),
+            batch_records=rng.choice([1, 4, 64]),
+            records_in_flight_max=32,
+            bytes_in_flight_max=4096,
+            open_timeout=20.0,
+            retention_interval=5.0,
+        )
+        self.count = rng.choice([10, 30, 60])
+        self.over = False
+        self.leaders: list[asyncio.Task[None]] = []
+        self.followers: list[asyncio.Task[None]] = []
+        self.readings: dict[str, LogReading] = {}
+
+    @property
+    def acks(self) -> int:
+        return sum(append.outcome is Outcome.OK for append in self.world.log.appends)
+
+    async def run(self) -> None:
+        """The whole life of the log, faults included."""
+        world, rng = self.world, self.rng
+        await world.start()
+        world.begin_faults()
+        leaders = [world.client(f"leader{i}") for i in range(rng.choice([1, 2, 2, 3]))]
+        for client in leaders:
+            self.leaders.append(client.run(self._leader(rng.random() * 0.5)))
+        for number in range(rng.choice([1, 1, 2])):
+            follower = world.client(f"follower{number}")
+            self.readings[follower.name] = world.log.read(follower.name, BEGINNING)
+            self.followers.append(follower.run(self._follower(rng.random() * 0.5)))
+        try:
+            async with asyncio.timeout(rng.choice([1.0, 3.0, 10.0])):
+                for client, task in zip(leaders, self.leaders, strict=True):
+                    await join(client, task)
+        except TimeoutError:
+            world.say("world", "is out of patience")
+        self.over = True
+        await world.heal()
+        await self._finish(leaders)
+
+    def _directory(self, client: ClientMachine) -> LogDirectory:
+        assert client.store is not None
+        world = self.world
+        rng = world.rng(f"{client.name}:{client.lives}:directory")
+        return LogDirectory(client.store, client.catalog, rng=rng, clock=world.clock)
+
+    # -- leaders ---------------------------------------------------------------------------------
+
+    def _leader(self, delay: float) -> Work[None]:
+        async def work(client: ClientMachine) -> None:
+            await asyncio.sleep(delay)
+            rng = self.world.rng(client.name)
+            directory = self._directory(client)
+            while not self.over:
+                log = await insist(lambda: directory.open(NAME, self.options))
+                self.world.say(client.name, f"leads at epoch {log.epoch}")
+                await self._lead(client, log, rng)
+                if rng.random() < 0.3:
+                    return
+                await asyncio.sleep(rng.random())
+
+        return work
+
+    async def _lead(self, client: ClientMachine, log: Log, rng: random.Random) -> None:
+        waiting: list[asyncio.Task[None]] = []
+        try:
+            for number in range(self.count):
+                if self.over or log.is_deposed:
+                    break
+                await self._step(client, log, rng, number, waiting)
+        except QuireError as error:
+            self.world.say(client.name, f"stops: {error!r}")
+        how = rng.random()
+        if how < 0.3:
+            log.abandon()
+        for task in waiting:
+            await task
+        try:
+            await log.close()
+        except QuireError as error:
+            self.world.say(client.name, f"cannot close: {error!r}")
+        self.world.say(client.name, f"led at epoch {log.epoch}")
+
+    async def _step(
+        self,
+        client: ClientMachine,
+        log: Log,
+        rng: random.Random,
+        number: int,
+        waiting: list[asyncio.Task[None]],
+    ) -> None:
+        what = rng.random()
+        if what < 0.02:
+            await log.roll()
+        elif what < 0.04 and self.world.log.highest is not None:
+            await self._trim(client, log, self.world.log.highest)
+        elif what < 0.2:
+            await asyncio.sleep(rng.expovariate(20.0))
+        size = rng.choice([0, 10, 60])
+        batch = rng.choice([1, 1, 1, 3])
+        payloads = tuple(
+            f"{client.name}.{log.epoch}.{number}.{slot}:".encode() + bytes(size)
+            for slot in range(batch)
+        )
+        append = self.world.log.offer(client.name, log.epoch, payloads)
+        waiting.append(asyncio.create_task(self._append(client, log, append)))
+        if rng.random() < 0.5:
+            await waiting[-1]
+        elif rng.random() < 0.5:
+            await asyncio.sleep(0)
+        if sum(not task.done() for task in waiting) > 12:
+            await waiting[0]
+            waiting[:] = [task for task in waiting if not task.done()]
+
+    async def _append(self, client: ClientMachine, log: Log, append: LogAppend) -> None:
+        self.world.in_flight += 1
+        try:
+            if len(append.payloads) == 1:
+                positions: tuple[Position, ...] = (await log.append(append.payloads[0]),)
+            else:
+                positions = tuple(await log.append_many(append.payloads))
+        except OutcomeUnknownError as error:
+            append.outcome = Outcome.UNKNOWN
+            self.world.say(client.name, f"does not know about {append.payloads}: {error!r}")
+        except HandleClosedError:
+            append.outcome = Outcome.FAILED
+        else:
+            self.world.log.confirm(append, positions)
+            self.world.manifest_watch.confirm(NAME, positions[-1])
+            self.world.say(client.name, f"holds {positions[0]} confirmed")
+        finally:
+            self.world.in_flight -= 1
+
+    async def _trim(self, client: ClientMachine, log: Log, position: Position) -> None:
+        history = self.world.log
+        if history.trimmed_to is None or position > history.trimmed_to:
+            history.trimmed_to = position
+        self.world.say(client.name, f"trims to {position}")
+        await log.trim(position)
+
+    # -- followers -------------------------------------------------------------------------------
+
+    def _follower(self, delay: float) -> Work[None]:
+        async def work(client: ClientMachine) -> None:
+            await asyncio.sleep(delay)
+            directory = self._directory(client)
+            reading = self.readings[client.name]
+            position = BEGINNING
+            while True:
+                try:
+                    position = await self._follow(directory, reading, position)
+                except PositionTrimmedError as error:
+                    reading.gap_before.append(len(reading.records))
+                    position = Position.parse(error.first)
+                except QuireError as error:
+                    self.world.say(client.name, f"starts again: {error!r}")
+                    position = _behind(reading, position)
+                    await asyncio.sleep(0.1)
+
+        return work
+
+    async def _follow(
+        self, directory: LogDirectory, reading: LogReading, start: Position
+    ) -> Position:
+        reader = await directory.read(NAME, start, follow=True)
+        try:
+            async for record in reader:
+                reading.records.append(
+                    Seen(record.position, record.offset, record.epoch, record.payload)
+                )
+        finally:
+            await reader.close()
+        return _behind(reading, start)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def _finish(self, leaders: list[ClientMachine]) -> None:
+        world = self.world
+        last, first_reader = world.client("last"), world.client("reader0")
+        async with asyncio.timeout(HEAL_SECONDS_MAX):
+            for client, task in zip(leaders, self.leaders, strict=True):
+                await join(client, task)
+            await last.run(self._close_log)
+            finals = [await first_reader.run(self._scan)]
+            await self._await_followers(finals[0])
+            finals.append(await world.client("reader1").run(self._scan))
+        check_log(finals, world.log)
+
+    async def _close_log(self, client: ClientMachine) -> None:
+        log = await insist(lambda: self._directory(client).open(NAME, self.options))
+        append = self.world.log.offer(client.name, log.epoch, (b"the end",))
+        await self._append(client, log, append)
+        await log.close()
+
+    async def _scan(self, client: ClientMachine) -> list[Seen]:
+        while True:
+            reading = LogReading(client.name, BEGINNING)
+            try:
+                reader = await self._directory(client).read(NAME, BEGINNING)
+                async for record in reader:
+                    reading.records.append(
+                        Seen(record.position, record.offset, record.epoch, record.payload)
+                    )
+                await reader.close()
+            except NoSuchLogError:
+                raise
+            except QuireError:
+                await asyncio.sleep(0.1)
+                continue
+            return reading.records
+
+    async def _await_followers(self, final: list[Seen]) -> None:
+        """Every follower that lives must get to the end."""
+        end = final[-1].position
+        followers = [each for each in self.world.clients if each.name.startswith("follower")]
+        for client, task in zip(followers, self.followers, strict=True):
+            reading = self.readings[client.name]
+            while client.is_running and not task.done() and not _is_at(reading, end):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            if task.done():
+                await task
+            client.end_life()
+
+
+def _is_at(reading: LogReading, end: Position) -> bool:
+    return bool(reading.records) and reading.records[-1].position >= end
+
+
+def _behind(reading: LogReading, start: Position) -> Position:
+    """Where a follower goes on: behind the last record it got."""
+    return max(start, reading.records[-1].position.after) if reading.records else start
+
+
+def draw_log_workload(rng: random.Random) -> tuple[Replication, int]:
+    """Draw a shape and how many bookies the cluster has."""
+    replication = rng.choice(SHAPES)
+    return replication, replication.ensemble + rng.choice([0, 1, 2])

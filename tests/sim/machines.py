@@ -1,0 +1,251 @@
+"""The machines of a world: bookies on disks that forget, clients with a bad line.
+
+A `BookieMachine` boots a process that mounts its disk, replays it, serves and registers itself, as
+the real server does; `crash` is kill −9, `power_cut` also takes what was not synced. When the node
+says that it cannot go on, the process dies and is started again a little later, as by a supervisor.
+
+A `ClientMachine` is a process with production's roster and catalog over simulated links.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar
+
+from quire.errors import QuireError
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.options import LedgerOptions
+from quire.ledger.roster import BookieRoster
+from quire.storage.cookie import format_bookie
+from quire.storage.node import BookieNode
+from quire.storage.options import StorageOptions
+from quire.storage.registration import Registration
+from tests.sim.disk import SimDisk
+from tests.sim.loop import SimLoop
+from tests.sim.network import Network
+from tests.sim.process import Incarnation
+from tests.sim.store import SimStore, StoreWeather, WatchedTree
+
+T = TypeVar("T")
+
+CLUSTER: Final = "c" * 32
+SESSION_SECONDS: Final = 2.0
+RESTART_SECONDS: Final = 0.3
+RETRY_SECONDS: Final = 0.1
+
+STORAGE: Final = StorageOptions(
+    segment_bytes=32 * 1024,
+    batch_bytes_max=16 * 1024,
+    write_cache_bytes=4 * 1024,
+    memory_bytes_max=64 * 1024,
+    journal_segments_max=3,
+    spare_segments_max=1,
+    low_space_bytes=1024,
+)
+"""Small, so that a short run flushes, rolls and reclaims."""
+
+LEDGER: Final = LedgerOptions(
+    request_timeout=1.0,
+    append_timeout=8.0,
+    entries_in_flight_max=32,
+    bytes_in_flight_max=64 * 1024,
+)
+
+WALL_CLOCK_START: Final = 1.7e9
+
+
+class World:
+    """What machines share. `failure` is called with what must end the run."""
+
+    def __init__(self, loop: SimLoop, seed: str, network: Network, weather: StoreWeather) -> None:
+        self.loop = loop
+        self.seed = seed
+        self.network = network
+        self.weather = weather
+        self.tree = WatchedTree()
+
+    def rng(self, name: str) -> random.Random:
+        """A stream of chance of its own: one more draw in it does not shift another."""
+        return random.Random(f"{self.seed}:{name}")
+
+    def clock(self) -> float:
+        return WALL_CLOCK_START + self.loop.time()
+
+    def store(self, client: Incarnation) -> SimStore:
+        return SimStore(self.network, self.tree, client, self.weather)
+
+
+class Machine:
+    """Something that runs one process at a time."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.lives = 0
+        self.life: Incarnation | None = None
+        self.paused = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.life is not None
+
+    def begin_life(self) -> Incarnation:
+        assert self.life is None, f"{self.name} runs already"
+        self.lives += 1
+        self.life = Incarnation(self.world.loop, self.name, self.lives)
+        return self.life
+
+    def end_life(self) -> None:
+        if self.life is not None:
+            self.world.loop.kill(self.life)
+            self.life = None
+            self.paused = False
+
+    def pause(self) -> None:
+        if self.life is not None:
+            self.world.loop.pause(self.life)
+            self.paused = True
+
+    def resume(self) -> None:
+        if self.life is not None and self.paused:
+            self.world.loop.resume(self.life)
+            self.paused = False
+
+
+class BookieMachine(Machine):
+    """See the module."""
+
+    def __init__(self, world: World, name: str, disk_latency: float) -> None:
+        super().__init__(world, name)
+        self.disk = SimDisk(world.rng(f"disk:{name}"))
+        self.disk.faults.latency_seconds = disk_latency
+        self.host = world.network.host(name)
+        self.node: BookieNode | None = None
+        self.ready = asyncio.Event()
+
+    def boot(self) -> None:
+        """Start the process, unless it runs."""
+        if self.life is None:
+            life = self.begin_life()
+            self.host.life = life
+            life.spawn(self._run(life), name="bookie")
+
+    def crash(self) -> None:
+        """Kill −9: the page cache stays."""
+        self._die()
+        self.disk.kill()
+
+    def power_cut(self) -> None:
+        """The machine goes dark: what was not synced is kept, lost or garbled."""
+        self._die()
+        self.disk.power_cut()
+
+    def _die(self) -> None:
+        self.end_life()
+        self.host.bookie = None
+        self.node = None
+        self.ready.clear()
+
+    async def _run(self, life: Incarnation) -> None:
+        rng = self.world.rng(f"node:{life}")
+        try:
+            node = await self._open(life, rng)
+        except OSError as error:
+            self._fatal(life, error)
+            return
+        self.node = self.host.bookie = node
+        self.ready.set()
+        store = self.world.store(life)
+        await Registration(store, node, self.name, self.name, rng, SESSION_SECONDS).keep()
+
+    async def _open(self, life: Incarnation, rng: random.Random) -> BookieNode:
+        mount = self.disk.mount()
+        await format_bookie(mount, self.name, CLUSTER)
+        return await BookieNode.open(
+            mount,
+            self.name,
+            CLUSTER,
+            rng=rng,
+            on_fatal=lambda error: self._fatal(life, error),
+            options=STORAGE,
+        )
+
+    def _fatal(self, life: Incarnation, error: BaseException) -> None:
+        """The node cannot go on: the process ends at once, and a supervisor starts another."""
+        self.world.network.counters["bookie gave up"] += 1
+        if self.life is life:
+            self.world.network.later(0.0, self._give_up, life)
+
+    def _give_up(self, life: Incarnation) -> None:
+        if self.life is life:
+            self.crash()
+            self.world.network.later(RESTART_SECONDS, self.boot)
+
+
+class ClientMachine(Machine):
+    """A process that uses ledgers and logs."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self.store: SimStore | None = None
+        self.roster: BookieRoster | None = None
+        self._catalog: LedgerCatalog | None = None
+
+    @property
+    def catalog(self) -> LedgerCatalog:
+        assert self._catalog is not None, f"{self.name} is not started"
+        return self._catalog
+
+    def start(self) -> Incarnation:
+        """Start the process with nothing in it yet."""
+        life = self.begin_life()
+        self.store = self.world.store(life)
+        network = self.world.network
+        self.roster = BookieRoster(self.store, lambda address: network.connect(life, address))
+        self._catalog = LedgerCatalog(
+            self.store,
+            self.roster,
+            rng=self.world.rng(f"{self.name}:{self.lives}"),
+            clock=self.world.clock,
+            options=LEDGER,
+        )
+        return life
+
+    def run(self, work: Work[T]) -> asyncio.Task[T]:
+        """Start a process that connects, does its work and disconnects."""
+        life = self.start()
+
+        async def main() -> T:
+            assert self.store is not None
+            assert self.roster is not None
+            await insist(self.roster.start)
+            try:
+                return await work(self)
+            finally:
+                await self.roster.close()
+                await self.store.close()
+
+        return life.spawn(main(), name=f"{self.name} main")
+
+
+Work: TypeAlias = Callable[[ClientMachine], Coroutine[Any, Any, T]]
+"""What a client does from when it is connected until it disconnects."""
+
+
+async def join(client: ClientMachine, task: asyncio.Task[Any]) -> None:
+    """Wait until a client's work is done or the client is dead; raise what the work raised."""
+    while client.is_running and not task.done():  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    if task.done():
+        await task
+
+
+async def insist(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Repeat a call until no error of quire ends it."""
+    while True:
+        try:
+            return await call()
+        except QuireError:
+            await asyncio.sleep(RETRY_SECONDS)

@@ -1,0 +1,159 @@
+"""Running one seed: mix, world, workload, verdict.
+
+A run is a function of (seed, workload, the code, the Python version): nothing else enters. It is
+`ok`, `void` (too little happened to prove anything) or `failed`, with the error.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.sim.faults import FaultMix, draw_mix
+from tests.sim.history import Violation
+from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_workload
+from tests.sim.log_workload import LogWorkload, draw_log_workload
+from tests.sim.loop import SimLoop, new_loop
+from tests.sim.process import NODE
+from tests.sim.world import SimWorld
+
+COLLECT_EVERY: Final = 20
+"""Seeds between two garbage collections; none runs during a seed."""
+
+WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
+    "ledger": (LedgerWorkload, draw_ledger_workload),
+    "log": (LogWorkload, draw_log_workload),
+}
+
+_runs = 0
+
+
+@dataclass
+class Result:
+    """What became of one seed."""
+
+    seed: int
+    workload: str
+    verdict: str = "ok"
+    error: BaseException | None = None
+    trace: str = ""
+    steps: int = 0
+    virtual_seconds: float = 0.0
+    acks: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
+    mix: dict[str, Any] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict == "failed"
+
+
+class _Log:
+    """The event log of one run: who did what, when."""
+
+    def __init__(self, loop: SimLoop, events: list[str]) -> None:
+        self._loop = loop
+        self._events = events
+
+    def __call__(self, who: str, what: str) -> None:
+        self._events.append(f"{self._loop.time():10.4f}  {who:14}  {what}")
+
+
+def run_seed(
+    seed: int,
+    workload: str = "ledger",
+    *,
+    events: bool = False,
+    adjust: Callable[[FaultMix], None] | None = None,
+) -> Result:
+    """Run one seed. `adjust` may change the mix that was drawn (tests, ablations)."""
+    result = Result(seed, workload)
+    name = f"{workload}:{seed}"
+    mix = draw_mix(random.Random(f"{name}:mix"))
+    if adjust is not None:
+        adjust(mix)
+    result.mix = mix.describe()
+    loop = new_loop(random.Random(f"{name}:loop"), mix.policy)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        log = _Log(loop, result.events) if events else None
+        with _listening(loop, log):
+            loop.run_until_complete(_play(loop, name, mix, result, log))
+            loop.check_unhandled()
+    except Exception as error:
+        result.verdict, result.error = "failed", error
+    finally:
+        result.trace = loop.trace.digest()
+        result.steps = loop.steps
+        result.virtual_seconds = loop.time()
+        loop.dispose()
+        _collect(was_enabled)
+    return result
+
+
+class _Alarm(logging.Handler):
+    """What production code logs as an error is a failure here; the rest goes to the event log."""
+
+    def __init__(self, loop: SimLoop, log: _Log | None) -> None:
+        super().__init__(logging.DEBUG if log is not None else logging.ERROR)
+        self._loop = loop
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR:
+            failure = Violation("nothing is logged as an error", record.getMessage())
+            if record.exc_info:
+                failure.__cause__ = record.exc_info[1]
+            self._loop.fail(failure)
+        if self._log is not None:
+            node = NODE.get(self._loop.root)
+            self._log(repr(node), f"logs: {record.getMessage()}")
+
+
+@contextmanager
+def _listening(loop: SimLoop, log: _Log | None) -> Iterator[None]:
+    """Attach an alarm to production's loggers for one run."""
+    logger, alarm = logging.getLogger("quire"), _Alarm(loop, log)
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(alarm)
+    logger.setLevel(alarm.level)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(alarm)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def _collect(was_enabled: bool) -> None:
+    global _runs
+    _runs += 1
+    if _runs % COLLECT_EVERY == 0:
+        gc.collect()
+    if was_enabled:
+        gc.enable()
+
+
+async def _play(loop: SimLoop, name: str, mix: FaultMix, result: Result, log: _Log | None) -> None:
+    rng = random.Random(f"{name}:workload")
+    build, draw = WORKLOADS[result.workload]
+    replication, bookies = draw(rng)
+    world = SimWorld(loop, name, mix, bookies)
+    world.network.log = log
+    work = build(world, rng, replication)
+    try:
+        await work.run()
+    finally:
+        result.acks = work.acks
+        result.counters = world.network.counters + world.faults
+    if work.acks < ACKS_MIN:
+        result.verdict = "void"

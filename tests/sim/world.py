@@ -1,0 +1,225 @@
+"""The composition root of a simulated run: a cluster, its weather, its evidence.
+
+`SimWorld` builds machines from a seed's mix, lets the injector reach them, and knows how a run
+ends: first the workload's own time with faults, then `heal`, after which everything that was begun
+must finish in bounded virtual time, then `inspect`, which asks the bookies themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from quire.entry import EntryId, Sealer
+from quire.errors import CorruptEntryError, NotFoundError
+from quire.ledger.metadata import LedgerMetadata
+from quire.run import split_run
+from tests.sim.checkers import FinalLedger
+from tests.sim.faults import FaultMix, Injector
+from tests.sim.history import LedgerHistory, LogHistory, Violation
+from tests.sim.log_checkers import ManifestWatch
+from tests.sim.loop import SimLoop
+from tests.sim.machines import BookieMachine, ClientMachine, World
+from tests.sim.network import Conditions, Network
+from tests.sim.store import STORE
+from tests.sim.watch import BookieWatch, MetadataWatch
+
+HEAL_SECONDS_MAX: Final = 120.0
+"""Virtual time in which everything must finish once the faults are over."""
+
+
+class SimWorld(World):
+    """See the module. Implements the injector's `Cluster`."""
+
+    def __init__(self, loop: SimLoop, seed: str, mix: FaultMix, bookies: int) -> None:
+        conditions = Conditions(**vars(mix.conditions))
+        network = Network(loop, random.Random(f"{seed}:net"), conditions)
+        super().__init__(loop, seed, network, mix.weather)
+        self.mix = mix
+        self.ledgers = LedgerHistory()
+        self.log = LogHistory()
+        self.faults: Counter[str] = Counter()
+        self.in_flight = 0
+        self.bookie_watch = BookieWatch(loop.fail)
+        self.metadata_watch = MetadataWatch(self.bookie_watch, loop.fail)
+        self.manifest_watch = ManifestWatch(loop.fail)
+        network.watch = self.bookie_watch
+        self.tree.listeners += [self.metadata_watch.changed, self.manifest_watch.changed]
+        self.bookies = [BookieMachine(self, f"b{i}", mix.disk_latency) for i in range(bookies)]
+        self.clients: list[ClientMachine] = []
+        self.injector = Injector(mix, self, random.Random(f"{seed}:faults"))
+        self._injecting: asyncio.Task[None] | None = None
+        self.event: Callable[[str, str], None] | None = None
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def say(self, who: str, what: str) -> None:
+        """Tell the event log, if somebody wants it."""
+        if self.network.log is not None:
+            self.network.log(who, what)
+
+    async def start(self) -> None:
+        """Boot every bookie and wait until all serve and are registered."""
+        for machine in self.bookies:
+            machine.boot()
+        for machine in self.bookies:
+            await machine.ready.wait()
+        await asyncio.sleep(0.5)
+
+    def client(self, name: str) -> ClientMachine:
+        client = ClientMachine(self, name)
+        self.clients.append(client)
+        return client
+
+    def begin_faults(self) -> None:
+        self._injecting = self.loop.root.spawn(self.injector.run(), name="injector")
+
+    async def heal(self) -> None:
+        """End all faults, start what is down, and wait until every bookie serves."""
+        if self._injecting is not None:
+            self._injecting.cancel()
+            await asyncio.gather(self._injecting, return_exceptions=True)
+        self.injector.mend_all()
+        calm = Conditions()
+        vars(self.network.conditions).update(vars(calm))
+        self.network.cut.clear()
+        for name in vars(self.weather):
+            setattr(self.weather, name, 0.0)
+        self.say("world", "heals")
+        for machine in self.bookies:
+            machine.disk.faults.sync_error = None
+            machine.disk.faults.latency_seconds = 0.0003
+            machine.disk.release()
+            machine.resume()
+            machine.boot()
+        for client in self.clients:
+            client.resume()
+        async with asyncio.timeout(HEAL_SECONDS_MAX):
+            for machine in self.bookies:
+                await machine.ready.wait()
+
+    # -- faults ---------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        return self.in_flight > 0
+
+    def note_fault(self, kind: str) -> None:
+        self.faults[kind] += 1
+
+    def do(self, kind: str, rng: random.Random) -> Callable[[], None] | None:
+        running = [each for each in self.bookies if each.is_running]
+        clients = [each for each in self.clients if each.is_running]
+        names = [*(each.name for each in (*self.bookies, *clients)), STORE]
+        if kind in ("kill client", "pause client"):
+            return self._to_client(kind, rng.choice(clients)) if clients else None
+        if kind == "cut":
+            one, other = rng.sample(names, 2)
+            return self._cut({(one, other)})
+        if kind == "isolate":
+            victim = rng.choice(names)
+            pairs = {(victim, other) for other in names if other != victim}
+            back = {(other, victim) for other in names if other != victim}
+            return self._cut(rng.choice([pairs, back, pairs | back]))
+        if kind == "expire session":
+            sessions = self.tree.sessions()
+            if not sessions:
+                return None
+            self.say("world", "expires a session")
+            self.tree.end_session(rng.choice(sessions))
+            return _nothing
+        return self._to_bookie(kind, rng.choice(running)) if running else None
+
+    def _cut(self, pairs: set[tuple[str, str]]) -> Callable[[], None]:
+        cuts = pairs - self.network.cut
+        self.network.cut |= cuts
+        self.say("world", f"cuts {sorted(cuts)}")
+
+        def mend() -> None:
+            self.network.cut -= cuts
+            self.say("world", f"joins {sorted(cuts)}")
+
+        return mend
+
+    def _to_client(self, kind: str, client: ClientMachine) -> Callable[[], None]:
+        self.say("world", f"{kind}: {client.life}")
+        if kind == "pause client":
+            client.pause()
+            return client.resume
+        client.end_life()
+        return _nothing
+
+    def _to_bookie(self, kind: str, machine: BookieMachine) -> Callable[[], None]:
+        self.say("world", f"{kind}: {machine.life}")
+        if kind == "crash":
+            machine.crash()
+            return machine.boot
+        if kind == "power cut":
+            machine.power_cut()
+            return machine.boot
+        if kind == "pause":
+            machine.pause()
+            return machine.resume
+        faults = machine.disk.faults
+        if kind == "slow disk":
+            calm, faults.latency_seconds = faults.latency_seconds, 0.2
+            return lambda: setattr(faults, "latency_seconds", calm)
+        if kind == "hung disk":
+            faults.is_hung = True
+            return machine.disk.release
+        if kind == "sync error":
+            faults.sync_error = ""
+            return lambda: setattr(faults, "sync_error", None)
+        assert kind == "break streams", kind
+        self.network.break_streams(machine.name)
+        return _nothing
+
+    # -- the end --------------------------------------------------------------------------------
+
+    async def inspect(
+        self, metadata: LedgerMetadata, payloads: list[bytes], password: bytes = b""
+    ) -> FinalLedger:
+        """Gather the final state of a closed ledger from the bookies themselves."""
+        final = FinalLedger(metadata, payloads)
+        sealer = Sealer(metadata.ledger, metadata.digest, password)
+        for machine in self.bookies:
+            await self._inspect_bookie(machine, final, sealer)
+        return final
+
+    async def _inspect_bookie(
+        self, machine: BookieMachine, final: FinalLedger, sealer: Sealer
+    ) -> None:
+        held = await self._read_all(machine, final, sealer)
+        for entry, payload in held.items():
+            if machine.name in final.metadata.write_set(entry):
+                final.copies.setdefault(entry, {})[machine.name] = payload
+        assert machine.node is not None
+        tail = await machine.node.read_tail(final.ledger)
+        if held or tail.frame is not None:
+            final.hints[machine.name] = tail.hint
+
+    async def _read_all(
+        self, machine: BookieMachine, final: FinalLedger, sealer: Sealer
+    ) -> dict[EntryId, bytes]:
+        node, first, held = machine.node, 0, dict[EntryId, bytes]()
+        assert node is not None
+        while first <= final.last_entry:
+            try:
+                run = await node.read(final.ledger, first, final.last_entry)
+            except NotFoundError:
+                break
+            for entry, frame in split_run(run):
+                try:
+                    held[entry] = sealer.unseal(entry, frame).payload
+                except CorruptEntryError as error:
+                    text = f"{machine.name} holds a corrupt copy: {error}"
+                    raise Violation("copies are sound", text) from error
+                first = entry + 1
+        return held
+
+
+def _nothing() -> None:
+    return None
