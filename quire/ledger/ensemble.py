@@ -87,9 +87,9 @@ class Ensemble:
         return self._context.ledger
 
     @property
-    def down(self) -> list[Lane]:
-        """The lanes that need a replacement or a probe."""
-        return [lane for lane in self.lanes if lane.state is LaneState.DOWN]
+    def ailing(self) -> list[Lane]:
+        """The lanes that are down or probing: a spare would be better."""
+        return [lane for lane in self.lanes if lane.state is not LaneState.UP]
 
     def is_room(self, size: int) -> bool:
         """Return whether a payload of `size` bytes may be pushed."""
@@ -128,7 +128,8 @@ class Ensemble:
             _log.error("ledger %d, bookie %s", self.ledger, lane.bookie, exc_info=error)
         now = asyncio.get_running_loop().time()
         pause = min(RETRY_SECONDS_MIN * 2**lane.failures, RETRY_SECONDS_MAX)
-        _log.warning("ledger %d, position %d is down: %s", self.ledger, lane.position, error)
+        level = logging.DEBUG if lane.failures else logging.WARNING
+        _log.log(level, "ledger %d, position %d is down: %s", self.ledger, lane.position, error)
         self.suspects[lane.bookie] = now + self._options.quarantine
         lane.take_down(now + pause)
         self._release()
@@ -141,13 +142,13 @@ class Ensemble:
         for lane in changed:
             bookie = fragment.bookies[lane.position]
             _log.info("ledger %d, position %d goes to %s", self.ledger, lane.position, bookie)
-            assert lane.state is LaneState.DOWN, "a lane that was up was replaced"
+            lane.take_down(0.0)
             self.lanes[lane.position] = Lane(self._context, lane.position, bookie, fragment.first)
 
     def revive(self, now: float) -> None:
         """Probe the lanes whose pause is over."""
-        for lane in self.down:
-            if lane.retry_at <= now:
+        for lane in self.lanes:
+            if lane.state is LaneState.DOWN and lane.retry_at <= now:
                 lane.revive(max(self.window.lac, self.window.watermark(lane.position)) + 1)
 
     def deadline(self, is_crowded: bool) -> float | None:

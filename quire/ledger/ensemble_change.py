@@ -1,4 +1,4 @@
-"""Mending an ensemble: one task of the writer that runs while a position is down.
+"""Mending an ensemble: one task of the writer that runs while a lane is not up.
 
 A change is: freeze LAC → draw replacements → compare-and-set the fragment at LAC + 1 → send to the
 replacements → thaw. Bookies that fail meanwhile are replaced by another round before the thaw. LAC
@@ -16,10 +16,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from quire.entry import EntryId
 from quire.errors import NotEnoughBookiesError, QuireError, StoreUnavailableError
-from quire.ledger.ensemble import Ensemble
+from quire.ledger.ensemble import RETRY_SECONDS_MAX, Ensemble
+from quire.ledger.lane import LaneState
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment
 from quire.ledger.placement import replace
@@ -41,7 +43,7 @@ class EnsembleChange:
         changed: Callable[[], None],
         ended: Callable[[Exception], None],
     ) -> None:
-        """`changed` is called after each thaw, `ended` when this writer's time is over."""
+        """`changed` is called after each attempt, `ended` when this writer's time is over."""
         self._ensemble = ensemble
         self._record = record
         self._bookies = bookies
@@ -55,60 +57,64 @@ class EnsembleChange:
         """Why the last change left a position down."""
 
     def start(self) -> None:
-        """See to the lanes that are down, now or after the change under way.
+        """See to the lanes that are not up, now or after the change under way.
 
         LAC is frozen at once: an entry not yet confirmed then is sent to the replacement too.
         """
-        self._failed.set()
         self._freeze()
+        self._failed.set()
         if self._task is None or self._task.done():
             self._task = self._tasks.start(self._mend(), "ensemble change")
 
     async def _mend(self) -> None:
+        ensemble, loop = self._ensemble, asyncio.get_running_loop()
         try:
-            while self._ensemble.down:
+            while ensemble.ailing or ensemble.window.is_frozen:
                 self._failed.clear()
                 await self._change()
+                ensemble.revive(loop.time())
+                self._changed()
                 await self._pause()
         except Exception as error:
             self._ended(error)
 
     async def _change(self) -> None:
         """Replace what can be replaced, in as many rounds as bookies fail meanwhile."""
-        first = self._freeze()
         self.obstacle = None
         try:
-            while self._ensemble.down:
-                fragment = self._draw(first)
+            while self._ensemble.ailing:
+                fragment = self._draw()
                 await self._record.begin_fragment(fragment)
                 self._ensemble.install(fragment)
         except (NotEnoughBookiesError, StoreUnavailableError) as error:
             self.obstacle = error
-        self._ensemble.window.thaw()
-        self._changed()
+        if self._ensemble.window.is_frozen:
+            self._ensemble.window.thaw()
+
+    def _draw(self) -> Fragment:
+        """Return the fragment that gives positions to spares; LAC is frozen then.
+
+        Raises `NotEnoughBookiesError` when there is no spare.
+        """
+        now = asyncio.get_running_loop().time()
+        suspects = self._ensemble.suspects
+        spares = [each for each in self._bookies.writable() if suspects.get(each, now) <= now]
+        failed = [lane.position for lane in self._ensemble.ailing]
+        current = [lane.bookie for lane in self._ensemble.lanes]
+        ensemble = replace(self._rng, current, failed, spares)
+        return Fragment(self._freeze(), ensemble)
 
     def _freeze(self) -> EntryId:
         window = self._ensemble.window
         return window.lac + 1 if window.is_frozen else window.freeze()
 
-    def _draw(self, first: EntryId) -> Fragment:
-        now = asyncio.get_running_loop().time()
-        suspects = self._ensemble.suspects
-        spares = [each for each in self._bookies.writable() if suspects.get(each, now) <= now]
-        failed = [lane.position for lane in self._ensemble.down]
-        current = [lane.bookie for lane in self._ensemble.lanes]
-        return Fragment(first, replace(self._rng, current, failed, spares))
-
     async def _pause(self) -> None:
-        """Wait until a lane that is still down may be probed, or another one fails."""
-        down = self._ensemble.down
-        if not down:
+        """Wait until a lane that is down may be probed, a spare is looked for, or a lane fails."""
+        ailing = self._ensemble.ailing
+        if not ailing:
             return
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout_at(min(lane.retry_at for lane in down)):
+        now = asyncio.get_running_loop().time()
+        due = [lane.retry_at for lane in ailing if lane.state is LaneState.DOWN]
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(min([*due, now + RETRY_SECONDS_MAX])):
                 await self._failed.wait()
-        except TimeoutError:
-            pass
-        self._ensemble.revive(loop.time())
-        self._changed()

@@ -32,9 +32,7 @@ from quire.errors import (
     HandleClosedError,
     LedgerClosedError,
     LedgerFencedError,
-    NotEnoughBookiesError,
     QuireError,
-    RetryError,
 )
 from quire.ledger.alarm import Alarm
 from quire.ledger.appends import Appends, Request
@@ -286,6 +284,8 @@ class LedgerWriter:
         self._is_flushing = False
         if not self._is_halted:
             self._lac_teller.sent()
+            if self._appends.is_waiting:
+                self._appends.admit(self._push, self._window.pushed)
             self._ensemble.pump()
             self._watch_deadlines()
 
@@ -319,11 +319,8 @@ class LedgerWriter:
 
     def _refusal(self) -> QuireError:
         """Return the error for an append that never found room."""
-        replication, down = self.metadata.replication, self._ensemble.down
-        if isinstance(self._change.obstacle, RetryError) and down:
+        if self._change.obstacle is not None and self._ensemble.ailing:
             return self._change.obstacle
-        if down:
-            return NotEnoughBookiesError(replication.write_quorum, replication.ensemble - len(down))
         return BookieBusyError(self._ensemble.lanes[0].bookie, "its writer found no room in time")
 
     # Ending.

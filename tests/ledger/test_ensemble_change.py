@@ -23,6 +23,7 @@ from quire.errors import (
 )
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
+from tests.sim.loop import Policy
 from tests.support.virtual import virtually
 from tests.support.writing import LEDGER, PATH, Writing, fail_next, settle
 
@@ -475,6 +476,32 @@ def test_a_fence_that_arrives_during_a_change_ends_the_writer() -> None:
     virtually(main)
 
 
+def test_a_spare_is_used_even_while_the_old_bookie_is_being_probed() -> None:
+    async def main() -> None:
+        async with Writing(request_timeout=5.0) as world:
+            world.roster.hidden.add("d")
+            world.bookies["a"].hold()
+            await world.writer.append(b"0")
+            await asyncio.sleep(5.1)
+            await world.writer.append(b"1")
+            await settle()
+            assert len(world.bookies["a"].sent) == 2, "the probe hangs like the run before it"
+            world.roster.hidden.clear()
+            await asyncio.sleep(1.0)
+            assert ensembles(await world.metadata())[-1][1] == "dbc"
+
+    virtually(main)
+
+
+def test_a_false_alarm_thaws_again() -> None:
+    async def main() -> None:
+        async with Writing() as world:
+            world.writer._change.start()
+            assert await world.writer.append(b"0") == 0
+
+    virtually(main)
+
+
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize(
     "replication", [Replication(5, 3, 2), Replication(3, 3, 2), Replication(4, 2, 2)], ids=str
@@ -545,4 +572,4 @@ def test_whatever_fails_confirmed_entries_are_where_metadata_says(
                     b"%d" % number
                 }
 
-    virtually(main, seed)
+    virtually(main, seed, Policy.WALK if seed % 2 else Policy.INTERLEAVE)
