@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 
 from quire.entry import EntryId, LedgerId
-from quire.errors import CorruptStorageError
+from quire.errors import CorruptEntryError, CorruptStorageError
 from quire.run import ScannedRun
 from quire.storage import slices as tidy
 from quire.storage.checkpoint import FIRST, Checkpoint, read_checkpoint, write_checkpoint
@@ -188,14 +188,28 @@ class LedgerStorage:
         """Return, as a run cut at `bytes_max`, entries held from first to last; None if there are
         none.
 
-        Raises `CorruptEntryError` when what may be the first of them is damaged.
+        Raises `CorruptEntryError` when what may be the first of them is damaged; damage further on
+        ends the run early.
         """
+        taken: list[Slice] = []
+        room = bytes_max
         while first <= last:
-            found, complete_to = await self._find(ledger, first, last, bytes_max)
-            for group in tidy.split(found, bytes_max):
-                return b"".join(part.data for part in group)
+            try:
+                found, complete_to = await self._find(ledger, first, last, room)
+            except CorruptEntryError:
+                if not taken:
+                    raise
+                break
+            group = next(tidy.split(found, room), [])
+            size = sum(part.size for part in group)
+            if taken and size > room:
+                break
+            taken += group
+            room -= size
+            if group and (room <= 0 or group[-1].last < found[-1].last):
+                break
             first = complete_to + 1
-        return None
+        return b"".join(part.data for part in taken) if taken else None
 
     async def _find(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
