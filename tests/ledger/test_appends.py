@@ -1,0 +1,141 @@
+"""Who waits for room and who for an answer, without a writer around it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+
+from quire.errors import (
+    AppendOutcomeUnknownError,
+    HandleClosedError,
+    QuireError,
+)
+from quire.ledger.appends import Appends, Request
+from tests.support.virtual import virtually
+
+
+class Room:
+    """Pushes as long as there is room."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.pushed = -1
+
+    def push(self, payload: bytes) -> int | None:
+        if self.room == 0:
+            return None
+        self.room -= 1
+        self.pushed += 1
+        return self.pushed
+
+
+def request(count: int, *, single: bool = False, submit: bool = False, at: float = 0.0) -> Request:
+    loop = asyncio.get_running_loop()
+    admitted: asyncio.Future[None] | None = loop.create_future() if submit else None
+    return Request([b"x"] * count, single, at, loop.create_future(), admitted)
+
+
+def unknown(entry: int) -> QuireError:
+    return AppendOutcomeUnknownError(7, entry, "test")
+
+
+def refused() -> QuireError:
+    return HandleClosedError("test")
+
+
+def test_requests_are_pushed_in_order_and_keep_their_ids_together() -> None:
+    async def main() -> None:
+        appends, room = Appends(), Room(4)
+        requests = [request(3), request(1, single=True), request(2), request(0)]
+        for each in requests:
+            appends.wait(each)
+        assert appends.admit(room.push, -1) == 3
+        assert [appends.is_waiting] == [True]
+        room.room = 1
+        assert appends.admit(room.push, 3) == 4
+        appends.resolve(4)
+        assert requests[0].answer.result() == range(3)
+        assert requests[1].answer.result() == 3
+        assert not requests[2].answer.done()
+        room.room = 10
+        assert appends.admit(room.push, 4) == 5
+        assert [appends.is_waiting] == [False]
+        appends.resolve(5)
+        assert requests[2].answer.result() == range(4, 6)
+        assert requests[3].answer.result() == range(6, 6), "nothing, but in its turn"
+        assert appends.oldest is None
+
+    virtually(main)
+
+
+def test_abandoned_requests_are_dropped_unless_they_were_pushed() -> None:
+    async def main() -> None:
+        appends, room = Appends(), Room(1)
+        requests = [request(2), request(1, submit=True), request(1), request(1, single=True)]
+        for each in requests:
+            appends.wait(each)
+        appends.admit(room.push, -1)
+        requests[0].answer.cancel()
+        assert requests[1].admitted is not None
+        requests[1].admitted.cancel()
+        requests[2].answer.cancel()
+        room.room = 10
+        assert appends.admit(room.push, 0) == 1, "entry 0 was pushed, the rest of its lot was not"
+        appends.resolve(1)
+        assert requests[3].answer.result() == 1
+
+    virtually(main)
+
+
+def test_a_submission_is_admitted_when_pushed_and_answered_when_confirmed() -> None:
+    async def main() -> None:
+        appends, room = Appends(), Room(1)
+        submitted = request(1, single=True, submit=True)
+        appends.wait(submitted)
+        appends.admit(room.push, -1)
+        assert submitted.admitted is not None
+        assert submitted.admitted.done()
+        assert not submitted.answer.done()
+        appends.resolve(0)
+        assert submitted.answer.result() == 0
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("until", [5.0, math.inf])
+def test_expiry_fails_the_oldest_calls_with_the_error_that_is_true(until: float) -> None:
+    async def main() -> None:
+        appends, room = Appends(), Room(2)
+        sent, part, whole = request(1, at=1.0), request(2, at=2.0), request(1, at=3.0, submit=True)
+        young = request(1, at=6.0)
+        for each in (sent, part, whole, young):
+            appends.wait(each)
+        appends.admit(room.push, -1)
+        assert appends.oldest == 1.0
+        appends.expire(until, unknown, refused)
+        assert isinstance(sent.answer.exception(), AppendOutcomeUnknownError)
+        assert isinstance(part.answer.exception(), AppendOutcomeUnknownError)
+        assert whole.admitted is not None
+        assert isinstance(whole.admitted.exception(), HandleClosedError)
+        assert young.answer.done() == (until == math.inf)
+        assert appends.oldest == (None if until == math.inf else 6.0)
+
+    virtually(main)
+
+
+def test_an_abandoned_answer_is_left_alone() -> None:
+    async def main() -> None:
+        appends = Appends()
+        loop = asyncio.get_running_loop()
+        answers = [loop.create_future() for _ in range(3)]
+        for entry, answer in enumerate(answers):
+            appends.expect(entry, answer, entry, 0.0)
+        answers[0].cancel()
+        answers[2].cancel()
+        appends.resolve(1)
+        assert answers[1].result() == 1
+        appends.expire(1.0, unknown, refused)
+
+    virtually(main)

@@ -1,0 +1,58 @@
+"""LAC is told once, when nothing else carries it, and within its time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from quire.ledger.lac_teller import LacTeller
+from tests.support.virtual import virtually
+
+
+def test_told_once_after_falling_idle() -> None:
+    async def main() -> None:
+        loop, told = asyncio.get_running_loop(), list[tuple[float, int]]()
+        teller = LacTeller(0.010, lambda lac: told.append((round(loop.time(), 4), lac)))
+        teller.sent()
+        await asyncio.sleep(0.004)
+        teller.confirmed(0)
+        teller.confirmed(3)
+        await asyncio.sleep(1)
+        assert told == [(0.014, 3)]
+        teller.confirmed(3)
+        await asyncio.sleep(1)
+        assert len(told) == 1
+
+    virtually(main)
+
+
+def test_an_entry_that_carries_lac_makes_it_needless() -> None:
+    async def main() -> None:
+        told: list[int] = []
+        teller = LacTeller(0.010, told.append)
+        teller.confirmed(0)
+        await asyncio.sleep(0.005)
+        teller.told = 0
+        await asyncio.sleep(1)
+        assert told == []
+
+    virtually(main)
+
+
+def test_entries_that_keep_coming_put_it_off() -> None:
+    async def main() -> None:
+        told: list[int] = []
+        teller = LacTeller(0.010, told.append)
+        for lac in range(20):
+            teller.told = lac - 1
+            teller.sent()
+            teller.confirmed(lac)
+            await asyncio.sleep(0.009)
+        assert told == []
+        await asyncio.sleep(0.002)
+        assert told == [19]
+        teller.confirmed(20)
+        teller.stop()
+        await asyncio.sleep(1)
+        assert told == [19]
+
+    virtually(main)

@@ -1,0 +1,45 @@
+"""Tasks are kept until they end, and end together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from quire.ledger.tasks import Tasks
+from tests.support.virtual import virtually
+
+
+def test_cancelled_tasks_are_waited_for_even_if_they_start_others() -> None:
+    async def main() -> None:
+        tasks, ended = Tasks(), list[str]()
+
+        async def linger(name: str) -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(1)
+                ended.append(name)
+                if name == "first":
+                    tasks.start(quick(), "quick")
+
+        async def quick() -> None:
+            ended.append("quick")
+
+        for name in ("first", "second"):
+            tasks.start(linger(name), name)
+        await asyncio.sleep(1)
+        tasks.cancel()
+        await tasks.join()
+        assert ended == ["first", "second", "quick"]
+        await tasks.join()
+
+    virtually(main)
+
+
+def test_a_task_may_wait_for_the_others() -> None:
+    async def main() -> None:
+        tasks = Tasks()
+        task = tasks.start(tasks.join(), "join")
+        tasks.start(asyncio.sleep(1), "other")
+        await task
+
+    virtually(main)
