@@ -1,1 +1,24 @@
-"""The blocking API: twins of the asynchronous one over one private loop thread."""
+"""The blocking API: twins of the asynchronous one, over one private loop thread per process.
+
+    with quire.sync.connect("./quire-data") as client:
+        with client.open_log("orders") as log:
+            log.append(b"buy 100")
+
+Every name works as its asynchronous twin, without `await`; asynchronous iterators are plain ones.
+"""
+
+from quire.sync.client import SyncClient, connect
+from quire.sync.elections import SyncElection, SyncLeadership
+from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
+from quire.sync.logs import SyncLog, SyncLogReader
+
+__all__ = [
+    "SyncClient",
+    "SyncElection",
+    "SyncLeadership",
+    "SyncLedgerReader",
+    "SyncLedgerWriter",
+    "SyncLog",
+    "SyncLogReader",
+    "connect",
+]

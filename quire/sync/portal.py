@@ -33,6 +33,10 @@ T = TypeVar("T")
 CANCEL_SECONDS: Final = 10.0
 """Longest wait for interrupted work to end; it is left to itself after that."""
 
+WAKE_SECONDS: Final = 0.5
+"""A waiting thread looks up this often: a signal that arrives in the instant before it falls asleep
+would otherwise be noticed only when the work ends."""
+
 PUMP_BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes an iterator runs ahead of its consumer."""
 
@@ -75,14 +79,33 @@ class Portal:
             work.close()
             raise
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
-        self._loop.call_soon_threadsafe(self._begin, work, outcome)
         try:
-            return outcome.result()
+            self._loop.call_soon_threadsafe(self._begin, work, outcome)
+            return _wait(outcome)
         except BaseException:
             if not outcome.done():
-                self._loop.call_soon_threadsafe(self._cancel, id(outcome))
+                self._loop.call_soon_threadsafe(self._cancel, work, outcome)
                 concurrent.futures.wait([outcome], CANCEL_SECONDS)
             raise
+
+    def call_plain(self, function: Callable[[], T]) -> T:
+        """Run a plain function on the loop and return what it returns."""
+
+        async def work() -> T:
+            return function()
+
+        return self.call(work())
+
+    def submit(self, work: Coroutine[Any, Any, asyncio.Future[T]]) -> concurrent.futures.Future[T]:
+        """Run a coroutine that returns a future, and return one that any thread can wait for."""
+        outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        async def begin() -> None:
+            inner = await work
+            inner.add_done_callback(lambda done: _copy(done, outcome))
+
+        self.call(begin())
+        return outcome
 
     def post(self, callback: Callable[[], None]) -> None:
         """Have the loop call something soon, without waiting; nothing happens when it is gone."""
@@ -97,9 +120,8 @@ class Portal:
         An exception of the block is shown to the manager; Ctrl-C appears to it as a cancellation.
         """
         held = _Held(manager)
-        value = self.call(held.enter())
         try:
-            yield value
+            yield self.call(held.enter())
         except BaseException as error:
             self.call(held.leave(error))
             raise
@@ -152,9 +174,12 @@ class Portal:
     def _begin(self, work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]) -> None:
         self._tasks[id(outcome)] = self._loop.create_task(self._settle(work, outcome))
 
-    def _cancel(self, key: int) -> None:
-        if task := self._tasks.get(key):
+    def _cancel(self, work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]) -> None:
+        if task := self._tasks.get(id(outcome)):
             task.cancel()
+        elif not outcome.done():  # the interruption came before the work was handed over
+            work.close()
+            outcome.set_exception(HandleClosedError("what this call was waiting for"))
 
     async def _settle(
         self, work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]
@@ -169,11 +194,29 @@ class Portal:
             self._tasks.pop(id(outcome), None)
 
 
+def _wait(outcome: concurrent.futures.Future[T]) -> T:
+    while not outcome.done():
+        concurrent.futures.wait((outcome,), WAKE_SECONDS)
+    return outcome.result()
+
+
+def _copy(inner: asyncio.Future[T], outer: concurrent.futures.Future[T]) -> None:
+    if not outer.set_running_or_notify_cancel():
+        return
+    if inner.cancelled():
+        outer.set_exception(HandleClosedError("what this call was waiting for"))
+    elif (error := inner.exception()) is not None:
+        outer.set_exception(error)
+    else:
+        outer.set_result(inner.result())
+
+
 class _Held(Generic[T]):
     """One asynchronous context manager, entered and left by one task."""
 
     def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
         self._manager = manager
+        self._task: asyncio.Task[None] | None = None
 
     async def enter(self) -> T:
         loop = asyncio.get_running_loop()
@@ -188,6 +231,9 @@ class _Held(Generic[T]):
             raise
 
     async def leave(self, error: BaseException | None) -> None:
+        """Let the manager end, showing it an error of the block; harmless if it never began."""
+        if self._task is None or self._task.done():
+            return
         if error is None:
             self._left.set_result(None)
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):

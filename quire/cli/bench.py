@@ -1,0 +1,99 @@
+"""`quire bench`: throughput and latency on this machine, beside what it could do at best."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+
+from quire.bench import Figures, Report, measure
+from quire.bench.suite import STEPS
+from quire.cli.output import Value, print_json, print_table, progress
+from quire.cli.settings import Settings, run, with_settings
+
+
+@click.command()
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    help="Duration of each of the four workloads.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("."),
+    show_default=True,
+    help="Where to put the bookies' temporary directories: the disk that is measured.",
+)
+@with_settings
+def bench(settings: Settings, seconds: float, data: Path) -> None:
+    """Measure appends to three bookies of this machine, and the machine itself.
+
+    One client and three bookie processes; every entry of 1 KiB is sent to all three and counts when
+    two have synced it to disk. Everything shares this machine's cores and disk. The raw limits are
+    measured in the same run, so the shares mean something wherever it runs.
+
+    \b
+    Example:
+      quire bench --seconds 5 --json
+    """
+    data.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="quire-bench-", dir=data))
+    try:
+        with progress("Measuring", STEPS) as advance:
+            report = run(lambda: measure(directory, seconds, lambda _: advance(1)))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    _print(settings, report)
+
+
+def _print(settings: Settings, report: Report) -> None:
+    if settings.json:
+        print_json(
+            {
+                "uvloop": report.uvloop,
+                "limits": [_fields(each) for each in report.limits.all()],
+                "appends": [
+                    {**_fields(each), "share": round(report.share(each)[0], 4)}
+                    for each in report.appends
+                ],
+            }
+        )
+        return
+    columns = ("", "per second", "MB/s", "p50 ms", "p99 ms", "client CPU µs")
+    print_table(("raw limit", *columns[1:]), [_row(each) for each in report.limits.all()], empty="")
+    click.echo()
+    rows = [(*_row(each), _share(report, each)) for each in report.appends]
+    print_table(("appends of 1 KiB, 2 of 3", *columns[1:], "share of raw limit"), rows, empty="")
+
+
+def _row(figures: Figures) -> tuple[object, ...]:
+    return (
+        figures.name,
+        round(figures.per_second),
+        round(figures.megabytes_per_second, 1),
+        round(figures.p50_ms, 3),
+        round(figures.p99_ms, 3),
+        round(figures.cpu_us, 1),
+    )
+
+
+def _share(report: Report, figures: Figures) -> str:
+    share, limit = report.share(figures)
+    return f"{share:.0%} of {limit}"
+
+
+def _fields(figures: Figures) -> dict[str, Value]:
+    return {
+        "name": figures.name,
+        "per_second": round(figures.per_second, 1),
+        "megabytes_per_second": round(figures.megabytes_per_second, 3),
+        "p50_ms": round(figures.p50_ms, 4),
+        "p99_ms": round(figures.p99_ms, 4),
+        "cpu_us": round(figures.cpu_us, 2),
+        "seconds": round(figures.seconds, 3),
+    }

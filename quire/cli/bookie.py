@@ -1,0 +1,163 @@
+"""`quire bookie`: format, serve and list bookies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from quire.bookie import BookieAddress, BookieInfo
+from quire.cli.output import print_json, print_table
+from quire.cli.payloads import stdin_chunks
+from quire.cli.settings import Settings, run, with_settings
+from quire.client import Client, resolve_store
+from quire.errors import QuireError
+
+_directory = click.argument(
+    "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIRECTORY"
+)
+
+
+@click.group()
+def bookie() -> None:
+    """Run storage servers."""
+
+
+@bookie.command("format")
+@_directory
+@with_settings
+def format_(settings: Settings, directory: Path) -> None:
+    """Make an empty directory the disk of a new bookie.
+
+    The directory gets an identity that is also kept in the metadata store. A directory that is
+    formatted already, or holds anything else, is refused.
+
+    \b
+    Example:
+      quire bookie format /var/lib/quire --store zk://zoo:2181/quire
+    """
+    from quire.storage.identity import format_directory
+
+    identity = run(lambda: format_directory(directory, resolve_store(settings.store_uri())))
+    if settings.json:
+        print_json({"bookie": identity, "directory": str(directory)})
+    else:
+        click.echo(f"{directory} is now bookie {identity}")
+
+
+@bookie.command()
+@_directory
+@click.option(
+    "--listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address to serve on; port 0 takes a free one.",
+)
+@click.option("--exit-with-parent", is_flag=True, help="End when standard input is closed.")
+@with_settings
+def serve(settings: Settings, directory: Path, listen: str, exit_with_parent: bool) -> None:
+    """Serve a formatted directory until Ctrl-C.
+
+    \b
+    Example:
+      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 --store zk://zoo:2181/quire
+    """
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    run(lambda: _serve(settings, directory, listen, exit_with_parent))
+
+
+async def _serve(settings: Settings, directory: Path, listen: str, exit_with_parent: bool) -> None:
+    from quire.storage.server import serve as serve_bookie
+
+    def announce(ready: BookieAddress) -> None:
+        if settings.json:
+            print_json({"bookie": ready.bookie, "address": ready.address, "pid": os.getpid()})
+        else:
+            click.echo(f"bookie {ready.bookie} serves {directory} at {ready.address}")
+        sys.stdout.flush()
+
+    server = asyncio.ensure_future(
+        serve_bookie(directory, resolve_store(settings.store_uri()), listen, on_ready=announce)
+    )
+    orphaned = asyncio.create_task(_stop_when_orphaned(server)) if exit_with_parent else None
+    try:
+        await server
+    except asyncio.CancelledError:
+        if orphaned is None or not orphaned.done():
+            raise
+    finally:
+        if orphaned is not None:
+            orphaned.cancel()
+            await asyncio.gather(orphaned, return_exceptions=True)
+
+
+async def _stop_when_orphaned(server: asyncio.Future[None]) -> None:
+    async for _ in stdin_chunks():
+        pass
+    server.cancel()
+
+
+@bookie.command("list")
+@with_settings
+def list_(settings: Settings) -> None:
+    """List the bookies that are up.
+
+    \b
+    Example:
+      quire bookie list --store zk://zoo:2181/quire
+    """
+    run(lambda: _list(settings))
+
+
+async def _list(settings: Settings) -> None:
+    async with settings.connect() as client:
+        addresses = client.bookies()
+        infos = await asyncio.gather(*(_info(client, each) for each in addresses))
+    if settings.json:
+        for address, info in zip(addresses, infos, strict=True):
+            print_json(_as_fields(address, info))
+        return
+    rows = [_as_row(address, info) for address, info in zip(addresses, infos, strict=True)]
+    columns = ("bookie", "address", "state", "ledgers", "free GB", "of GB")
+    print_table(columns, rows, empty="No bookie is registered: `quire bookie serve` starts one.")
+
+
+async def _info(client: Client, address: BookieAddress) -> BookieInfo | None:
+    try:
+        return await client.bookie_info(address.bookie)
+    except QuireError:
+        return None  # registered, but it does not answer: that is what the list shows
+
+
+def _as_fields(address: BookieAddress, info: BookieInfo | None) -> dict[str, str | int | None]:
+    return {
+        "bookie": address.bookie,
+        "address": address.address,
+        "state": _state(address, info),
+        "ledgers": info.ledgers if info else None,
+        "disk_free_bytes": info.disk_free_bytes if info else None,
+        "disk_total_bytes": info.disk_total_bytes if info else None,
+    }
+
+
+def _as_row(address: BookieAddress, info: BookieInfo | None) -> tuple[object, ...]:
+    if info is None:
+        return (address.bookie, address.address, _state(address, info), None, None, None)
+    free, total = info.disk_free_bytes / 1e9, info.disk_total_bytes / 1e9
+    state = _state(address, info)
+    return (address.bookie, address.address, state, info.ledgers, round(free, 1), round(total, 1))
+
+
+def _state(address: BookieAddress, info: BookieInfo | None) -> str:
+    if info is None:
+        return "no answer"
+    return "writable" if address.writable and info.writable else "read-only"

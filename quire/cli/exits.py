@@ -1,0 +1,98 @@
+"""What the process answers: one line on stderr and an exit code per family of errors.
+
+The codes are documented in docs/cli.md, "Exit codes"; scripts branch on them. Nothing here prints a
+traceback: an error quire raises on purpose says by itself what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import MutableMapping, Sequence
+from typing import Any, Final, NoReturn
+
+import click
+
+from quire.errors import (
+    ClosedError,
+    ConflictError,
+    IntegrityError,
+    InvalidRequestError,
+    LeadershipLostError,
+    NotFoundError,
+    OutcomeUnknownError,
+    QuireError,
+    RetryError,
+    SessionExpiredError,
+)
+
+EXIT_CODES: Final[tuple[tuple[type[QuireError], int], ...]] = (
+    (InvalidRequestError, 2),
+    (NotFoundError, 3),
+    (RetryError, 4),
+    (OutcomeUnknownError, 5),
+    (LeadershipLostError, 6),
+    (SessionExpiredError, 6),
+    (ConflictError, 7),
+    (ClosedError, 8),
+    (IntegrityError, 9),
+    (QuireError, 1),
+)
+"""Exit code of each family; the first match counts."""
+
+INTERRUPTED: Final = 130
+"""128 + SIGINT, as a shell reports it."""
+
+BROKEN_PIPE: Final = 141
+"""128 + SIGPIPE: whoever read our output went away."""
+
+
+def exit_code(error: QuireError) -> int:
+    """Return the exit code of an error."""
+    return next(code for family, code in EXIT_CODES if isinstance(error, family))
+
+
+class RootGroup(click.Group):
+    """The `quire` command: runs a command and turns how it ends into an exit code."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run and exit. `standalone_mode` is accepted for click's sake and has no effect."""
+        sys.exit(self._run(args, prog_name or "quire", complete_var, extra))
+
+    def _run(
+        self,
+        args: Sequence[str] | None,
+        prog_name: str,
+        complete_var: str | None,
+        extra: MutableMapping[str, Any],
+    ) -> int:
+        try:
+            returned = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+            # click returns the code of ctx.exit() here; commands themselves return None
+            return returned if isinstance(returned, int) else 0
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except QuireError as error:
+            click.echo(f"quire: {error}", err=True)
+            return exit_code(error)
+        except (KeyboardInterrupt, click.Abort):
+            return INTERRUPTED
+        except BrokenPipeError:
+            _forget_stdout()
+            return BROKEN_PIPE
+
+
+def _forget_stdout() -> None:
+    """Point stdout to nowhere, so that the interpreter's last flush does not fail a second time."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

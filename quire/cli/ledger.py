@@ -1,0 +1,321 @@
+"""`quire ledger`: write, read and look after single ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime
+
+import click
+
+from quire.cli.output import (
+    Value,
+    flush,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+    progress,
+    write_line,
+)
+from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
+from quire.cli.replication import password_option, replication_options
+from quire.cli.settings import Settings, run, with_settings
+from quire.entry import DigestKind, Entry
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.quorum import Replication
+from quire.ledger.reader import LedgerReader
+
+_ledger = click.argument("ledger", type=click.IntRange(min=0))
+
+
+@click.group()
+def ledger() -> None:
+    """Write and read single ledgers, below logs."""
+
+
+@ledger.command()
+@click.argument("records_", metavar="[RECORD]...", nargs=-1)
+@click.option(
+    "--digest",
+    type=click.Choice([kind.value for kind in DigestKind]),
+    default=DigestKind.CRC32C.value,
+    show_default=True,
+    help="How entries are protected.",
+)
+@click.option("--leave-open", is_flag=True, help="End without closing, as a crashed writer would.")
+@payload_option
+@password_option
+@replication_options
+@with_settings
+def create(
+    settings: Settings,
+    records_: tuple[str, ...],
+    digest: str,
+    leave_open: bool,
+    encoding: str,
+    password: bytes,
+    replication: Replication,
+) -> None:
+    """Create a ledger, append records to it and close it; prints its number.
+
+    Records are arguments or lines of standard input. A ledger has one writer for its whole life:
+    nobody can append to it later. Use `quire log append` for what goes on and on.
+
+    \b
+    Examples:
+      quire ledger create first second third
+      quire ledger create --ack-quorum 3 < records.txt
+    """
+    run(
+        lambda: _create(
+            settings, records_, DigestKind(digest), leave_open, encoding, password, replication
+        )
+    )
+
+
+async def _create(
+    settings: Settings,
+    arguments: Sequence[str],
+    digest: DigestKind,
+    leave_open: bool,
+    encoding: str,
+    password: bytes,
+    replication: Replication,
+) -> None:
+    async with settings.connect() as client:
+        writer = await client.create_ledger(replication, password=password, digest=digest)
+        with progress("Appending", len(arguments) or None) as advance:
+            async for batch in records(arguments, encoding):
+                await writer.append_many(batch)
+                advance(len(batch))
+        last = writer.last_confirmed
+        if leave_open:
+            writer.abandon()
+        else:
+            await writer.close()
+    if settings.json:
+        print_json({"ledger": writer.ledger, "last_entry": last, "closed": not leave_open})
+    else:
+        click.echo(str(writer.ledger))
+
+
+@ledger.command(hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("rest", nargs=-1)
+def append(rest: tuple[str, ...]) -> None:
+    """Not possible: tells what is.
+
+    \b
+    Example:
+      quire ledger create first second
+    """
+    raise click.UsageError(
+        "only the writer that created a ledger can append to it. "
+        "`quire ledger create` writes a new ledger, `quire log append` goes on with a log."
+    )
+
+
+@ledger.command()
+@_ledger
+@click.option("--first", default=0, show_default=True, help="First entry to print.")
+@click.option("--last", type=int, help="Last entry to print; by default all that are confirmed.")
+@click.option("--recover", is_flag=True, help="Fence and close the ledger first, if it is open.")
+@payload_option
+@password_option
+@with_settings
+def read(
+    settings: Settings,
+    ledger: int,
+    first: int,
+    last: int | None,
+    recover: bool,
+    encoding: str,
+    password: bytes,
+) -> None:
+    """Print entries, one a line. Does not disturb a writer unless told to with --recover.
+
+    \b
+    Examples:
+      quire ledger read 7
+      quire ledger read 7 --first 100 --last 199 --json
+    """
+    show = _printer(settings, encoding)
+    run(lambda: _read(settings, ledger, first, last, recover, password, show))
+
+
+async def _read(
+    settings: Settings,
+    ledger: int,
+    first: int,
+    last: int | None,
+    recover: bool,
+    password: bytes,
+    show: Callable[[Entry], None],
+) -> None:
+    async with settings.connect() as client:
+        open_ledger = client.open_ledger if recover else client.open_ledger_without_recovery
+        reader = await open_ledger(ledger, password=password)
+        async for entry in reader.read(first, last):
+            show(entry)
+
+
+@ledger.command()
+@_ledger
+@click.option("--first", default=0, show_default=True, help="First entry to print.")
+@payload_option
+@password_option
+@with_settings
+def tail(settings: Settings, ledger: int, first: int, encoding: str, password: bytes) -> None:
+    """Print entries as they are confirmed, until the ledger is closed. Never disturbs the writer.
+
+    \b
+    Example:
+      quire ledger tail 7
+    """
+    show = _printer(settings, encoding)
+    run(lambda: _tail(settings, ledger, first, password, show))
+
+
+async def _tail(
+    settings: Settings, ledger: int, first: int, password: bytes, show: Callable[[Entry], None]
+) -> None:
+    async with settings.connect() as client:
+        reader = await client.open_ledger_without_recovery(ledger, password=password)
+        async for entry in _follow(reader, first):
+            show(entry)
+            flush()
+
+
+async def _follow(reader: LedgerReader, first: int) -> AsyncIterator[Entry]:
+    async for entry in reader.follow(first):
+        yield entry
+
+
+def _printer(settings: Settings, encoding: str) -> Callable[[Entry], None]:
+    def as_json(entry: Entry) -> None:
+        print_json({"entry": entry.entry, **payload_fields(entry.payload, encoding)})
+
+    def as_line(entry: Entry) -> None:
+        write_line(encode_payload(entry.payload, encoding))
+
+    return as_json if settings.json else as_line
+
+
+@ledger.command()
+@_ledger
+@with_settings
+def show(settings: Settings, ledger: int) -> None:
+    """Show a ledger's metadata: its state, its quorums, and who holds which entries.
+
+    \b
+    Example:
+      quire ledger show 7
+    """
+    run(lambda: _show(settings, ledger))
+
+
+async def _show(settings: Settings, ledger: int) -> None:
+    async with settings.connect() as client:
+        metadata = await client.ledger_metadata(ledger)
+    fields = _summary(metadata)
+    if settings.json:
+        fragments: list[Value] = [
+            {"first": each.first, "bookies": list(each.bookies)} for each in metadata.fragments
+        ]
+        print_json({**fields, "custom": dict(metadata.custom), "fragments": fragments})
+        return
+    print_fields({**fields, **{f"custom {name}": text for name, text in metadata.custom.items()}})
+    click.echo()
+    rows = [(each.first, "  ".join(each.bookies)) for each in metadata.fragments]
+    print_table(("first entry", "bookies"), rows, empty="")
+
+
+def _summary(metadata: LedgerMetadata) -> dict[str, Value]:
+    created = datetime.fromtimestamp(metadata.created_ms / 1000, UTC)
+    replication = metadata.replication
+    return {
+        "ledger": metadata.ledger,
+        "state": str(metadata.state),
+        "last_entry": metadata.last_entry,
+        "length": metadata.length,
+        "ensemble": replication.ensemble,
+        "write_quorum": replication.write_quorum,
+        "ack_quorum": replication.ack_quorum,
+        "digest": str(metadata.digest),
+        "created": created.isoformat(timespec="milliseconds"),
+    }
+
+
+@ledger.command("list")
+@with_settings
+def list_(settings: Settings) -> None:
+    """List the ledgers, those of logs included.
+
+    \b
+    Example:
+      quire ledger list --json
+    """
+    run(lambda: _list(settings))
+
+
+async def _list(settings: Settings) -> None:
+    async with settings.connect() as client:
+        ledgers = await client.list_ledgers()
+        with progress("Reading metadata", len(ledgers)) as advance:
+            found = []
+            for each in ledgers:
+                found.append(_summary(await client.ledger_metadata(each)))
+                advance(1)
+    if settings.json:
+        for summary in found:
+            print_json(summary)
+        return
+    names = ("ledger", "state", "last_entry", "length", "created")
+    rows = [tuple(summary[name] for name in names) for summary in found]
+    columns = ("ledger", "state", "last entry", "bytes", "created")
+    print_table(columns, rows, empty="No ledgers yet: `quire ledger create` makes one.")
+
+
+@ledger.command()
+@_ledger
+@password_option
+@with_settings
+def close(settings: Settings, ledger: int, password: bytes) -> None:
+    """Close a ledger for good, recovering it if its writer did not: the writer is fenced off.
+
+    \b
+    Example:
+      quire ledger close 7
+    """
+    run(lambda: _close(settings, ledger, password))
+
+
+async def _close(settings: Settings, ledger: int, password: bytes) -> None:
+    async with settings.connect() as client:
+        await client.open_ledger(ledger, password=password)
+        metadata = await client.ledger_metadata(ledger)
+    if settings.json:
+        print_json(_summary(metadata))
+    else:
+        note(f"Ledger {ledger} is closed; its last entry is {metadata.last_entry}.")
+
+
+@ledger.command()
+@_ledger
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_settings
+def delete(settings: Settings, ledger: int, yes: bool) -> None:
+    """Delete a ledger. Its entries disappear from the bookies some time later.
+
+    \b
+    Example:
+      quire ledger delete 7 --yes
+    """
+    if not yes:
+        click.confirm(f"Delete ledger {ledger} with all its entries?", abort=True, err=True)
+    run(lambda: _delete(settings, ledger))
+
+
+async def _delete(settings: Settings, ledger: int) -> None:
+    async with settings.connect() as client:
+        await client.delete_ledger(ledger)
+    note(f"Ledger {ledger} is deleted.")

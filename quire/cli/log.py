@@ -1,0 +1,362 @@
+"""`quire log`: write, read and look after logs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+import click
+
+from quire.cli.output import (
+    Value,
+    flush,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+    progress,
+    write_line,
+)
+from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
+from quire.cli.replication import password_option, replication_options
+from quire.cli.settings import Settings, run, with_settings
+from quire.errors import InvalidRequestError
+from quire.ledger.quorum import Replication
+from quire.log.manifest import LogManifest, Segment
+from quire.log.options import LogOptions
+from quire.log.position import LATEST, Position, Record
+from quire.log.reader import LogReader
+
+
+def _start_position(text: str) -> Position | int:
+    return int(text) if text.isdecimal() else _position(text)
+
+
+def _position(text: str) -> Position:
+    try:
+        return Position.parse(text)
+    except InvalidRequestError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_name = click.argument("name")
+_start = click.option(
+    "--from",
+    "start",
+    type=_start_position,
+    metavar="POSITION",
+    help="Where to start: segment.entry.slot, an offset, beginning or latest.",
+)
+
+
+@click.group()
+def log() -> None:
+    """Write and read logs."""
+
+
+@log.command()
+@_name
+@click.argument("records_", metavar="[RECORD]...", nargs=-1)
+@payload_option
+@password_option
+@replication_options
+@with_settings
+def append(
+    settings: Settings,
+    name: str,
+    records_: tuple[str, ...],
+    encoding: str,
+    password: bytes,
+    replication: Replication,
+) -> None:
+    """Append records, given as arguments or as lines of standard input.
+
+    Creates the log when there is none, and takes it over from whoever is writing it: that writer
+    is fenced off for good. Prints the position of every record once it is durable.
+
+    \b
+    Examples:
+      quire log append orders 'buy 100' 'sell 20'
+      tail -F app.log | quire log append app
+    """
+    options = LogOptions(replication=replication, password=password)
+    run(lambda: _append(settings, name, records_, encoding, options))
+
+
+async def _append(
+    settings: Settings, name: str, arguments: Sequence[str], encoding: str, options: LogOptions
+) -> None:
+    async with settings.connect() as client:
+        opened = await client.open_log(name, options)
+        with progress(f"Appending to {name}", len(arguments) or None) as advance:
+            async with opened:
+                async for batch in records(arguments, encoding):
+                    futures = [await opened.submit(record) for record in batch]
+                    for future in futures:
+                        _print_position(settings, await future)
+                    flush()
+                    advance(len(batch))
+
+
+def _print_position(settings: Settings, position: Position) -> None:
+    if settings.json:
+        print_json({"position": str(position)})
+    else:
+        click.echo(str(position))
+
+
+@log.command()
+@_name
+@_start
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
+@payload_option
+@password_option
+@with_settings
+def read(
+    settings: Settings,
+    name: str,
+    start: Position | int | None,
+    limit: int | None,
+    encoding: str,
+    password: bytes,
+) -> None:
+    """Print the records that are in a log now, one a line. Never disturbs the writer.
+
+    \b
+    Examples:
+      quire log read orders
+      quire log read orders --from 3.17.0 --limit 10 --json
+    """
+    show = _printer(settings, encoding)
+    run(lambda: _read(settings, name, start, False, limit, password, show))
+
+
+@log.command()
+@_name
+@_start
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
+@payload_option
+@password_option
+@with_settings
+def tail(
+    settings: Settings,
+    name: str,
+    start: Position | int | None,
+    limit: int | None,
+    encoding: str,
+    password: bytes,
+) -> None:
+    """Print new records as they come, until Ctrl-C. Never disturbs the writer.
+
+    \b
+    Examples:
+      quire log tail orders
+      quire log tail orders --from beginning --json
+    """
+    show = _printer(settings, encoding)
+    where = LATEST if start is None else start
+    run(lambda: _read(settings, name, where, True, limit, password, show))
+
+
+async def _read(
+    settings: Settings,
+    name: str,
+    start: Position | int | None,
+    follow: bool,
+    limit: int | None,
+    password: bytes,
+    show: Callable[[Record], None],
+) -> None:
+    async with settings.connect() as client:
+        position = (await client.describe_log(name)).first_position if start is None else start
+        reader = await client.read_log(name, position, follow=follow, password=password)
+        async with contextlib.aclosing(_limited(reader, limit)) as found:
+            async for record in found:
+                show(record)
+                if follow:
+                    flush()
+
+
+async def _limited(reader: LogReader, limit: int | None) -> AsyncGenerator[Record, None]:
+    left = limit
+    async for record in reader:
+        yield record
+        if left is not None:
+            left -= 1
+            if not left:
+                return
+
+
+def _printer(settings: Settings, encoding: str) -> Callable[[Record], None]:
+    def as_json(record: Record) -> None:
+        fields: dict[str, Value] = {
+            "position": str(record.position),
+            "offset": record.offset,
+            "epoch": record.epoch,
+            "timestamp_ms": record.timestamp_ms,
+        }
+        print_json({**fields, **payload_fields(record.payload, encoding)})
+
+    def as_line(record: Record) -> None:
+        write_line(encode_payload(record.payload, encoding))
+
+    return as_json if settings.json else as_line
+
+
+@log.command("list")
+@with_settings
+def list_(settings: Settings) -> None:
+    """List the logs.
+
+    \b
+    Example:
+      quire log list
+    """
+    run(lambda: _list(settings))
+
+
+async def _list(settings: Settings) -> None:
+    async with settings.connect() as client:
+        names = await client.list_logs()
+        manifests = [await client.describe_log(name) for name in names]
+    if settings.json:
+        for manifest in manifests:
+            print_json(_summary(manifest))
+        return
+    rows = [tuple(_summary(manifest).values()) for manifest in manifests]
+    columns = ("log", "epoch", "segments", "first position", "records", "sealed")
+    print_table(columns, rows, empty="No logs yet: `quire log append NAME` makes one.")
+
+
+def _summary(manifest: LogManifest) -> dict[str, Value]:
+    end = manifest.end_offset
+    return {
+        "log": manifest.name,
+        "epoch": manifest.epoch,
+        "segments": len(manifest.segments),
+        "first_position": str(manifest.first_position),
+        "records": None if end is None else end - manifest.first_offset,
+        "sealed": manifest.sealed,
+    }
+
+
+@log.command()
+@_name
+@with_settings
+def show(settings: Settings, name: str) -> None:
+    """Show what a log is made of.
+
+    \b
+    Example:
+      quire log show orders
+    """
+    run(lambda: _show(settings, name))
+
+
+async def _show(settings: Settings, name: str) -> None:
+    async with settings.connect() as client:
+        manifest = await client.describe_log(name)
+    if settings.json:
+        print_json(
+            {**_summary(manifest), "segment_list": [_segment(each) for each in manifest.segments]}
+        )
+        return
+    print_fields(_summary(manifest))
+    click.echo()
+    rows = [tuple(_segment(segment).values()) for segment in manifest.segments]
+    columns = ("segment", "ledger", "epoch", "first offset", "records", "bytes", "open")
+    print_table(columns, rows, empty="It has no segments.")
+
+
+def _segment(segment: Segment) -> dict[str, Value]:
+    return {
+        "segment": segment.number,
+        "ledger": segment.ledger,
+        "epoch": segment.epoch,
+        "first_offset": segment.first_offset,
+        "records": segment.records,
+        "bytes": segment.bytes,
+        "open": segment.end is None,
+    }
+
+
+@log.command("set")
+@_name
+@click.argument("assignments", metavar="SETTING=VALUE...", nargs=-1, required=True)
+@with_settings
+def set_(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
+    """Store settings that hold for every leader of a log.
+
+    Known are roll_bytes, roll_entries, roll_seconds, batch_bytes, batch_records, compression
+    (none, zstd, lz4), retention_seconds and retention_bytes.
+
+    \b
+    Example:
+      quire log set orders retention_seconds=604800 compression=zstd
+    """
+    parsed = dict(_assignment(each) for each in assignments)
+    run(lambda: _set(settings, name, parsed))
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    setting, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not SETTING=VALUE")
+    return setting, value
+
+
+async def _set(settings: Settings, name: str, values: dict[str, str]) -> None:
+    async with settings.connect() as client:
+        manifest = await client.configure_log(name, values)
+    if settings.json:
+        print_json({"log": name, "settings": dict(manifest.settings)})
+    else:
+        print_fields(dict(manifest.settings))
+
+
+@log.command()
+@_name
+@click.argument("position", type=_position, metavar="POSITION")
+@password_option
+@with_settings
+def trim(settings: Settings, name: str, position: Position, password: bytes) -> None:
+    """Delete the records before a position.
+
+    \b
+    Example:
+      quire log trim orders 3.17.0
+    """
+    run(lambda: _trim(settings, name, position, password))
+
+
+async def _trim(settings: Settings, name: str, position: Position, password: bytes) -> None:
+    async with settings.connect() as client:
+        await client.trim_log(name, position, password=password)
+        first = str((await client.describe_log(name)).first_position)
+    if settings.json:
+        print_json({"log": name, "first_position": first})
+    else:
+        note(f"Log {name} now begins at {first}.")
+
+
+@log.command()
+@_name
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@password_option
+@with_settings
+def delete(settings: Settings, name: str, yes: bool, password: bytes) -> None:
+    """Delete a log with everything in it.
+
+    \b
+    Example:
+      quire log delete orders --yes
+    """
+    if not yes:
+        click.confirm(f"Delete log {name} with all its records?", abort=True, err=True)
+    run(lambda: _delete(settings, name, password))
+
+
+async def _delete(settings: Settings, name: str, password: bytes) -> None:
+    async with settings.connect() as client:
+        await client.delete_log(name, password=password)
+    note(f"Log {name} is deleted.")

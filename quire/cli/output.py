@@ -1,0 +1,101 @@
+"""How results are printed: tables for people, JSON for programs, progress on stderr for both."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import TimeElapsedColumn as ElapsedColumn
+from rich.table import Table
+
+PIPE_COLUMNS: Final = 240
+"""Width of a table that goes to a file or pipe: wide enough that nothing is cut."""
+
+Value: TypeAlias = "str | float | bool | Sequence[Value] | Mapping[str, Value] | None"
+
+
+def print_json(value: Value) -> None:
+    """Print one JSON value on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
+    """Print rows under their headings, or `empty` when there are none."""
+    if not rows:
+        click.echo(empty)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, sample in zip(columns, rows[0], strict=True):
+        numeric = isinstance(sample, int | float) and not isinstance(sample, bool)
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=not numeric)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    _console().print(table)
+
+
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Print names and values, one pair a line."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        table.add_row(name, _cell(value))
+    _console().print(table)
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show progress of long work on stderr while it is a terminal.
+
+    Yields a function that takes how much more was done.
+    """
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+    with Progress(
+        *columns,
+        MofNCompleteColumn(),
+        ElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bars:
+        bar = bars.add_task(what, total=total)
+        yield lambda more: bars.advance(bar, more)
+
+
+def note(text: str) -> None:
+    """Print a remark for people on stderr, where it does not mix with results."""
+    click.echo(text, err=True)
+
+
+def write_line(line: bytes) -> None:
+    """Write one line of payload to standard output, as it is."""
+    stdout = sys.stdout.buffer
+    stdout.write(line)
+    stdout.write(b"\n")
+
+
+def flush() -> None:
+    """Let whoever reads our output see what was written so far."""
+    sys.stdout.buffer.flush()
+
+
+def _console() -> Console:
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = PIPE_COLUMNS
+    return console
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, float) else str(value)

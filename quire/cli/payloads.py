@@ -1,0 +1,121 @@
+"""Records in and out of a terminal: how bytes become text, and how standard input becomes records.
+
+On the way in a record is an argument or a line without its newline; on the way out it is a line.
+`raw` passes bytes as they are, the other encodings make any bytes fit a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+import click
+
+from quire.errors import ConfigurationError
+
+READ_BYTES: Final = 256 * 1024
+"""Bytes asked of standard input at a time."""
+
+ENCODINGS: Final = ("raw", "utf-8", "hex", "base64")
+
+_DECODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "raw": lambda line: line,
+    "utf-8": lambda line: line.decode().encode(),
+    "hex": lambda line: bytes.fromhex(line.decode("ascii")),
+    "base64": lambda line: base64.b64decode(line, validate=True),
+}
+
+_ENCODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "raw": lambda payload: payload,
+    "utf-8": lambda payload: payload.decode(errors="backslashreplace").encode(),
+    "hex": lambda payload: payload.hex().encode(),
+    "base64": base64.b64encode,
+}
+
+payload_option = click.option(
+    "--payload",
+    "encoding",
+    type=click.Choice(ENCODINGS),
+    default="raw",
+    show_default=True,
+    help="How payloads are written as text.",
+)
+
+
+def decode_payload(line: bytes, encoding: str) -> bytes:
+    """Return the payload that a line stands for. Raises `ConfigurationError`."""
+    try:
+        return _DECODERS[encoding](line)
+    except (ValueError, binascii.Error) as error:
+        shown = line[:40].decode(errors="backslashreplace")
+        raise ConfigurationError(f"record {shown!r} is not {encoding}: {error}") from None
+
+
+def encode_payload(payload: bytes, encoding: str) -> bytes:
+    """Return the line that stands for a payload, without a newline."""
+    return _ENCODERS[encoding](payload)
+
+
+def payload_fields(payload: bytes, encoding: str) -> dict[str, str]:
+    """Return a payload as fields of a JSON object.
+
+    `payload` is text; with the encoding `raw`, bytes that are not UTF-8 are given as
+    `payload_base64`.
+    """
+    if encoding != "raw":
+        return {"payload": encode_payload(payload, encoding).decode()}
+    try:
+        return {"payload": payload.decode()}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode()}
+
+
+async def records(arguments: Sequence[str], encoding: str) -> AsyncIterator[list[bytes]]:
+    """Yield batches of records: the arguments, or else the lines of standard input."""
+    if arguments:
+        yield [decode_payload(os.fsencode(argument), encoding) for argument in arguments]
+        return
+    if sys.stdin.isatty():
+        click.echo("Reading records from the terminal, one a line; Ctrl-D ends.", err=True)
+    rest = b""
+    async for chunk in stdin_chunks():
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield [decode_payload(line, encoding) for line in lines]
+    if rest:
+        yield [decode_payload(rest, encoding)]
+
+
+async def stdin_chunks() -> AsyncIterator[bytes]:
+    """Yield what standard input gives as it comes, without blocking the loop on a pipe or terminal.
+
+    A thread would do as well but could not be interrupted: Ctrl-C at a terminal would wait for
+    Enter.
+    """
+    try:
+        descriptor = sys.stdin.fileno()
+    except (OSError, ValueError):  # replaced by an object in memory
+        yield sys.stdin.buffer.read()
+        return
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except (OSError, ValueError):  # regular files cannot be waited for and need not be
+        while chunk := os.read(descriptor, READ_BYTES):
+            yield chunk
+        return
+    try:
+        while True:
+            await readable.wait()
+            if not (chunk := os.read(descriptor, READ_BYTES)):
+                return
+            readable.clear()
+            yield chunk
+    finally:
+        loop.remove_reader(descriptor)

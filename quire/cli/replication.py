@@ -1,0 +1,44 @@
+"""Options about how copies are made and protected, shared by ledger and log commands."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from quire.ledger.quorum import Replication
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def _as_bytes(context: click.Context, parameter: click.Parameter, value: str | None) -> bytes:
+    return os.fsencode(value or "")
+
+
+password_option = click.option(
+    "--password",
+    envvar="QUIRE_PASSWORD",
+    callback=_as_bytes,
+    help="Password of the ledger or log. [env: QUIRE_PASSWORD, which other users cannot see]",
+)
+
+
+def replication_options(command: FunctionT) -> Callable[..., Any]:
+    """Give a command `--ensemble`, `--write-quorum` and `--ack-quorum`, passed as `replication`."""
+
+    @click.option(
+        "--ensemble", default=3, show_default=True, help="Bookies a ledger is spread over."
+    )
+    @click.option("--write-quorum", default=3, show_default=True, help="Copies of every entry.")
+    @click.option("--ack-quorum", default=2, show_default=True, help="Copies before it counts.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, ensemble: int, write_quorum: int, ack_quorum: int, **kwargs: Any
+    ) -> Any:
+        replication = Replication(ensemble, write_quorum, ack_quorum)
+        return command(*args, replication=replication, **kwargs)
+
+    return wrapped

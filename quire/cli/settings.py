@@ -1,0 +1,114 @@
+"""What every command shares: where the store is, how to print, and the loop to run on."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+
+import click
+
+from quire.client import Client, connect
+from quire.errors import ConfigurationError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEFAULT_DATA: Final = "quire-data"
+"""The cluster directory that commands look for when no store is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The global options."""
+
+    store: str | None = None
+    json: bool = False
+
+    def store_uri(self) -> str:
+        """Return the store to use. Raises `ConfigurationError` when none can be found."""
+        if self.store is not None:
+            return self.store
+        if Path(DEFAULT_DATA).is_dir():
+            return DEFAULT_DATA
+        raise ConfigurationError(
+            f"no metadata store: name one with --store or QUIRE_STORE, or start a local cluster "
+            f"with `quire cluster up --data {DEFAULT_DATA}`"
+        )
+
+    def connect(self) -> AbstractAsyncContextManager[Client]:
+        """Connect to the store."""
+        return connect(self.store_uri())
+
+
+def store_option(*, envvar: str | None = None) -> Callable[[Any], Any]:
+    """Return the `--store` option. Only the outermost one reads `envvar`, so that it loses."""
+    return click.option(
+        "--store",
+        "--cluster",
+        "store",
+        metavar="URI",
+        envvar=envvar,
+        help="Metadata store, or the directory of a local cluster. "
+        f"[env: QUIRE_STORE; default: ./{DEFAULT_DATA}]",
+    )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def with_settings(
+    command: Callable[Concatenate[Settings, P], None],
+) -> Callable[..., None]:
+    """Give a command `--store` and `--json` of its own; they win over those before the command."""
+
+    @store_option()
+    @json_option
+    @click.pass_obj
+    @functools.wraps(command)
+    def wrapped(outer: Settings, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        store = kwargs.pop("store", None)
+        as_json = kwargs.pop("as_json", False)
+        merged = replace(
+            outer,
+            store=store if isinstance(store, str) else outer.store,
+            json=bool(as_json) or outer.json,
+        )
+        command(merged, *args, **kwargs)
+
+    return cast("Callable[..., None]", wrapped)
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a command's work on a fresh event loop, uvloop's when it is installed.
+
+    Ctrl-C and SIGTERM cancel the work, which then cleans up; both end in KeyboardInterrupt.
+    """
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        previous = signal.signal(signal.SIGTERM, _as_interrupt)
+        try:
+            return runner.run(work())
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+
+
+def _as_interrupt(number: int, frame: object) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's event loop, or None (asyncio's) where there is no uvloop."""
+    if sys.platform == "win32":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,313 @@
+"""`connect`: a client of a quire cluster, and where its parts are put together.
+
+This is the composition root of the client side: the one place that chooses implementations (the
+metadata store by its URI, gRPC for bookies, real randomness, the wall clock) and hands them to
+the layers below, none of which knows the others' makers. A `Client` does nothing itself: it
+forwards to the catalog, the log directory and the election, and remembers what it opened so that
+nothing it made outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias, TypeVar
+
+from quire.bookie import BookieAddress, BookieInfo
+from quire.election.election import Election
+from quire.entry import BookieId, DigestKind, LedgerId
+from quire.errors import ConfigurationError, StoreUnavailableError
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.options import LedgerOptions
+from quire.ledger.quorum import Replication
+from quire.ledger.reader import LedgerReader
+from quire.ledger.remote import RemoteBookie
+from quire.ledger.roster import BookieRoster
+from quire.ledger.writer import LedgerWriter
+from quire.log.directory import LogDirectory
+from quire.log.log import Log
+from quire.log.manifest import LogManifest
+from quire.log.options import LogOptions
+from quire.log.position import BEGINNING, Position
+from quire.log.reader import LogReader
+from quire.metastore import open_store
+from quire.metastore.store import MetadataStore
+
+METADATA_FILE: Final = "metadata.db"
+"""The SQLite store in the directory of a local cluster."""
+
+CONNECT_SECONDS: Final = 10.0
+
+Handle: TypeAlias = LedgerWriter | Log | LedgerReader | LogReader
+HandleT = TypeVar("HandleT", LedgerWriter, Log, LedgerReader, LogReader)
+
+SESSION_SECONDS: Final = 6.0
+"""Default time after which a leader that is not heard of has lost its leadership."""
+
+
+def always() -> bool:
+    """What `is_leader` says where nobody is elected."""
+    return True
+
+
+def resolve_store(store: str) -> str:
+    """Return the URI of a store that was named by URI or by a local cluster's directory.
+
+    Raises `ConfigurationError` when a directory holds no cluster.
+    """
+    if "://" in store or store == "memory:":
+        return store
+    directory = Path(store).expanduser().resolve()
+    if not (directory / METADATA_FILE).is_file():
+        raise ConfigurationError(
+            f"{store!r} is neither a store's URI (sqlite:///path, zk://host:port/root) nor the "
+            f"directory of a local cluster: `quire cluster up --data {store}` would make it one"
+        )
+    return cluster_store(directory)
+
+
+def cluster_store(directory: Path) -> str:
+    """Return the URI of the SQLite store in the directory of a local cluster."""
+    return f"sqlite://{directory / METADATA_FILE}"
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    store: str,
+    *,
+    options: LedgerOptions | None = None,
+    timeout: float = CONNECT_SECONDS,
+) -> AsyncIterator[Client]:
+    """Connect to a cluster: `async with quire.connect(store) as client:`.
+
+    `store` is `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
+    local cluster. `options` bound the ledgers written and read through this client.
+
+    Raises `ConfigurationError` for a store that cannot exist and `StoreUnavailableError` when it
+    does not answer within `timeout` seconds. Bookies are contacted when they are needed. Leaving
+    the block closes readers and abandons writers that are still open, as a crash would: close
+    them first.
+    """
+    uri = resolve_store(store)
+    rng = random.Random()
+    try:
+        async with asyncio.timeout(timeout):
+            metadata_store = await open_store(uri)
+    except TimeoutError:
+        raise StoreUnavailableError(uri, f"it did not answer within {timeout:g} s") from None
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(metadata_store.close)
+        limits = options or LedgerOptions()
+        roster = BookieRoster(
+            metadata_store,
+            lambda address: RemoteBookie(address, request_timeout=limits.request_timeout),
+        )
+        stack.push_async_callback(roster.close)
+        await roster.start()
+        catalog = LedgerCatalog(metadata_store, roster, rng=rng, clock=time.time, options=limits)
+        logs = LogDirectory(metadata_store, catalog, rng=rng, clock=time.time)
+        client = Client(metadata_store, roster, catalog, logs, rng)
+        stack.push_async_callback(client.close)
+        yield client
+
+
+class Client:
+    """A connection to one cluster. Made by `connect`; belongs to the event loop it was made on.
+
+    Safe to use from any number of tasks of that loop. Cancelling a call gives up waiting for it:
+    what it asked for may still happen, as after any lost answer.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        roster: BookieRoster,
+        catalog: LedgerCatalog,
+        logs: LogDirectory,
+        rng: random.Random,
+    ) -> None:
+        self._store = store
+        self._roster = roster
+        self._catalog = catalog
+        self._logs = logs
+        self._rng = rng
+        self._opened = 0
+        self._handles: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
+
+    @property
+    def store_uri(self) -> str:
+        """The metadata store's URI."""
+        return self._store.uri
+
+    # Ledgers.
+
+    async def create_ledger(
+        self,
+        replication: Replication | None = None,
+        *,
+        password: bytes = b"",
+        digest: DigestKind = DigestKind.CRC32C,
+        custom: Mapping[str, str] | None = None,
+    ) -> LedgerWriter:
+        """Create a ledger and return its one writer.
+
+        Raises `NotEnoughBookiesError` when fewer bookies than the ensemble are writable.
+        """
+        writer = await self._catalog.create(
+            replication or Replication(), password=password, digest=digest, custom=custom
+        )
+        return self._remember(writer)
+
+    async def open_ledger(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
+        """Open a ledger to read it whole. If it is not closed its writer is fenced off and the
+        ledger is recovered and closed first.
+
+        Raises `NoSuchLedgerError`, `UnauthorizedError` for a wrong password, and the errors of a
+        recovery that cannot be decided now (`UnreadableError`, `NotEnoughBookiesError`).
+        """
+        return self._remember(await self._catalog.open(ledger, password=password))
+
+    async def open_ledger_without_recovery(
+        self, ledger: LedgerId, *, password: bytes = b""
+    ) -> LedgerReader:
+        """Open a ledger to read what is confirmed, or to follow it; never disturbs its writer.
+
+        Raises `NoSuchLedgerError` and `UnauthorizedError`.
+        """
+        return self._remember(await self._catalog.open_without_recovery(ledger, password=password))
+
+    async def delete_ledger(self, ledger: LedgerId) -> None:
+        """Delete a ledger; bookies drop its entries some time later. Raises `NoSuchLedgerError`."""
+        await self._catalog.delete(ledger)
+
+    async def list_ledgers(self) -> list[LedgerId]:
+        """Return the ids of all ledgers, those of logs included, in ascending order."""
+        return await self._catalog.list()
+
+    async def ledger_metadata(self, ledger: LedgerId) -> LedgerMetadata:
+        """Return what the metadata store says about a ledger. Raises `NoSuchLedgerError`."""
+        return await self._catalog.metadata(ledger)
+
+    # Logs.
+
+    async def open_log(
+        self,
+        name: str,
+        options: LogOptions | None = None,
+        *,
+        is_leader: Callable[[], bool] = always,
+    ) -> Log:
+        """Take a log over for writing, creating it when there is none.
+
+        Whoever wrote it before is fenced off and can have nothing acknowledged from then on.
+        `epoch` of the result is higher than that of every writer before. `is_leader` is asked
+        before every attempt: pass the word of an election, so that a leader of the past stops
+        disturbing the present one.
+
+        Raises `UnauthorizedError` for a wrong password, `LogSealedError`, `LeadershipLostError`,
+        and transient errors when `LogOptions.open_timeout` is over.
+        """
+        return self._remember(await self._logs.open(name, options, is_leader=is_leader))
+
+    async def read_log(
+        self,
+        name: str,
+        start: Position | int = BEGINNING,
+        *,
+        follow: bool = False,
+        wait_for_log: bool = False,
+        password: bytes = b"",
+        log_id: str | None = None,
+    ) -> LogReader:
+        """Return an asynchronous iterator over the records of a log from `start` on.
+
+        `start` is a position, `BEGINNING`, `LATEST`, or a record's offset. Without `follow` the
+        iterator ends at the last record confirmed when it gets there; with it, it waits for more,
+        until the log is sealed. `wait_for_log` lets a follower wait for a log that does not exist
+        yet. `log_id` is that of the log which the position is from: another log of the same name
+        raises `LogReplacedError`. Never disturbs the writer.
+
+        Raises `NoSuchLogError`; iteration also raises `PositionTrimmedError`, `UnauthorizedError`
+        and what `LogReader` says.
+        """
+        reader = await self._logs.read(
+            name,
+            start,
+            follow=follow,
+            wait_for_log=wait_for_log,
+            password=password,
+            log_id=log_id,
+        )
+        return self._remember(reader)
+
+    async def list_logs(self) -> list[str]:
+        """Return the names of all logs, sorted."""
+        return await self._logs.list()
+
+    async def describe_log(self, name: str) -> LogManifest:
+        """Return a log's manifest. Raises `NoSuchLogError`."""
+        return await self._logs.describe(name)
+
+    async def configure_log(self, name: str, settings: Mapping[str, str]) -> LogManifest:
+        """Store options (`quire.log.options.SETTINGS`) that hold for every leader of a log.
+
+        The present leader obeys those of retention at once. Raises `ConfigurationError` for a
+        setting that makes no sense, `NoSuchLogError`.
+        """
+        return await self._logs.set_settings(name, settings)
+
+    async def trim_log(self, name: str, position: Position, *, password: bytes = b"") -> None:
+        """Delete the records of a log before `position`. Its leader is not disturbed.
+
+        Raises `NoSuchLogError`, and `InvalidRequestError` beyond the log's end.
+        """
+        await self._logs.trim(name, position, password=password)
+
+    async def delete_log(self, name: str, *, password: bytes = b"") -> None:
+        """Delete a log with everything in it; a leader is deposed. Can be repeated.
+
+        Raises `NoSuchLogError`, and the errors of recovery.
+        """
+        await self._logs.delete(name, password=password)
+
+    # Elections and bookies.
+
+    def election(
+        self, name: str, candidate: str | None = None, *, session_timeout: float = SESSION_SECONDS
+    ) -> Election:
+        """Return the election `name`, to stand in it as `candidate` or to watch it.
+
+        `candidate` is what others see; by default host and process. A leader that is not heard of
+        for `session_timeout` seconds has lost its leadership.
+        """
+        who = candidate or f"{socket.gethostname()}:{os.getpid()}"
+        return Election(self._store, name, who, rng=self._rng, session_timeout=session_timeout)
+
+    def bookies(self) -> list[BookieAddress]:
+        """Return the bookies that are registered now, sorted by id."""
+        return self._roster.known()
+
+    async def bookie_info(self, bookie: BookieId) -> BookieInfo:
+        """Return a bookie's own account of itself. Raises `BookieUnavailableError`."""
+        return await self._roster.bookie(bookie).info()
+
+    async def close(self) -> None:
+        """Abandon writers and close readers that are still open. `connect` calls this."""
+        for _, handle in sorted(self._handles.items()):
+            if isinstance(handle, LedgerWriter | Log):
+                handle.abandon()
+            await handle.close()
+        self._handles.clear()
+
+    def _remember(self, handle: HandleT) -> HandleT:
+        self._opened += 1
+        self._handles[self._opened] = handle
+        return handle

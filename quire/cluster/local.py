@@ -1,0 +1,199 @@
+"""A cluster on this machine: real bookie processes around one metadata store.
+
+    DIRECTORY/metadata.db      the metadata store, unless another one is named
+    DIRECTORY/bookie-0/        the disk of bookie 0, formatted on first use
+    DIRECTORY/bookie-0.log     what bookie 0 had to say
+
+Everything is kept when the cluster stops, and found again by the next start; a cluster without a
+directory of its own gets a temporary one, which is removed. Made for tutorials, tests and trying
+faults: the processes can be killed, paused and started again one by one.
+
+Invariant: no process outlives this one. Each is ended by its own pid, and ends by itself when its
+pipe to us breaks (process.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from quire.client import cluster_store
+from quire.cluster.process import BookieProcess, ProcessState, Ready
+from quire.errors import ConfigurationError, HandleClosedError
+from quire.storage.identity import format_directory, is_formatted
+
+START_SECONDS: Final = 60.0
+"""A bookie has to be ready within this time; replaying a full journal takes a few seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookieDeath:
+    """A bookie process that ended though nobody asked it to."""
+
+    index: int
+    exit_code: int
+    last_words: str
+
+
+class LocalCluster:
+    """Bookies 0 … n−1 as processes of this machine. An async context manager: `start` and `stop`.
+
+    `directory` keeps the cluster's data; without one a temporary directory is used and removed.
+    `store` names another metadata store than the SQLite file in the directory. Must be used from
+    one event loop. Raises `ConfigurationError` for a number of bookies below one.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        bookies: int = 6,
+        *,
+        store: str | None = None,
+    ) -> None:
+        if bookies < 1:
+            raise ConfigurationError(f"a cluster has at least one bookie, not {bookies}")
+        self.is_temporary = directory is None
+        self.directory = Path(directory or tempfile.mkdtemp(prefix="quire-")).resolve()
+        self.bookies = bookies
+        self.store_uri = store or cluster_store(self.directory)
+        self._processes: dict[int, BookieProcess] = {}
+        self._expected: set[int] = set()
+        self._watchers: dict[int, asyncio.Task[None]] = {}
+        self._deaths: asyncio.Queue[BookieDeath] = asyncio.Queue()
+
+    async def start(self, on_ready: Callable[[int], None] | None = None) -> None:
+        """Format what is missing, start every bookie and wait until clients can find all of them.
+
+        `on_ready` is called with the number of each bookie as it comes up.
+
+        Raises `BookieUnavailableError`, with its last words, when one cannot start; the others are
+        stopped again then.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            for index in range(self.bookies):
+                await self._format(index)
+            async with asyncio.TaskGroup() as group:
+                for index in range(self.bookies):
+                    group.create_task(self._start(index, on_ready))
+        except BaseExceptionGroup as errors:
+            await self.stop()
+            raise errors.exceptions[0] from None
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End every process, wait until all are gone, and remove a temporary directory."""
+        self._expected.update(self._processes)
+        await asyncio.gather(*(process.stop() for process in self._processes.values()))
+        await asyncio.gather(*self._watchers.values())
+        self._processes.clear()
+        self._watchers.clear()
+        if self.is_temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def kill(self, index: int) -> None:
+        """End a bookie with SIGKILL, as a crash would."""
+        self._expected.add(index)
+        self._process(index).send(signal.SIGKILL)
+
+    def pause(self, index: int) -> None:
+        """Freeze a bookie with SIGSTOP: it stays connected and says nothing."""
+        self._process(index).send(signal.SIGSTOP)
+
+    def resume(self, index: int) -> None:
+        """Let a paused bookie go on."""
+        self._process(index).send(signal.SIGCONT)
+
+    async def restart(self, index: int) -> None:
+        """Start a bookie again, ending it first if it runs; wait until clients can find it."""
+        self._expected.add(index)
+        await self._process(index).stop()
+        await self._watchers[index]
+        await self._start(index)
+
+    async def next_death(self) -> BookieDeath:
+        """Wait for a bookie to end though nobody asked it to."""
+        return await self._deaths.get()
+
+    def state(self, index: int) -> ProcessState:
+        """Return what a bookie's process is doing."""
+        return self._process(index).state
+
+    def ready(self, index: int) -> Ready | None:
+        """Return who a bookie is and where it listens; None before it is ready."""
+        return self._process(index).ready
+
+    def index_of(self, bookie: str) -> int:
+        """Return which one a bookie is, by its id. Raises `ConfigurationError` for a stranger."""
+        for index, process in sorted(self._processes.items()):
+            if process.ready is not None and process.ready.bookie == bookie:
+                return index
+        raise ConfigurationError(f"no bookie {bookie} in the cluster in {self.directory}")
+
+    def pid(self, index: int) -> int:
+        """Return a bookie's process id."""
+        return self._process(index).pid
+
+    def bookie_directory(self, index: int) -> Path:
+        """Return the directory that is a bookie's disk."""
+        return self.directory / f"bookie-{index}"
+
+    def bookie_log(self, index: int) -> Path:
+        """Return the file that holds what a bookie had to say."""
+        return self.directory / f"bookie-{index}.log"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def _process(self, index: int) -> BookieProcess:
+        if index not in self._processes:
+            raise HandleClosedError(f"bookie {index} of the cluster in {self.directory}")
+        return self._processes[index]
+
+    async def _format(self, index: int) -> None:
+        directory = self.bookie_directory(index)
+        if not await is_formatted(directory):
+            await format_directory(directory, self.store_uri)
+
+    async def _start(self, index: int, on_ready: Callable[[int], None] | None = None) -> None:
+        arguments = (
+            "bookie",
+            "serve",
+            str(self.bookie_directory(index)),
+            f"--store={self.store_uri}",
+            "--exit-with-parent",
+            "--json",
+        )
+        name = f"bookie-{index}"
+        self._expected.discard(index)
+        process = await BookieProcess.start(name, arguments, self.bookie_log(index))
+        self._processes[index] = process
+        self._watchers[index] = asyncio.create_task(self._watch(index, process))
+        await process.wait_ready(START_SECONDS)
+        if on_ready is not None:
+            on_ready(index)
+
+    async def _watch(self, index: int, process: BookieProcess) -> None:
+        await process.wait_exited()
+        if index not in self._expected:
+            code = process.exit_code
+            assert code is not None
+            self._deaths.put_nowait(BookieDeath(index, code, process.last_words()))

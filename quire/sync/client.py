@@ -1,0 +1,162 @@
+"""Blocking twins of `connect` and `Client`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from quire import client as asynchronous
+from quire.bookie import BookieAddress, BookieInfo
+from quire.client import CONNECT_SECONDS, SESSION_SECONDS, Client, always
+from quire.entry import BookieId, DigestKind, LedgerId
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.options import LedgerOptions
+from quire.ledger.quorum import Replication
+from quire.log.manifest import LogManifest
+from quire.log.options import LogOptions
+from quire.log.position import BEGINNING, Position
+from quire.sync.elections import SyncElection
+from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
+from quire.sync.logs import SyncLog, SyncLogReader
+from quire.sync.portal import Portal
+
+
+@contextmanager
+def connect(
+    store: str,
+    *,
+    options: LedgerOptions | None = None,
+    timeout: float = CONNECT_SECONDS,
+) -> Iterator[SyncClient]:
+    """Connect to a cluster: `with quire.sync.connect(store) as client:`. See `quire.connect`.
+
+    Raises `ForkedError` in a process that was forked while its parent used `quire.sync`.
+    """
+    portal = Portal.shared()
+    with portal.hold(asynchronous.connect(store, options=options, timeout=timeout)) as client:
+        yield SyncClient(portal, client)
+
+
+class SyncClient:
+    """Blocking twin of `Client`. Safe to use from several threads.
+
+    Ctrl-C in a blocking call cancels the work behind it and waits until it has ended.
+    """
+
+    def __init__(self, portal: Portal, client: Client) -> None:
+        self._portal = portal
+        self._client = client
+
+    @property
+    def store_uri(self) -> str:
+        """The metadata store's URI."""
+        return self._client.store_uri
+
+    def create_ledger(
+        self,
+        replication: Replication | None = None,
+        *,
+        password: bytes = b"",
+        digest: DigestKind = DigestKind.CRC32C,
+        custom: Mapping[str, str] | None = None,
+    ) -> SyncLedgerWriter:
+        """See `Client.create_ledger`."""
+        work = self._client.create_ledger(
+            replication, password=password, digest=digest, custom=custom
+        )
+        return SyncLedgerWriter(self._portal, self._portal.call(work))
+
+    def open_ledger(self, ledger: LedgerId, *, password: bytes = b"") -> SyncLedgerReader:
+        """See `Client.open_ledger`."""
+        work = self._client.open_ledger(ledger, password=password)
+        return SyncLedgerReader(self._portal, self._portal.call(work))
+
+    def open_ledger_without_recovery(
+        self, ledger: LedgerId, *, password: bytes = b""
+    ) -> SyncLedgerReader:
+        """See `Client.open_ledger_without_recovery`."""
+        work = self._client.open_ledger_without_recovery(ledger, password=password)
+        return SyncLedgerReader(self._portal, self._portal.call(work))
+
+    def delete_ledger(self, ledger: LedgerId) -> None:
+        """See `Client.delete_ledger`."""
+        self._portal.call(self._client.delete_ledger(ledger))
+
+    def list_ledgers(self) -> list[LedgerId]:
+        """See `Client.list_ledgers`."""
+        return self._portal.call(self._client.list_ledgers())
+
+    def ledger_metadata(self, ledger: LedgerId) -> LedgerMetadata:
+        """See `Client.ledger_metadata`."""
+        return self._portal.call(self._client.ledger_metadata(ledger))
+
+    def open_log(
+        self,
+        name: str,
+        options: LogOptions | None = None,
+        *,
+        is_leader: Callable[[], bool] = always,
+    ) -> SyncLog:
+        """See `Client.open_log`."""
+        work = self._client.open_log(name, options, is_leader=is_leader)
+        return SyncLog(self._portal, self._portal.call(work))
+
+    def read_log(
+        self,
+        name: str,
+        start: Position | int = BEGINNING,
+        *,
+        follow: bool = False,
+        wait_for_log: bool = False,
+        password: bytes = b"",
+        log_id: str | None = None,
+    ) -> SyncLogReader:
+        """See `Client.read_log`."""
+        work = self._client.read_log(
+            name,
+            start,
+            follow=follow,
+            wait_for_log=wait_for_log,
+            password=password,
+            log_id=log_id,
+        )
+        return SyncLogReader(self._portal, self._portal.call(work))
+
+    def list_logs(self) -> list[str]:
+        """See `Client.list_logs`."""
+        return self._portal.call(self._client.list_logs())
+
+    def describe_log(self, name: str) -> LogManifest:
+        """See `Client.describe_log`."""
+        return self._portal.call(self._client.describe_log(name))
+
+    def configure_log(self, name: str, settings: Mapping[str, str]) -> LogManifest:
+        """See `Client.configure_log`."""
+        return self._portal.call(self._client.configure_log(name, settings))
+
+    def trim_log(self, name: str, position: Position, *, password: bytes = b"") -> None:
+        """See `Client.trim_log`."""
+        self._portal.call(self._client.trim_log(name, position, password=password))
+
+    def delete_log(self, name: str, *, password: bytes = b"") -> None:
+        """See `Client.delete_log`."""
+        self._portal.call(self._client.delete_log(name, password=password))
+
+    def election(
+        self, name: str, candidate: str | None = None, *, session_timeout: float = SESSION_SECONDS
+    ) -> SyncElection:
+        """See `Client.election`."""
+        election = self._client.election(name, candidate, session_timeout=session_timeout)
+        return SyncElection(self._portal, election)
+
+    def bookies(self) -> list[BookieAddress]:
+        """See `Client.bookies`."""
+        return self._portal.call_plain(self._client.bookies)
+
+    def bookie_info(self, bookie: BookieId) -> BookieInfo:
+        """See `Client.bookie_info`."""
+        return self._portal.call(self._client.bookie_info(bookie))
+
+    def close(self) -> None:
+        """See `Client.close`."""
+        self._portal.call(self._client.close())

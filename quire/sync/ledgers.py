@@ -1,0 +1,160 @@
+"""Blocking twins of ledger writers and readers."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from types import TracebackType
+from typing import Self
+
+from quire.entry import Entry, EntryId, LedgerId
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.reader import LedgerReader
+from quire.ledger.writer import LedgerWriter
+from quire.sync.portal import Portal
+
+
+def _weight(entry: Entry) -> int:
+    return len(entry.payload)
+
+
+def _run_weight(run: list[Entry]) -> int:
+    return sum(map(_weight, run))
+
+
+class SyncLedgerWriter:
+    """Blocking twin of `LedgerWriter`. Safe to use from several threads.
+
+    As a context manager it closes the ledger at the end.
+    """
+
+    def __init__(self, portal: Portal, writer: LedgerWriter) -> None:
+        self._portal = portal
+        self._writer = writer
+
+    @property
+    def ledger(self) -> LedgerId:
+        """The ledger's id."""
+        return self._writer.ledger
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this writer knows it."""
+        return self._writer.metadata
+
+    @property
+    def last_confirmed(self) -> EntryId:
+        """See `LedgerWriter.last_confirmed`."""
+        return self._writer.last_confirmed
+
+    @property
+    def last_pushed(self) -> EntryId:
+        """See `LedgerWriter.last_pushed`."""
+        return self._writer.last_pushed
+
+    @property
+    def length(self) -> int:
+        """See `LedgerWriter.length`."""
+        return self._writer.length
+
+    def append(self, payload: bytes) -> EntryId:
+        """See `LedgerWriter.append`."""
+        return self._portal.call(self._writer.append(payload))
+
+    def append_many(self, payloads: Iterable[bytes]) -> range:
+        """See `LedgerWriter.append_many`."""
+        return self._portal.call(self._writer.append_many(payloads))
+
+    def submit(self, payload: bytes) -> concurrent.futures.Future[EntryId]:
+        """See `LedgerWriter.submit`; the future may be waited for in any thread."""
+        return self._portal.submit(self._writer.submit(payload))
+
+    def drain(self) -> None:
+        """See `LedgerWriter.drain`."""
+        self._portal.call(self._writer.drain())
+
+    def close(self) -> None:
+        """See `LedgerWriter.close`."""
+        self._portal.call(self._writer.close())
+
+    def abandon(self) -> None:
+        """See `LedgerWriter.abandon`."""
+        self._portal.call_plain(self._writer.abandon)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._portal.call(self._writer.__aexit__(kind, error, traceback))
+
+
+class SyncLedgerReader:
+    """Blocking twin of `LedgerReader`. Iterators belong to one thread, the reader to all."""
+
+    def __init__(self, portal: Portal, reader: LedgerReader) -> None:
+        self._portal = portal
+        self._reader = reader
+
+    @property
+    def ledger(self) -> LedgerId:
+        """The ledger's id."""
+        return self._reader.ledger
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this reader knows it."""
+        return self._reader.metadata
+
+    @property
+    def is_closed(self) -> bool:
+        """See `LedgerReader.is_closed`."""
+        return self._reader.is_closed
+
+    def last_confirmed(self) -> EntryId:
+        """See `LedgerReader.last_confirmed`."""
+        return self._portal.call(self._reader.last_confirmed())
+
+    def read_entry(self, entry: EntryId) -> Entry:
+        """See `LedgerReader.read_entry`."""
+        return self._portal.call(self._reader.read_entry(entry))
+
+    def read(self, first: EntryId = 0, last: EntryId | None = None) -> Iterator[Entry]:
+        """See `LedgerReader.read`."""
+        return chain.from_iterable(self.read_runs(first, last))
+
+    def read_runs(self, first: EntryId = 0, last: EntryId | None = None) -> Iterator[list[Entry]]:
+        """See `LedgerReader.read_runs`."""
+        return self._portal.iterate(lambda: self._reader.read_runs(first, last), _run_weight)
+
+    def read_unconfirmed(self, first: EntryId, last: EntryId) -> Iterator[Entry]:
+        """See `LedgerReader.read_unconfirmed`."""
+        return self._portal.iterate(lambda: self._reader.read_unconfirmed(first, last), _weight)
+
+    def follow(self, first: EntryId = 0) -> Iterator[Entry]:
+        """See `LedgerReader.follow`."""
+        return chain.from_iterable(self.follow_runs(first))
+
+    def follow_runs(self, first: EntryId = 0) -> Iterator[list[Entry]]:
+        """See `LedgerReader.follow_runs`."""
+        return self._portal.iterate(lambda: self._reader.follow_runs(first), _run_weight)
+
+    def close(self) -> None:
+        """See `LedgerReader.close`."""
+        self._portal.call(self._reader.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,176 @@
+"""Blocking twins of a log and its reader."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from quire.log.log import Log
+from quire.log.position import Position, Record
+from quire.log.reader import LogReader
+from quire.log.segment_reader import RecordBatch
+from quire.sync.portal import Portal
+
+
+class SyncLog:
+    """Blocking twin of `Log`. Safe to use from several threads.
+
+    As a context manager it closes the log at the end.
+    """
+
+    def __init__(self, portal: Portal, log: Log) -> None:
+        self._portal = portal
+        self._log = log
+
+    @property
+    def name(self) -> str:
+        """The log's name."""
+        return self._log.name
+
+    @property
+    def log_id(self) -> str:
+        """See `Log.log_id`."""
+        return self._log.log_id
+
+    @property
+    def epoch(self) -> int:
+        """See `Log.epoch`."""
+        return self._log.epoch
+
+    @property
+    def is_deposed(self) -> bool:
+        """See `Log.is_deposed`."""
+        return self._log.is_deposed
+
+    def append(self, record: bytes) -> Position:
+        """See `Log.append`."""
+        return self._portal.call(self._log.append(record))
+
+    def append_many(self, records: Sequence[bytes]) -> list[Position]:
+        """See `Log.append_many`."""
+        return self._portal.call(self._log.append_many(records))
+
+    def submit(self, record: bytes) -> concurrent.futures.Future[Position]:
+        """See `Log.submit`; the future may be waited for in any thread."""
+        return self._portal.submit(self._log.submit(record))
+
+    def drain(self) -> None:
+        """See `Log.drain`."""
+        self._portal.call(self._log.drain())
+
+    def roll(self) -> None:
+        """See `Log.roll`."""
+        self._portal.call(self._log.roll())
+
+    def trim(self, position: Position) -> None:
+        """See `Log.trim`."""
+        self._portal.call(self._log.trim(position))
+
+    def seal(self) -> None:
+        """See `Log.seal`."""
+        self._portal.call(self._log.seal())
+
+    def wait_deposed(self) -> None:
+        """See `Log.wait_deposed`."""
+        self._portal.call(self._log.wait_deposed())
+
+    def close(self) -> None:
+        """See `Log.close`."""
+        self._portal.call(self._log.close())
+
+    def abandon(self) -> None:
+        """See `Log.abandon`."""
+        self._portal.call_plain(self._log.abandon)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class SyncLogReader:
+    """Blocking twin of `LogReader`: a plain iterator of records, for one thread at a time.
+
+    After an error or Ctrl-C it can be continued: nothing is skipped.
+    """
+
+    def __init__(self, portal: Portal, reader: LogReader) -> None:
+        self._portal = portal
+        self._reader = reader
+        self._source: AsyncGenerator[RecordBatch, None] | None = None
+        self._batch: RecordBatch | None = None
+        self._records: deque[Record] = deque()
+
+    @property
+    def name(self) -> str:
+        """See `LogReader.name`."""
+        return self._reader.name
+
+    @property
+    def log_id(self) -> str | None:
+        """See `LogReader.log_id`."""
+        return self._reader.log_id
+
+    @property
+    def position(self) -> Position:
+        """See `LogReader.position`."""
+        return self._records[0].position if self._records else self._reader.position
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Record:
+        while not self._records:
+            self._batch = self._portal.call(self._next_batch())
+            if self._batch is None:
+                raise StopIteration
+            self._records.extend(self._batch.records())
+        return self._records.popleft()
+
+    def read_batches(self) -> Iterator[RecordBatch]:
+        """See `LogReader.read_batches`."""
+        if self._batch is not None and self._records:
+            rest = replace(self._batch, slot=self._records[0].position.slot)
+            self._records.clear()
+            yield rest
+        while (batch := self._portal.call(self._next_batch())) is not None:
+            yield batch
+
+    async def _next_batch(self) -> RecordBatch | None:
+        if self._source is None:
+            self._source = self._reader.read_batches()
+        try:
+            return await anext(self._source, None)
+        except BaseException:
+            self._source = None  # a generator that raised is over; the reader knows where we are
+            raise
+
+    def close(self) -> None:
+        """See `LogReader.close`."""
+        self._portal.call(self._close())
+
+    async def _close(self) -> None:
+        if self._source is not None:
+            await self._source.aclose()
+        await self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

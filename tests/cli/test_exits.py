@@ -1,0 +1,61 @@
+"""Errors become exit codes by family, with one line and no traceback."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from quire import errors
+from quire.cli.exits import BROKEN_PIPE, INTERRUPTED, RootGroup, exit_code
+from quire.errors import QuireError
+
+
+def families() -> list[type[QuireError]]:
+    return sorted(QuireError.__subclasses__(), key=lambda family: family.__name__)
+
+
+@pytest.mark.parametrize("family", families())
+def test_every_family_has_a_code(family: type[QuireError]) -> None:
+    code = exit_code(family.__new__(family))
+    assert 2 <= code <= 9
+
+
+def test_families_are_told_apart() -> None:
+    codes = {family: exit_code(family.__new__(family)) for family in families()}
+    assert codes.pop(errors.SessionExpiredError) == codes[errors.LeadershipLostError]
+    assert len(set(codes.values())) == len(codes)
+
+
+def invoke(raised: BaseException) -> tuple[int, str, str]:
+    @click.group(cls=RootGroup)
+    def root() -> None:
+        """Test."""
+
+    @root.command()
+    def fail() -> None:
+        raise raised
+
+    result = CliRunner().invoke(root, ["fail"])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_an_error_is_one_line_on_stderr() -> None:
+    code, out, err = invoke(errors.NoSuchLedgerError(7))
+    assert (code, out, err) == (3, "", "quire: ledger 7 does not exist\n")
+
+
+def test_ctrl_c_is_130_and_silent() -> None:
+    code, out, err = invoke(KeyboardInterrupt())
+    assert (code, out, err.strip()) == (INTERRUPTED, "", "")
+
+
+def test_a_broken_pipe_is_141_and_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quire.cli.exits._forget_stdout", lambda: None)
+    assert invoke(BrokenPipeError()) == (BROKEN_PIPE, "", "")
+
+
+def test_wrong_usage_is_2() -> None:
+    code, _, err = invoke(click.UsageError("no such thing"))
+    assert code == 2
+    assert "no such thing" in err

@@ -1,0 +1,83 @@
+"""Payloads to text and back, and where records come from."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quire.cli.payloads import decode_payload, encode_payload, payload_fields, records
+from quire.errors import ConfigurationError
+
+
+@given(st.binary(max_size=64), st.sampled_from(["raw", "hex", "base64"]))
+def test_encodings_are_reversible(payload: bytes, encoding: str) -> None:
+    assert decode_payload(encode_payload(payload, encoding), encoding) == payload
+
+
+@given(st.text(max_size=64))
+def test_utf8_is_reversible_for_text(text: str) -> None:
+    payload = text.encode()
+    assert decode_payload(encode_payload(payload, "utf-8"), "utf-8") == payload
+
+
+def test_bytes_that_are_not_utf8_are_escaped() -> None:
+    assert encode_payload(b"a\xff", "utf-8") == b"a\\xff"
+
+
+@pytest.mark.parametrize(
+    ("line", "encoding"),
+    [(b"\xff", "utf-8"), (b"0g", "hex"), (b"a", "base64"), (b"%%%%", "base64")],
+)
+def test_what_cannot_be_decoded_is_refused(line: bytes, encoding: str) -> None:
+    with pytest.raises(ConfigurationError, match=encoding):
+        decode_payload(line, encoding)
+
+
+def test_json_fields() -> None:
+    assert payload_fields(b"hi", "raw") == {"payload": "hi"}
+    assert payload_fields(b"\xff", "raw") == {"payload_base64": "/w=="}
+    assert payload_fields(b"\xff", "hex") == {"payload": "ff"}
+
+
+def collect(arguments: tuple[str, ...] = (), encoding: str = "raw") -> list[bytes]:
+    async def main() -> list[bytes]:
+        return [record async for batch in records(arguments, encoding) for record in batch]
+
+    return asyncio.run(main())
+
+
+def test_arguments_are_records() -> None:
+    assert collect(("a", "b c", "é")) == [b"a", b"b c", "é".encode()]
+    assert collect(("6869",), "hex") == [b"hi"]
+
+
+@pytest.mark.parametrize("text", [b"a\nb\n\nc", b"a\nb\n\nc\n"])
+def test_lines_of_a_pipe_are_records(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, text)
+    os.close(writing)
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert collect() == [b"a", b"b", b"", b"c"]
+
+
+def test_lines_of_a_file_are_records(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]
+) -> None:
+    path = os.path.join(tmp_path, "records")
+    with open(path, "wb") as file:
+        file.write(b"x" * 300_000 + b"\nlast")
+    with open(path) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert collect() == [b"x" * 300_000, b"last"]
+
+
+def test_lines_from_memory_are_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb")))
+    assert collect() == [b"a", b"b"]

@@ -1,0 +1,279 @@
+"""The commands against real bookies: what they print, and what they say when it cannot work."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import RunningCluster, is_running, quire, started
+
+LINES = "first\nsecond\nthird\n"
+
+
+def create(cluster: RunningCluster, *options: str, stdin: str = LINES) -> str:
+    done = quire("ledger", "create", *options, store=cluster.store, stdin=stdin)
+    assert done.code == 0, done.err
+    return done.out.strip()
+
+
+class TestLogs:
+    def test_records_come_back_in_order(self, cluster: RunningCluster) -> None:
+        written = quire("log", "append", "plain", store=cluster.store, stdin=LINES)
+        assert written.code == 0, written.err
+        positions = written.out.split()
+        assert len(positions) == 3
+        assert quire("log", "read", "plain", store=cluster.store).out == LINES
+        rest = quire("log", "read", "plain", "--from", positions[1], store=cluster.store)
+        assert rest.out == "second\nthird\n"
+        by_offset = quire("log", "read", "plain", "--from", "2", store=cluster.store)
+        assert by_offset.out == "third\n"
+
+    def test_appending_again_takes_over(self, cluster: RunningCluster) -> None:
+        for number in (1, 2):
+            done = quire("log", "append", "epochs", f"record {number}", store=cluster.store)
+            assert done.code == 0, done.err
+        records = quire("log", "read", "epochs", "--json", store=cluster.store).json
+        assert [(each["payload"], each["epoch"]) for each in records] == [
+            ("record 1", 1),
+            ("record 2", 2),
+        ]
+        assert [each["offset"] for each in records] == [0, 1]
+
+    def test_a_tail_sees_what_is_appended_later(self, cluster: RunningCluster) -> None:
+        assert quire("log", "append", "tailed", "old", store=cluster.store).code == 0
+        with started("log", "tail", "tailed", "--from", "beginning", store=cluster.store) as tail:
+            assert tail.stdout is not None
+            assert tail.stdout.readline() == "old\n"
+            assert quire("log", "append", "tailed", "new", store=cluster.store).code == 0
+            assert tail.stdout.readline() == "new\n"
+            tail.send_signal(signal.SIGINT)
+            out, err = tail.communicate()
+            assert (tail.returncode, out, err.strip()) == (130, "", "")
+
+    def test_list_show_set_trim_and_delete(self, cluster: RunningCluster) -> None:
+        appended = quire("log", "append", "kept", "a", "b", "c", store=cluster.store)
+        last = appended.out.split()[-1]
+        listed = quire("log", "list", "--json", store=cluster.store).json
+        assert "kept" in [each["log"] for each in listed]
+        assert quire("log", "set", "kept", "roll_bytes=1000", store=cluster.store).code == 0
+        assert quire("log", "trim", "kept", last, store=cluster.store).code == 0
+        assert quire("log", "read", "kept", store=cluster.store).out == "c\n"
+        trimmed = quire("log", "read", "kept", "--from", "1.0.0", store=cluster.store)
+        assert trimmed.code == 3
+        assert "the first position left is" in trimmed.err
+        shown = quire("log", "show", "kept", store=cluster.store)
+        assert "segment" in shown.out
+        assert quire("log", "delete", "kept", "--yes", store=cluster.store).code == 0
+        assert quire("log", "show", "kept", store=cluster.store).code == 3
+
+    def test_delete_asks(self, cluster: RunningCluster) -> None:
+        assert quire("log", "append", "asked", "a", store=cluster.store).code == 0
+        assert quire("log", "delete", "asked", store=cluster.store, stdin="n\n").code == 130
+        assert quire("log", "read", "asked", store=cluster.store).out == "a\n"
+
+    def test_unknown_log(self, cluster: RunningCluster) -> None:
+        done = quire("log", "read", "nowhere", store=cluster.store)
+        assert (done.code, done.out) == (3, "")
+        assert done.err.startswith("quire: log 'nowhere' does not exist")
+        assert done.err.count("\n") == 1
+
+    def test_a_position_that_is_none(self, cluster: RunningCluster) -> None:
+        done = quire("log", "read", "plain", "--from", "1.2", store=cluster.store)
+        assert done.code == 2
+        assert "segment.entry.slot" in done.err
+
+    def test_wrong_password(self, cluster: RunningCluster) -> None:
+        secret = ("--password", "secret")
+        assert quire("log", "append", "secret", "a", *secret, store=cluster.store).code == 0
+        done = quire("log", "read", "secret", "--password", "guess", store=cluster.store)
+        assert done.code == 2
+        assert "wrong password" in done.err
+        assert "guess" not in done.err
+
+
+class TestLedgers:
+    def test_entries_come_back(self, cluster: RunningCluster) -> None:
+        ledger = create(cluster)
+        assert quire("ledger", "read", ledger, store=cluster.store).out == LINES
+        part = quire("ledger", "read", ledger, "--first", "1", "--last", "1", store=cluster.store)
+        assert part.out == "second\n"
+        assert quire("ledger", "tail", ledger, store=cluster.store).out == LINES
+
+    def test_any_bytes_pass(self, cluster: RunningCluster) -> None:
+        payload = bytes(range(256))
+        encoded = base64.b64encode(payload).decode()
+        ledger = create(cluster, "--payload", "base64", stdin=encoded)
+        back = quire("ledger", "read", ledger, "--payload", "hex", store=cluster.store)
+        assert back.out == payload.hex() + "\n"
+        fields = quire("ledger", "read", ledger, "--json", store=cluster.store).json
+        assert fields == [{"entry": 0, "payload_base64": encoded}]
+
+    def test_one_left_open_is_recovered_by_close(self, cluster: RunningCluster) -> None:
+        ledger = create(cluster, "--leave-open")
+        shown = quire("ledger", "show", ledger, "--json", store=cluster.store).json[0]
+        assert shown["state"] == "open"
+        closed = quire("ledger", "close", ledger, "--json", store=cluster.store).json[0]
+        assert (closed["state"], closed["last_entry"]) == ("closed", 2)
+        assert quire("ledger", "read", ledger, store=cluster.store).out == LINES
+
+    def test_delete_and_unknown_ledger(self, cluster: RunningCluster) -> None:
+        ledger = create(cluster)
+        listed = quire("ledger", "list", "--json", store=cluster.store).json
+        assert int(ledger) in [each["ledger"] for each in listed]
+        assert quire("ledger", "delete", ledger, "--yes", store=cluster.store).code == 0
+        for command in ("read", "show", "tail", "close"):
+            done = quire("ledger", command, ledger, store=cluster.store)
+            assert done.code == 3
+            assert done.err == f"quire: ledger {ledger} does not exist\n"
+
+    def test_no_such_entry(self, cluster: RunningCluster) -> None:
+        done = quire("ledger", "read", create(cluster), "--last", "99", store=cluster.store)
+        assert done.code == 3
+        assert "has no entry 99" in done.err
+
+    def test_wrong_password(self, cluster: RunningCluster) -> None:
+        ledger = create(cluster, "--password", "secret")
+        done = quire("ledger", "read", ledger, store=cluster.store)
+        assert (done.code, done.err) == (2, f"quire: wrong password for ledger {ledger}\n")
+
+    def test_too_few_bookies(self, cluster: RunningCluster) -> None:
+        done = quire("ledger", "create", "x", "--ensemble", "9", store=cluster.store)
+        assert done.code == 4
+        assert "9 writable bookies are needed, 3 can be used" in done.err
+
+    def test_impossible_replication(self, cluster: RunningCluster) -> None:
+        done = quire("ledger", "create", "x", "--ack-quorum", "4", store=cluster.store)
+        assert done.code == 2
+        assert "ensemble ≥ write quorum ≥ ack quorum" in done.err
+
+    def test_appending_to_a_ledger_is_explained(self, cluster: RunningCluster) -> None:
+        done = quire("ledger", "append", "7", "x", store=cluster.store)
+        assert done.code == 2
+        assert "quire log append" in done.err
+
+    def test_a_reader_that_goes_away(self, cluster: RunningCluster) -> None:
+        ledger = create(cluster, stdin="x" * 100 + "\n" + "y\n" * 50_000)
+        with started("ledger", "read", ledger, store=cluster.store) as reading:
+            assert reading.stdout is not None
+            reading.stdout.readline()
+            reading.stdout.close()
+            assert reading.stderr is not None
+            assert reading.stderr.read() == ""
+            assert reading.wait(30) == 141
+
+
+class TestBookies:
+    def test_list_and_status(self, cluster: RunningCluster) -> None:
+        listed = quire("bookie", "list", "--json", store=cluster.store).json
+        assert sorted(each["bookie"] for each in listed) == sorted(
+            each["bookie"] for each in cluster.bookies
+        )
+        assert {each["state"] for each in listed} == {"writable"}
+        status = quire("cluster", "status", "--json", store=cluster.store).json[0]
+        assert (status["bookies"], status["writable"]) == (3, 3)
+        assert "writable" in quire("bookie", "list", store=cluster.store).out
+
+    def test_a_cluster_is_found_by_its_directory(self, cluster: RunningCluster) -> None:
+        done = quire("cluster", "status", "--store", str(cluster.directory))
+        assert done.code == 0, done.err
+
+    def test_port_in_use(self, cluster: RunningCluster, tmp_path: Path) -> None:
+        assert quire("bookie", "format", str(tmp_path / "b"), store=cluster.store).code == 0
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            done = quire(
+                "bookie", "serve", str(tmp_path / "b"), "--listen", address, store=cluster.store
+            )
+        assert done.code == 2
+        assert f"cannot listen on {address}" in done.err
+
+    def test_a_directory_that_is_not_formatted(
+        self, cluster: RunningCluster, tmp_path: Path
+    ) -> None:
+        done = quire("bookie", "serve", str(tmp_path), store=cluster.store)
+        assert done.code == 2
+        assert "format" in done.err
+
+    def test_a_directory_that_holds_something(
+        self, cluster: RunningCluster, tmp_path: Path
+    ) -> None:
+        (tmp_path / "precious").write_text("data", encoding="utf-8")
+        done = quire("bookie", "format", str(tmp_path), store=cluster.store)
+        assert done.code == 2
+        assert "precious" in done.err
+
+    def test_a_directory_in_use(self, cluster: RunningCluster) -> None:
+        done = quire("bookie", "serve", str(cluster.directory / "bookie-0"), store=cluster.store)
+        assert done.code == 2
+        assert "another process" in done.err
+
+    def test_a_directory_of_another_cluster(self, cluster: RunningCluster, tmp_path: Path) -> None:
+        other = f"sqlite://{tmp_path}/other.db"
+        assert quire("bookie", "format", str(tmp_path / "b"), store=other).code == 0
+        assert quire("bookie", "format", str(tmp_path / "c"), store=cluster.store).code == 0
+        done = quire("bookie", "serve", str(tmp_path / "b"), store=cluster.store)
+        assert done.code == 9
+        assert "belongs to" in done.err
+
+    def test_a_bookie_whose_disk_was_replaced_by_another(
+        self, cluster: RunningCluster, tmp_path: Path
+    ) -> None:
+        """Two directories with one identity: the copy must not answer for the original."""
+        original = cluster.directory / "bookie-0"
+        copy = tmp_path / "copy"
+        shutil.copytree(original, copy, ignore=shutil.ignore_patterns("lock"))
+        address = next(each for each in cluster.bookies if each["index"] == 0)
+        with started("bookie", "serve", str(copy), store=cluster.store) as impostor:
+            assert is_running(address["pid"])
+            impostor.send_signal(signal.SIGTERM)
+
+
+class TestStores:
+    def test_no_store_at_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        done = quire("log", "list")
+        assert done.code == 2
+        assert "quire cluster up" in done.err
+
+    def test_a_directory_without_a_cluster(self, tmp_path: Path) -> None:
+        done = quire("log", "list", store=str(tmp_path / "nothing"))
+        assert done.code == 2
+        assert "cluster up" in done.err
+
+    def test_an_unknown_kind_of_store(self) -> None:
+        done = quire("log", "list", store="etcd://localhost")
+        assert done.code == 2
+        assert "sqlite:///" in done.err
+
+    def test_a_store_that_does_not_answer(self) -> None:
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            done = quire("log", "list", store=f"zk://{address}/quire")
+        assert done.code == 4
+        assert done.err.startswith("quire: metadata store")
+        assert done.err.count("\n") == 1
+
+
+class TestElections:
+    def test_watch_and_lead(self, cluster: RunningCluster) -> None:
+        with started("election", "watch", "office", "--json", store=cluster.store) as watch:
+            assert watch.stdout is not None
+            assert '"leader": null' in watch.stdout.readline()
+            done = quire(
+                "election", "lead", "office", "--candidate", "me", "--",
+                "sh", "-c", "echo epoch $QUIRE_EPOCH; exit 7",
+                store=cluster.store,
+            )  # fmt: skip
+            assert (done.code, done.out) == (7, "epoch 1\n")
+            assert '"leader": "me"' in watch.stdout.readline()
+            assert '"leader": null' in watch.stdout.readline()
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(30) == 130

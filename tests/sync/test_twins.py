@@ -1,0 +1,83 @@
+"""Every public name of the asynchronous API has a blocking twin with the same parameters."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from quire import client, sync
+from quire.client import Client
+from quire.election.election import Election, Leadership
+from quire.ledger.reader import LedgerReader
+from quire.ledger.writer import LedgerWriter
+from quire.log.log import Log
+from quire.log.reader import LogReader
+
+PAIRS: dict[type, type] = {
+    Client: sync.SyncClient,
+    LedgerWriter: sync.SyncLedgerWriter,
+    LedgerReader: sync.SyncLedgerReader,
+    Log: sync.SyncLog,
+    LogReader: sync.SyncLogReader,
+    Election: sync.SyncElection,
+    Leadership: sync.SyncLeadership,
+}
+
+INTERNAL: dict[type, frozenset[str]] = {
+    LedgerReader: frozenset({"confirm", "confirmed", "refresh", "version", "wait_closed"}),
+    LedgerWriter: frozenset({"advanced", "ended", "suspect", "acked", "failed", "room"}),
+    Log: frozenset({"start"}),
+    Leadership: frozenset({"end", "place"}),
+}
+"""Public between modules of quire, not meant for its users."""
+
+
+def public(owner: type) -> list[str]:
+    found = [name for name, _ in inspect.getmembers_static(owner) if not name.startswith("_")]
+    return [name for name in found if name not in INTERNAL.get(owner, frozenset())]
+
+
+def twins() -> list[tuple[type, str]]:
+    return [(owner, name) for owner in PAIRS for name in public(owner)]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), twins(), ids=lambda value: getattr(value, "__name__", value)
+)
+def test_a_name_has_a_twin_with_the_same_parameters(owner: type, name: str) -> None:
+    twin = inspect.getattr_static(PAIRS[owner], name, None)
+    assert twin is not None, f"{PAIRS[owner].__name__} lacks {name}"
+    original = inspect.getattr_static(owner, name)
+    assert isinstance(twin, property) == isinstance(original, property), name
+    if isinstance(original, property):
+        assert isinstance(twin, property)
+        assert original.fget is not None
+        assert twin.fget is not None
+        assert twin.fget.__annotations__ == original.fget.__annotations__
+        return
+    mine, theirs = inspect.signature(twin), inspect.signature(original)
+    assert list(mine.parameters.values()) == list(theirs.parameters.values()), name
+    assert blocking(str(theirs.return_annotation)) == str(mine.return_annotation)
+
+
+def blocking(annotation: str) -> str:
+    """Return what the blocking twin of something that returns this should return."""
+    for owner, twin in PAIRS.items():
+        annotation = re.sub(rf"\b{owner.__name__}\b", twin.__name__, annotation)
+    annotation = re.sub(r"AsyncGenerator\[(.*), None\]", r"Iterator[\1]", annotation)
+    annotation = annotation.replace("AbstractAsyncContextManager", "Iterator")
+    annotation = annotation.replace("AsyncIterator", "Iterator")
+    return annotation.replace("asyncio.Future", "concurrent.futures.Future")
+
+
+def test_connect_has_a_twin() -> None:
+    mine, theirs = inspect.signature(sync.connect), inspect.signature(client.connect)
+    assert list(mine.parameters.values()) == list(theirs.parameters.values())
+
+
+def test_the_twins_are_all_there() -> None:
+    assert sorted(twin.__name__ for twin in PAIRS.values()) == [
+        name for name in sorted(sync.__all__) if name != "connect"
+    ]
