@@ -82,6 +82,7 @@ class ZooKeeperConnection:
         self._is_connected = False
         self._changed = asyncio.Event()
         self._watched: dict[str, asyncio.Event] = {}
+        self._pending: dict[asyncio.Future[Any], None] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._closed = False
@@ -186,6 +187,8 @@ class ZooKeeperConnection:
 
     def _send(self, call: Request) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
+        self._pending[answer] = None
+        answer.add_done_callback(lambda _: self._pending.pop(answer))
         call(self._client).rawlink(partial(self._on_answer, answer))
         return answer
 
@@ -235,8 +238,9 @@ class ZooKeeperConnection:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-        if not self._is_connected or self._closed:
+        if not self._is_connected or self.over.is_set():
             self._wake_watchers(None)
+            self._give_up_pending()
 
     def _wake_watchers(self, path: str | None) -> None:
         """Wake the waiters of a path, or of all when a lost connection took the watches along."""
@@ -245,6 +249,12 @@ class ZooKeeperConnection:
             event = self._watched.pop(each, None)
             if event is not None:
                 event.set()
+
+    def _give_up_pending(self) -> None:
+        """Nothing that is under way now is answered, or not before a new connection stands."""
+        for answer in list(self._pending):
+            if not answer.done():
+                answer.set_exception(kazoo_errors.ConnectionLoss("the connection was lost"))
 
 
 def _settle(answer: asyncio.Future[Any], result: Any) -> None:
