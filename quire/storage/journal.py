@@ -169,6 +169,8 @@ class Journal(Generic[SubjectT]):
         for pending in waiting:
             if not pending.done.done():
                 pending.done.set_exception(self._unavailable())
+                # Looked at, so that asyncio does not complain when nobody waits any more.
+                pending.done.exception()
 
     async def close(self) -> None:
         """Refuse new records, make those queued durable, and stop."""

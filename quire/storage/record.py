@@ -74,7 +74,9 @@ class RecordKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """Who a segment is. `identity` and `previous` are random 64-bit numbers."""
+    """Who a segment is. `identity` is a random odd number; `previous` that of the segment before,
+    or 0 for the first that a process made.
+    """
 
     number: int
     identity: int

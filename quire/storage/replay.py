@@ -18,6 +18,7 @@ from quire.storage.record import (
     SegmentHeader,
     decode_segment,
     find_proof,
+    read_header,
     read_records,
 )
 from quire.storage.segments import segment_path
@@ -45,14 +46,14 @@ async def replay(
     `numbers` are the segments found, from `start.segment` on. Raises `CorruptStorageError` when a
     segment is missing, is not ours, or is damaged where damage cannot be the trace of a crash.
     """
-    if numbers != list(range(start.segment, start.segment + max(1, len(numbers)))):
-        raise CorruptStorageError(
-            segment_path(start.segment), f"segments {numbers} are there, one is missing"
-        )
+    if numbers[:1] != [start.segment]:
+        raise CorruptStorageError(segment_path(start.segment), "the checkpoint needs it: missing")
     offset, sequence = start.offset, start.sequence
     previous: SegmentHeader | None = None
     for number in numbers:
-        data, header = await _load(disk, bookie, number, previous)
+        data, header = await _load(disk, bookie, number)
+        if previous is not None and not _continues(previous, header, data):
+            continue
         records, end = _read(number, data, offset, header.identity, sequence + 1)
         for record in records:
             apply(record)
@@ -68,6 +69,23 @@ async def replay(
     return sequence
 
 
+def _continues(previous: SegmentHeader, header: SegmentHeader, data: bytes) -> bool:
+    """Tell whether a segment follows another; if not it must be what a start that failed left
+    behind.
+
+    Such a segment begins a chain of its own and is empty: a process serves nobody before its first
+    checkpoint, which is then where replay begins.
+    """
+    if header.previous == previous.identity:
+        return True
+    if header.previous or read_header(data, BLOCK_BYTES, header.identity) is not None:
+        raise CorruptStorageError(
+            segment_path(header.number),
+            f"it does not continue segment {previous.number}: one is missing or damaged",
+        )
+    return False
+
+
 def _read(
     number: int, data: bytes, offset: int, identity: int, sequence: int
 ) -> tuple[list[Record], int]:
@@ -79,10 +97,8 @@ def _read(
         ) from error
 
 
-async def _load(
-    disk: Disk, bookie: str, number: int, previous: SegmentHeader | None
-) -> tuple[bytes, SegmentHeader]:
-    """Read a segment whole and check that it is the one that belongs here."""
+async def _load(disk: Disk, bookie: str, number: int) -> tuple[bytes, SegmentHeader]:
+    """Read a segment whole and check that it is the one its name says."""
     path = segment_path(number)
     file = await disk.open(path)
     try:
@@ -94,6 +110,4 @@ async def _load(
         raise CorruptStorageError(path, f"it belongs to bookie {header.bookie}, not to {bookie}")
     if header.number != number:
         raise CorruptStorageError(path, f"its header says segment {header.number}")
-    if previous is not None and header.previous != previous.identity:
-        raise CorruptStorageError(path, f"it does not continue segment {previous.number}")
     return data, header

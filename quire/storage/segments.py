@@ -31,6 +31,7 @@ JOURNAL: Final = "journal"
 SEGMENT_SUFFIX: Final = ".journal"
 SPARE_SUFFIX: Final = ".spare"
 ZERO_BYTES: Final = 1024 * 1024
+"""A new spare is written and synced in steps of this, so that adds never wait behind all of it."""
 
 
 def numbered(names: list[str], suffix: str) -> list[int]:
@@ -114,7 +115,8 @@ class Segments:
         if not self._spares:
             self._spares.append(await self._make_spare(number))
         spare = self._spares[-1]
-        header = SegmentHeader(number, self._rng.getrandbits(64), previous, self._bookie)
+        identity = self._rng.getrandbits(64) | 1
+        header = SegmentHeader(number, identity, previous, self._bookie)
         file = await self._disk.open(spare_path(spare))
         try:
             await file.write(0, [encode_segment(header)], sync=True)
@@ -136,8 +138,7 @@ class Segments:
         try:
             for offset in range(0, self._options.segment_bytes, len(zeros)):
                 room = self._options.segment_bytes - offset
-                await file.write(offset, [zeros[:room]])
-            await file.sync()
+                await file.write(offset, [zeros[:room]], sync=True)
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 await self._disk.unlink(path)

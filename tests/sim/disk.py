@@ -125,7 +125,9 @@ class DiskFaults:
     """What goes wrong from now on. Path fragments are matched by `in`; None matches nothing."""
 
     sync_error: str | None = None
-    """The next sync of a matching file or directory fails, once, and loses what it was to save."""
+    """A sync of a matching file or directory fails, once, and loses what it was to save."""
+    sync_error_after: int = 0
+    """How many matching syncs go well before that."""
     read_error: str | None = None
     """Reads of matching files fail with EIO."""
     is_full: bool = False
@@ -182,6 +184,10 @@ class SimDisk:
         """Let the process die in the `change`-th change from now (1 is the next)."""
         self._halt_at = self.changes + change
         self.halted = asyncio.Event()
+
+    def fail_sync(self, fragment: str, after: int = 0) -> None:
+        """Let one sync of a path with this fragment fail, `after` others went well."""
+        self.faults.sync_error, self.faults.sync_error_after = fragment, after
 
     def release(self) -> None:
         """End `faults.is_hung`."""
@@ -249,10 +255,12 @@ class SimDisk:
 
     def check_sync(self, path: str) -> bool:
         """Tell whether the sync of a path goes well this time."""
-        if self.faults.sync_error is not None and self.faults.sync_error in path:
+        if self.faults.sync_error is None or self.faults.sync_error not in path:
+            return True
+        self.faults.sync_error_after -= 1
+        if self.faults.sync_error_after < 0:
             self.faults.sync_error = None
-            return False
-        return True
+        return self.faults.sync_error is not None
 
 
 def split(path: str) -> tuple[str, str]:

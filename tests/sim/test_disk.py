@@ -128,7 +128,7 @@ def test_a_failed_sync_loses_what_it_was_to_save_even_if_repeated() -> None:
         disk = SimDisk(random.Random(1))
         mount = await prepared(disk)
         file = await mount.open("a")
-        disk.faults.sync_error = "a"
+        disk.fail_sync("a")
         with pytest.raises(OSError, match="sync"):
             await file.write(0, [NEW], sync=True)
         await file.sync()

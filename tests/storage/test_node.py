@@ -386,7 +386,7 @@ def test_a_failed_sync_fails_everybody_and_ends_the_process(path: str) -> None:
         scene = Scene()
         node = await scene.start()
         await node.add(7, KEY, run_of(7, 0))
-        scene.disk.faults.sync_error = path
+        scene.disk.fail_sync(path)
         adding = [asyncio.ensure_future(node.add(7, KEY, run_of(7, entry))) for entry in (1, 2)]
         fencing = asyncio.ensure_future(node.read_tail(7, fence_key=KEY))
         outcomes = await asyncio.gather(*adding, fencing, return_exceptions=True)
@@ -407,7 +407,7 @@ def test_a_failed_flush_ends_the_process() -> None:
     async def main() -> None:
         scene = Scene()
         node = await scene.start()
-        scene.disk.faults.sync_error = "entries"
+        scene.disk.fail_sync("entries")
         entry = 0
         while not scene.fatal:
             try:
