@@ -63,14 +63,13 @@ class WriteBack:
         """
         runs = self._runs(batch)
         acked: set[int] = set()
-        self._replace(batch[0].entry, acked)
+        self._replace(batch[0].entry)
         while True:
             await self._send(batch, runs, acked)
-            if not self._replace(batch[0].entry, acked):
+            if not self._replace(batch[0].entry):
                 break
         if not self._is_safe(batch, acked):
-            spares = len(set(self._bookies.writable()) - self._failed)
-            raise NotEnoughBookiesError(self._replication.write_quorum, spares)
+            raise NotEnoughBookiesError(len(self._down), len(self._spares()))
 
     def _runs(self, batch: Sequence[Entry]) -> list[bytes]:
         """Return what each position is to store."""
@@ -117,9 +116,10 @@ class WriteBack:
 
         await within(self._options.request_timeout, bookie, persist(attempt))
 
-    def _replace(self, first: EntryId, acked: set[int]) -> bool:
-        """Give positions that are down to spares; their acks are void. Whether any was given
-        away.
+    def _replace(self, first: EntryId) -> bool:
+        """Give positions that are down to spares; returns whether any was given away.
+
+        A position that is down did not ack the batch that begins at `first`: no ack becomes void.
         """
         ensemble = self.mended.last_fragment.bookies
         self._failed.update(ensemble[position] for position in sorted(self._down))
@@ -128,10 +128,9 @@ class WriteBack:
             return False
         changed = replace(self._rng, ensemble, self._down, spares)
         self.mended = self.mended.with_fragment(Fragment(first, changed))
-        for position in range(len(changed)):
-            if changed[position] != ensemble[position]:
-                acked.discard(position)
-                self._down.discard(position)
+        self._down = {
+            position for position in self._down if changed[position] == ensemble[position]
+        }
         return True
 
     def _spares(self) -> list[BookieId]:

@@ -6,8 +6,11 @@ The numbers are the scenarios of BookKeeper's own tests and issues; each name sa
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,7 @@ from quire.errors import (
     LedgerFencedError,
     NotEnoughBookiesError,
     QuireError,
+    RetryError,
     UnauthorizedError,
     UnreadableError,
 )
@@ -27,7 +31,7 @@ from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
 from tests.sim.loop import Policy
 from tests.support.memory_bookie import MemoryBookie
-from tests.support.memory_cluster import Hook, MemoryCluster, down, hung
+from tests.support.memory_cluster import Hook, MemoryCluster, down, hung, slowly
 from tests.support.planted_ledger import PASSWORD, PlantedLedger
 from tests.support.virtual import virtually
 
@@ -305,6 +309,30 @@ def test_a_bookie_with_a_gap_is_asked_for_the_missing_entry_alone() -> None:
         cluster.bookies["b1"].before = down("read")
         with pytest.raises(UnreadableError, match="absent"):
             await planted.read_all()
+
+    scenario(3, body)
+
+
+def test_a_bookie_that_lost_an_entry_does_not_deny_it_by_returning_the_next() -> None:
+    """b0 and b1 acked 0; b0 is away, and b1 lost it and knows that it lost something."""
+
+    async def body(cluster: MemoryCluster) -> None:
+        planted = await PlantedLedger.create(cluster, (0, "b0 b1 b2"))
+        await planted.add("b0", 0, 1)
+        await planted.add("b1", 1)
+        b1, read = cluster.bookies["b1"], cluster.bookies["b1"].read
+
+        async def limbo(ledger: LedgerId, first: int, last: int, **more: Any) -> bytes:
+            if last == 0:
+                raise EntryUnknownError(ledger, first, "the disk was damaged")
+            return await read(ledger, first, last, **more)
+
+        b1.read = limbo  # type: ignore[method-assign]
+        cluster.bookies["b0"].before = down("read")
+        with pytest.raises(UnreadableError, match="entry 0"):
+            await planted.read_all()
+        cluster.bookies["b0"].before = down("nothing")
+        assert await planted.read_all() == [0, 1]
 
     scenario(3, body)
 
@@ -625,3 +653,59 @@ def test_all_reachable_bookies_of_the_last_ensemble_are_asked_to_fence() -> None
         assert all(is_fenced(cluster.bookies[name]) for name in ("b0", "b1", "b2"))
 
     scenario(3, body)
+
+
+@pytest.mark.parametrize("seed", range(1, 17))
+def test_under_churn_nothing_acked_is_lost(seed: int) -> None:
+    """21: a writer, several recoveries, bookies that fail and return, random interleavings."""
+
+    async def body(cluster: MemoryCluster) -> None:
+        rng = random.Random(seed)
+        faults: list[Hook] = [down(), down("add"), down("read"), hung("add"), slowly(0.02)]
+        for bookie in cluster.bookies.values():
+            bookie.before = slowly(0.001)
+        replication = rng.choice([Replication(3, 3, 2), Replication(4, 3, 2), Replication(5, 3, 2)])
+        writer = await cluster.catalog.create(replication)
+        acked: list[int] = []
+
+        async def write() -> None:
+            with suppress(QuireError):
+                while True:
+                    acked.extend(await writer.append_many([b"x" * rng.randrange(2000)] * 3))
+
+        async def churn() -> None:
+            while True:
+                bookie = cluster.bookies[f"b{rng.randrange(7)}"]
+                bookie.before = rng.choice(faults)
+                await asyncio.sleep(rng.uniform(0, 0.1))
+                bookie.before = slowly(0.001)
+                await asyncio.sleep(rng.uniform(0, 0.05))
+
+        async def recover() -> tuple[int | None, int | None]:
+            while True:
+                with suppress(RetryError):
+                    metadata = (await cluster.client().open(writer.ledger)).metadata
+                    return metadata.last_entry, metadata.length
+                await asyncio.sleep(rng.uniform(0, 0.5))
+
+        writing = asyncio.create_task(write())
+        churning = [asyncio.create_task(churn()) for _ in range(rng.randrange(1, 4))]
+        await asyncio.sleep(rng.uniform(0.05, 0.5))
+        ends = await asyncio.gather(*(recover() for _ in range(3)))
+        for task in churning:
+            task.cancel()
+        await asyncio.gather(*churning, return_exceptions=True)
+        for bookie in cluster.bookies.values():
+            bookie.before = slowly(0)
+        assert ends == [ends[0]] * 3
+        assert acked == list(range(len(acked)))
+        assert len(acked) <= (ends[0][0] or 0) + 1
+        reader = await cluster.client().open(writer.ledger)
+        entries = [entry async for entry in reader.read()]
+        assert [entry.entry for entry in entries] == list(range(len(entries)))
+        assert ends[0] == (len(entries) - 1, sum(len(entry.payload) for entry in entries))
+        writer.abandon()
+        await writer.close()
+        await writing
+
+    scenario(7, body, seed)

@@ -299,6 +299,19 @@ def test_a_hint_that_cannot_be_verified_makes_no_busy_loop() -> None:
     scenario(3, body)
 
 
+def test_a_hint_is_never_believed() -> None:
+    async def body(cluster: MemoryCluster) -> None:
+        planted = await PlantedLedger.create(cluster, (0, "b0 b1 b2"))
+        await planted.add("b0 b1 b2", *range(5), lac=2)
+        for bookie in cluster.bookies.values():
+            bookie.ledgers[7].hint = 4
+        async with following(planted) as follower:
+            await asyncio.sleep(100)
+            assert follower.ids == [0, 1, 2]
+
+    scenario(3, body)
+
+
 def test_a_fence_alone_makes_no_busy_loop() -> None:
     async def body(cluster: MemoryCluster) -> None:
         planted = await PlantedLedger.create(cluster, (0, "b0 b1 b2"))
