@@ -50,6 +50,11 @@ READY_SECONDS: Final = 15.0
 READ_SECONDS: Final = 15.0
 ANSWER_SECONDS: Final = 10.0
 
+HANDSHAKES_PER_TIMEOUT: Final = 3
+"""A server that is starting may take a connection and never answer it; the session has to survive
+that. kazoo waits for a handshake as long as the session's timeout divided by the number of hosts.
+"""
+
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 
 _LOST: Final = (
@@ -76,7 +81,10 @@ class ZooKeeperConnection:
         self._expires = expires
         self._loop = asyncio.get_running_loop()
         self._client = KazooClient(
-            hosts=hosts, timeout=timeout, connection_retry=dict(_RECONNECT), logger=_LOG
+            hosts=_often_enough(hosts),
+            timeout=timeout,
+            connection_retry=dict(_RECONNECT),
+            logger=_LOG,
         )
         self._client.add_listener(self._on_state)
         self._is_connected = False
@@ -255,6 +263,12 @@ class ZooKeeperConnection:
         for answer in list(self._pending):
             if not answer.done():
                 answer.set_exception(kazoo_errors.ConnectionLoss("the connection was lost"))
+
+
+def _often_enough(hosts: str) -> str:
+    """Return some hosts, named again until there are HANDSHAKES_PER_TIMEOUT of them."""
+    rounds = -(-HANDSHAKES_PER_TIMEOUT // len(hosts.split(",")))
+    return ",".join([hosts] * rounds)
 
 
 def _settle(answer: asyncio.Future[Any], result: Any) -> None:
