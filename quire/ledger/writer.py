@@ -83,7 +83,7 @@ class LedgerWriter:
             options,
             self._tasks,
             confirmed=self._confirmed,
-            failed=self._bookie_failed,
+            failed=lambda: self._change.start(),
             ended=self._ended,
         )
         self._window = self._ensemble.window
@@ -211,10 +211,6 @@ class LedgerWriter:
         if self._appends.is_waiting:
             self._admit()
         self._lac_teller.confirmed(lac)
-
-    def _bookie_failed(self) -> None:
-        """Have the position mended."""
-        self._change.start()
 
     def _ended(self, error: Exception) -> None:
         """End the writer: another client owns the ledger now, or this one is refused."""
@@ -353,7 +349,11 @@ class LedgerWriter:
                 return LedgerFencedError(self.ledger)
             return AppendOutcomeUnknownError(self.ledger, entry, reason)
 
-        self._appends.expire(math.inf, unknown, self._closed_error)
+        def refused() -> QuireError:
+            failure = self._failure
+            return failure if isinstance(failure, QuireError) else self._closed_error()
+
+        self._appends.expire(math.inf, unknown, refused)
 
     def _closed_error(self) -> QuireError:
         return HandleClosedError(f"writer of ledger {self.ledger}")

@@ -236,7 +236,7 @@ def test_append_many_that_was_sent_in_part_is_unknown() -> None:
 
 def test_a_fence_ends_the_writer_with_every_outcome_unknown() -> None:
     async def main() -> None:
-        async with Writing() as world:
+        async with Writing(entries_in_flight_max=4) as world:
             await world.writer.append(b"0")
             gates = [world.bookies[name].hold() for name in "bc"]
             tasks = world.entries(5, 1)
