@@ -1,1 +1,55 @@
-"""See docs/architecture.md."""
+"""quire: a replicated log. Start with `connect`; docs/architecture.md has the map.
+
+Everything a program needs is here, and the error tree in `quire.errors`. The blocking twins of all
+this are in `quire.sync`, Spark's data source in `quire.spark`.
+"""
+
+from quire.bookie import BookieAddress, BookieInfo
+from quire.client import Client, connect
+from quire.election.election import Election, Leader, Leadership
+from quire.entry import NO_ENTRY, DigestKind, Entry
+from quire.errors import QuireError
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.options import LedgerOptions
+from quire.ledger.quorum import Replication
+from quire.ledger.reader import LedgerReader
+from quire.ledger.writer import LedgerWriter
+from quire.log.batch import Compression
+from quire.log.log import Log
+from quire.log.manifest import LogManifest, Segment
+from quire.log.options import LogOptions
+from quire.log.position import BEGINNING, LATEST, Position, Record
+from quire.log.reader import LogReader
+from quire.log.span import Span
+
+__all__ = [
+    "BEGINNING",
+    "LATEST",
+    "NO_ENTRY",
+    "BookieAddress",
+    "BookieInfo",
+    "Client",
+    "Compression",
+    "DigestKind",
+    "Election",
+    "Entry",
+    "Fragment",
+    "Leader",
+    "Leadership",
+    "LedgerMetadata",
+    "LedgerOptions",
+    "LedgerReader",
+    "LedgerState",
+    "LedgerWriter",
+    "Log",
+    "LogManifest",
+    "LogOptions",
+    "LogReader",
+    "Position",
+    "QuireError",
+    "Record",
+    "Replication",
+    "Segment",
+    "Span",
+    "connect",
+]

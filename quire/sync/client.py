@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from quire import client as asynchronous
 from quire.bookie import BookieAddress, BookieInfo
 from quire.client import CONNECT_SECONDS, SESSION_SECONDS, Client, always
-from quire.entry import BookieId, DigestKind, LedgerId
+from quire.entry import BookieId, DigestKind, EntryId, LedgerId
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
+from quire.log.batch import Batch
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
+from quire.log.span import Span
 from quire.sync.elections import SyncElection
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
 from quire.sync.logs import SyncLog, SyncLogReader
@@ -121,6 +123,19 @@ class SyncClient:
             log_id=log_id,
         )
         return SyncLogReader(self._portal, self._portal.call(work))
+
+    def snapshot_log(self, name: str, *, password: bytes = b"") -> list[Span]:
+        """See `Client.snapshot_log`."""
+        return self._portal.call(self._client.snapshot_log(name, password=password))
+
+    def read_span(
+        self, span: Span, *, password: bytes = b""
+    ) -> Iterator[tuple[EntryId, int, Batch]]:
+        """See `Client.read_span`."""
+        return self._portal.iterate(
+            lambda: self._client.read_span(span, password=password),
+            lambda item: len(item[2].body),
+        )
 
     def list_logs(self) -> list[str]:
         """See `Client.list_logs`."""
