@@ -122,7 +122,8 @@ class Directory:
 
 @dataclass(slots=True)
 class DiskFaults:
-    """What goes wrong from now on. Path fragments are matched by `in`; None matches nothing."""
+    """What goes wrong from now on. Fragments are sought in the path a file was
+    opened by; None matches nothing."""
 
     sync_error: str | None = None
     """A sync of a matching file or directory fails, once, and loses what it was to save."""

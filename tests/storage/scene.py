@@ -51,10 +51,12 @@ class Scene:
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         self.disk = SimDisk(self.rng)
+        self.starts = 0
 
     async def start(self) -> BookieNode:
         """Format the disk if it is new, and open the bookie."""
-        mount = self.disk.mount()
+        self.starts += 1
+        self.mount = mount = self.disk.mount()
         await format_bookie(mount, BOOKIE, CLUSTER)
         self.node = await BookieNode.open(
             mount, BOOKIE, CLUSTER, rng=self.rng, on_fatal=self.fatal.append, options=self.options
@@ -72,8 +74,9 @@ class Scene:
         await self.node.abort()
 
     async def close(self) -> None:
+        """The bookie stops in good order. A crash point set on the disk stays set."""
         await self.node.close()
-        self.disk.kill()
+        await self.mount.close()
 
     async def entries(self, ledger: int, first: int = 0, last: int = 1 << 40) -> dict[int, bytes]:
         """Return every entry the bookie holds of a ledger, read in steps."""

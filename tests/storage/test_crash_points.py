@@ -142,7 +142,7 @@ async def check(scene: Scene, promises: Promises) -> None:
 )
 def test_nothing_acknowledged_is_lost_at_any_crash_point(cut: Cut, seed: int) -> None:
     async def main() -> None:
-        change = 0
+        change, starts = 0, set()
         is_halted = True
         while is_halted:
             change += 1
@@ -150,13 +150,15 @@ def test_nothing_acknowledged_is_lost_at_any_crash_point(cut: Cut, seed: int) ->
             scene.disk.halt_at(change)
             try:
                 is_halted = await until_halted(scene, promises)
+                starts.add(scene.starts)
                 scene.disk.power_cut(cut)
                 await crash_in_the_restart(scene, scene.rng.randrange(1, 40), cut)
                 await check(scene, promises)
             except BaseException as error:
                 error.add_note(f"crash in change {change}, {cut}, seed {seed}")
                 raise
-        assert change > 100
+        assert starts == {1, 2}, "both lives of the workload must be cut"
+        assert change > 120
 
     drive(main())
 

@@ -380,13 +380,14 @@ def test_a_cancelled_add_is_stored_or_not_and_harms_nobody() -> None:
     drive(main())
 
 
-@pytest.mark.parametrize("path", ["journal"])
-def test_a_failed_sync_fails_everybody_and_ends_the_process(path: str) -> None:
+def test_a_failed_sync_fails_everybody_and_ends_the_process() -> None:
     async def main() -> None:
         scene = Scene()
         node = await scene.start()
         await node.add(7, KEY, run_of(7, 0))
-        scene.disk.fail_sync(path)
+        await eventually(lambda: len(node._engine._segments.live) == 2)
+        await _settle()
+        scene.disk.fail_sync("journal")
         adding = [asyncio.ensure_future(node.add(7, KEY, run_of(7, entry))) for entry in (1, 2)]
         fencing = asyncio.ensure_future(node.read_tail(7, fence_key=KEY))
         outcomes = await asyncio.gather(*adding, fencing, return_exceptions=True)
