@@ -98,6 +98,12 @@ class LogCluster(MemoryCluster):
         return manifest
 
 
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Return once a condition without an event of its own holds; `run` has the deadline."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
 def numbered(first: int, count: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, first + count)]
 

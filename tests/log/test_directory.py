@@ -1,0 +1,177 @@
+"""The directory: logs by name, described, trimmed, configured and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.errors import (
+    ConfigurationError,
+    InvalidRequestError,
+    NoSuchLogError,
+    StoreUnavailableError,
+)
+from quire.log.options import LogOptions
+from quire.log.position import BEGINNING, LATEST, Position
+from quire.metastore.layout import LEDGERS
+from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, refuse, run
+
+
+def test_logs_are_listed_by_the_names_they_were_given() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            logs = cluster.new_client().logs
+            assert await logs.list() == []
+            names = ["b", "a/b c", "größe", "%41"]
+            for name in names:
+                await (await logs.open(name, LogOptions())).close()
+            assert await logs.list() == sorted(names)
+            assert (await logs.describe("größe")).name == "größe"
+
+    run(main)
+
+
+def test_logs_are_independent() -> None:
+    """D16: every log has its own leader."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            one, other = cluster.new_client(), cluster.new_client()
+            first = await one.logs.open("first", LogOptions())
+            second = await other.logs.open("second", LogOptions())
+            await asyncio.gather(first.append(b"1"), second.append(b"2"))
+            await (await other.logs.open("second", LogOptions())).close()
+            await second.wait_deposed()
+            assert not first.is_deposed
+            await first.append(b"1")
+            await first.close()
+
+    run(main)
+
+
+def test_what_is_done_to_a_log_that_does_not_exist_says_so() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            logs = cluster.new_client().logs
+            for call in (
+                logs.describe(NAME),
+                logs.delete(NAME),
+                logs.trim(NAME, Position(1, 0, 0)),
+                logs.set_settings(NAME, {}),
+            ):
+                with pytest.raises(NoSuchLogError, match="a/log"):
+                    await call
+
+    run(main)
+
+
+def test_trim_is_bounded_by_what_is_confirmed_and_does_not_disturb_the_leader() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            positions = [await log.append(record) for record in numbered(0, 4)]
+            await asyncio.sleep(0.1)
+            other = cluster.new_client()
+            for beyond in (Position(1, 9, 0), Position(7, 0, 0), LATEST):
+                with pytest.raises(InvalidRequestError, match="cannot be trimmed to"):
+                    await other.logs.trim(NAME, beyond)
+            await other.logs.trim(NAME, positions[2])
+            await other.logs.trim(NAME, BEGINNING)
+            await log.append(b"4")
+            assert not log.is_deposed
+            await log.close()
+            assert await other.payloads() == numbered(2, 3)
+
+    run(main)
+
+
+def test_a_trim_that_was_interrupted_is_finished_by_the_next_leader() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+                await log.roll()
+                position = await log.append(b"3")
+            trimmer = cluster.new_client()
+            trimmer.store.before = refuse("delete", path=LEDGERS)
+            await trimmer.logs.trim(NAME, position)
+            manifest = await cluster.check()
+            assert len(manifest.doomed) == 1
+            assert len(await cluster.ledgers()) == 2
+            async with await client.open():
+                await asyncio.sleep(0.1)
+                manifest = await cluster.check()
+                assert manifest.doomed == ()
+                assert await cluster.ledgers() == [each.ledger for each in manifest.segments]
+            assert await client.payloads() == [b"3"]
+
+    run(main)
+
+
+def test_concurrent_trims_are_merged_to_the_furthest() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                positions = []
+                for number in range(6):
+                    positions.append(await log.append(b"%d" % number))
+                    await log.roll()
+            clients = [cluster.new_client() for _ in positions]
+            await asyncio.gather(
+                *(
+                    each.logs.trim(NAME, position)
+                    for each, position in zip(clients, positions, strict=True)
+                )
+            )
+            assert await client.payloads() == [b"5"]
+            manifest = await cluster.check()
+            assert (len(manifest.segments), manifest.doomed) == (1, ())
+            assert len(await cluster.ledgers()) == 1
+
+    run(main)
+
+
+def test_delete_removes_everything_deposes_the_leader_and_can_be_repeated() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            for number in range(3):
+                await log.append(b"%d" % number)
+                await log.roll()
+            await log.append(b"3")
+            interrupted = cluster.new_client()
+            interrupted.store.before = refuse("delete")
+            with pytest.raises(StoreUnavailableError):
+                await interrupted.logs.delete(NAME)
+            await log.wait_deposed()
+            assert log.is_deposed
+            await cluster.new_client().logs.delete(NAME)
+            assert await client.logs.list() == []
+            assert await cluster.ledgers() == []
+            async with await client.open() as again:
+                assert again.epoch == 1
+                assert again.log_id != log.log_id
+
+    run(main)
+
+
+def test_settings_hold_for_every_leader_and_are_checked() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await (await client.open()).close()
+            with pytest.raises(ConfigurationError, match="no setting 'colour'"):
+                await client.logs.set_settings(NAME, {"colour": "red"})
+            await client.logs.set_settings(NAME, {"roll_entries": "2", "batch_records": "1"})
+            async with await client.open() as log:
+                for number in range(9):
+                    await log.append(b"%d" % number)
+                    await asyncio.sleep(0.1)
+            assert len((await cluster.check()).segments) == 5
+
+    run(main)

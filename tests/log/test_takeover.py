@@ -1,0 +1,406 @@
+"""Take-over: one leader at a time, one history, whatever dies in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from quire.errors import (
+    DeposedError,
+    LeadershipLostError,
+    NoSuchLedgerError,
+    NotEnoughBookiesError,
+    QuireError,
+    StoreUnavailableError,
+    UnauthorizedError,
+)
+from quire.log.log import Log
+from quire.log.options import LogOptions
+from quire.log.position import Position
+from quire.metastore.layout import LEDGERS
+from tests.support.log_cluster import (
+    NAME,
+    PATH,
+    Client,
+    Gate,
+    LogCluster,
+    append_all,
+    lose_answer,
+    numbered,
+    refuse,
+    run,
+)
+from tests.support.memory_cluster import down
+
+STORE_CALLS_MAX = 60
+"""More than any scenario here makes, so that the enumerations below come to their end."""
+
+
+class Crash:
+    """Stops a client at its n-th store call: before it takes effect, or before it is answered."""
+
+    def __init__(self, client: Client, number: int, *, after: bool) -> None:
+        self.left = number
+        self.reached = asyncio.Event()
+        if after:
+            client.store.after = self
+        else:
+            client.store.before = self
+
+    async def __call__(self, method: str, path: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            self.reached.set()
+            await asyncio.Event().wait()
+
+
+async def until_crash(crash: Crash, work: Awaitable[object]) -> bool:
+    """Do the work until it is done (False) or the crash point is reached (True); then kill it."""
+    task = asyncio.ensure_future(work)
+    reached = asyncio.ensure_future(crash.reached.wait())
+    await asyncio.wait([task, reached], return_when=asyncio.FIRST_COMPLETED)
+    crashed = not task.done()
+    for each in (task, reached):
+        each.cancel()
+        await asyncio.gather(each, return_exceptions=True)
+    return crashed
+
+
+async def successors_agree(cluster: LogCluster, acked: list[bytes], offered: list[bytes]) -> None:
+    """A new leader takes over; what was acked is there, once, in order, and nothing foreign."""
+    async with await cluster.new_client().open() as log:
+        await log.append(b"successor")
+    records = await cluster.new_client().read()
+    payloads = [each.payload for each in records]
+    assert payloads.pop() == b"successor"
+    assert payloads[: len(acked)] == acked
+    assert payloads == offered[: len(payloads)]
+    assert [each.offset for each in records] == list(range(len(records)))
+    assert [each.epoch for each in records] == sorted(each.epoch for each in records)
+    await cluster.check()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_candidate_that_dies_at_any_step_harms_nobody(after: bool) -> None:
+    async def attempt(number: int) -> bool:
+        async with LogCluster() as cluster:
+            first = await cluster.new_client().open()
+            await append_all(first, numbered(0, 3))
+            first.abandon()
+            candidate = cluster.new_client()
+            crash = Crash(candidate, number, after=after)
+            crashed = await until_crash(crash, candidate.open())
+            await successors_agree(cluster, numbered(0, 3), numbered(0, 3))
+            return crashed
+
+    async def main() -> None:
+        for number in range(STORE_CALLS_MAX):
+            if not await attempt(number):
+                assert number > 4, "the take-over made no calls to crash at"
+                return
+        raise AssertionError("the take-over never came to its end")
+
+    run(main)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_leader_that_dies_at_any_step_of_a_roll_loses_nothing_acked(after: bool) -> None:
+    async def scenario(log: Log, acked: list[bytes]) -> None:
+        for start in range(0, 40, 4):
+            futures = [await log.submit(record) for record in numbered(start, 4)]
+            for record, future in zip(numbered(start, 4), futures, strict=True):
+                await future
+                acked.append(record)
+            if start % 8 == 0:
+                await log.roll()
+
+    async def attempt(number: int) -> bool:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(batch_records=2)
+            crash = Crash(client, number, after=after)
+            acked: list[bytes] = []
+            crashed = await until_crash(crash, scenario(log, acked))
+            log.abandon()
+            await successors_agree(cluster, acked, numbered(0, 40))
+            return crashed
+
+    async def main() -> None:
+        for number in range(STORE_CALLS_MAX):
+            if not await attempt(number):
+                assert number > 10, "the rolls made no calls to crash at"
+                return
+        raise AssertionError("the rolls never came to their end")
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rival_leaders_make_one_history(seed: int) -> None:
+    """Class 22: what two leaders had acked does not interleave, and epochs tell them apart."""
+
+    async def lead(client: Client, acked: dict[bytes, Position]) -> int:
+        wins = 0
+        for attempt in range(3):
+            log = await client.open(roll_entries=3)
+            wins += 1
+            try:
+                for number in range(10):
+                    record = b"%d.%d.%d" % (id(client), attempt, number)
+                    acked[record] = await log.append(record)
+            except DeposedError:
+                assert log.is_deposed
+            finally:
+                await log.close()
+        return wins
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            acked: dict[bytes, Position] = {}
+            clients = [cluster.new_client() for _ in range(3)]
+            assert sum(await asyncio.gather(*(lead(each, acked) for each in clients))) == 9
+            records = await cluster.new_client().read()
+            found = {each.payload: each.position for each in records}
+            assert len(found) == len(records), "a record is there twice"
+            assert found.items() >= acked.items()
+            epochs = [each.epoch for each in records]
+            assert epochs == sorted(epochs)
+            assert [each.offset for each in records] == list(range(len(records)))
+            await cluster.check()
+
+    run(main, seed)
+
+
+def test_the_deposed_leader_learns_it_while_idle_and_its_pending_records_are_unknown() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            old = await cluster.new_client().open()
+            await old.append(b"0")
+            new = await cluster.new_client().open()
+            await old.wait_deposed()
+            assert old.is_deposed
+            with pytest.raises(DeposedError, match="epoch 1 was deposed"):
+                await old.append(b"lost")
+            with pytest.raises(DeposedError):
+                await old.drain()
+            await old.close()
+            await new.append(b"1")
+            await new.close()
+            assert await cluster.new_client().payloads() == [b"0", b"1"]
+
+    run(main)
+
+
+async def slow_adds(method: str, ledger: int) -> None:
+    if method == "add":
+        await asyncio.sleep(0.01)
+
+
+def test_records_in_flight_when_a_leader_is_deposed_are_unknown_never_lost_or_doubled() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            old = await cluster.new_client().open(batch_records=1)
+            for bookie in cluster.bookies.values():
+                bookie.before = slow_adds
+            futures = [await old.submit(record) for record in numbered(0, 200)]
+            new = await cluster.new_client().open()
+            outcomes = await asyncio.gather(*futures, return_exceptions=True)
+            acked = [each for each in outcomes if isinstance(each, Position)]
+            unknown = [each for each in outcomes if isinstance(each, DeposedError)]
+            assert len(acked) + len(unknown) == 200
+            assert unknown, "all were acked before the take-over: the test tests nothing"
+            await new.append(b"end")
+            await new.close()
+            payloads = await cluster.new_client().payloads()
+            assert payloads.pop() == b"end"
+            assert len(payloads) >= len(acked)
+            assert payloads == numbered(0, len(payloads))
+
+    run(main)
+
+
+@pytest.mark.parametrize("method", ["create", "put"])
+def test_a_lost_answer_of_the_decisive_change_is_recognised_as_success(method: str) -> None:
+    """I6: the ledger is not deleted, and the epoch is not taken twice."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            if method == "put":
+                await (await cluster.new_client().open()).close()
+            client = cluster.new_client()
+            client.store.after = lose_answer(method, path=PATH)
+            log = await client.open()
+            assert log.epoch == (2 if method == "put" else 1)
+            await log.append(b"0")
+            await log.close()
+            assert await client.payloads() == [b"0"]
+            await cluster.check()
+
+    run(main)
+
+
+def test_who_loses_the_race_deletes_his_ledger_and_starts_again() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await (await cluster.new_client().open()).close()
+            slow = cluster.new_client()
+            gate = Gate("put", PATH)
+            slow.store.before = gate
+            opening = asyncio.create_task(slow.open())
+            await gate.reached.wait()
+            fast = await cluster.new_client().open()
+            await fast.append(b"0")
+            gate.open.set()
+            log = await opening
+            assert (fast.epoch, log.epoch) == (2, 3)
+            await fast.wait_deposed()
+            await log.append(b"1")
+            await log.close()
+            assert await slow.payloads() == [b"0", b"1"]
+            manifest = await cluster.check()
+            assert await cluster.ledgers() == [each.ledger for each in manifest.segments]
+
+    run(main)
+
+
+def test_a_trim_during_the_take_over_is_merged() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            async with await cluster.new_client().open() as log:
+                positions = await append_all(log, numbered(0, 4))
+                await log.roll()
+                await append_all(log, numbered(4, 4))
+            slow = cluster.new_client()
+            gate = Gate("put", PATH)
+            slow.store.before = gate
+            opening = asyncio.create_task(slow.open())
+            await gate.reached.wait()
+            await cluster.new_client().logs.trim(NAME, positions[-1].after)
+            gate.open.set()
+            log = await opening
+            assert log.epoch == 2
+            await log.close()
+            assert await slow.payloads() == numbered(4, 4)
+            await cluster.check()
+
+    run(main)
+
+
+def test_the_last_two_segments_are_recovered_when_a_leader_dies_in_the_middle_of_a_roll() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await append_all(log, numbered(0, 3))
+            client.store.before = Gate("put", LEDGERS)  # closing the previous ledger hangs
+            roll = asyncio.create_task(log.roll())
+            segments = [(await log.append(b"3")).segment for _ in range(50)]
+            assert segments[-1] == 2
+            assert len((await cluster.check()).open_segments) == 2
+            log.abandon()
+            await asyncio.gather(roll, return_exceptions=True)
+            async with await cluster.new_client().open():
+                manifest = await cluster.check()
+                assert len(manifest.open_segments) == 1
+                assert manifest.segments[1].first_offset == manifest.segments[0].records
+            records = await cluster.new_client().read()
+            assert [each.offset for each in records] == list(range(len(records)))
+            assert [each.payload for each in records][:3] == numbered(0, 3)
+
+    run(main)
+
+
+@pytest.mark.parametrize("what", ["store", "bookies"])
+def test_an_outage_during_the_take_over_is_waited_out(what: str) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            old = await cluster.new_client().open()
+            await old.append(b"0")
+            old.abandon()
+            client = cluster.new_client()
+            if what == "store":
+                client.store.before = refuse()
+            else:
+                for bookie in cluster.bookies.values():
+                    bookie.before = down()
+            opening = asyncio.create_task(client.open())
+            await asyncio.sleep(5)
+            assert not opening.done()
+            client.store.before = refuse("nothing")
+            for bookie in cluster.bookies.values():
+                bookie.before = down("nothing")
+            await (await opening).close()
+            assert await client.payloads() == [b"0"]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "expected"),
+    [
+        (lambda cluster, client: setattr(client.store, "before", refuse()), StoreUnavailableError),
+        (lambda cluster, client: cluster.bookies.clear(), QuireError),
+    ],
+)
+def test_an_outage_that_lasts_is_reported_in_time(
+    prepare: Callable[[LogCluster, Client], None], expected: type[QuireError]
+) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            prepare(cluster, client)
+            for name in list(await cluster.store.children("/quire/bookies")):
+                if not cluster.bookies:
+                    await cluster.unregister(name)
+            started = asyncio.get_running_loop().time()
+            with pytest.raises(expected) as caught:
+                await client.open(open_timeout=10.0)
+            assert isinstance(caught.value, StoreUnavailableError | NotEnoughBookiesError)
+            assert 10 <= asyncio.get_running_loop().time() - started < 20
+
+    run(main)
+
+
+def test_leadership_is_asked_for_before_anybody_is_disturbed() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader = await cluster.new_client().open()
+            stale = cluster.new_client()
+            with pytest.raises(LeadershipLostError):
+                await stale.logs.open(NAME, LogOptions(), is_leader=lambda: False)
+            await leader.append(b"0")
+            await leader.close()
+
+    run(main)
+
+
+def test_the_wrong_password_opens_nothing_and_changes_nothing() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(password=b"right")
+            await log.append(b"0")
+            with pytest.raises(UnauthorizedError):
+                await cluster.new_client().open(password=b"wrong")
+            assert (await log.append(b"1")).segment == 1
+            await log.close()
+            with pytest.raises(UnauthorizedError):
+                await cluster.new_client().read()
+            records = await cluster.new_client().read(password=b"right")
+            assert [each.payload for each in records] == [b"0", b"1"]
+
+    run(main)
+
+
+def test_a_ledger_that_is_gone_is_an_error_and_not_an_empty_segment() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            old = await cluster.new_client().open()
+            await old.append(b"0")
+            old.abandon()
+            await cluster.catalog.delete((await cluster.check()).segments[0].ledger)
+            with pytest.raises(NoSuchLedgerError):
+                await cluster.new_client().open()
+
+    run(main)
