@@ -44,8 +44,9 @@ class Worker:
                     await following
 
     async def follow(self) -> None:
-        reader = await self.client.read_log(LOG, self.next, follow=True, wait_for_log=True)
-        async with contextlib.aclosing(reader):
+        async with await self.client.read_log(
+            LOG, self.next, follow=True, wait_for_log=True
+        ) as reader:
             async for record in reader:
                 at = record.position
                 print(f"read {at} {record.payload.decode()}", flush=True)

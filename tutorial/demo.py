@@ -60,13 +60,13 @@ async def perform(stage: Stage, cluster: LocalCluster) -> list[Finding]:
     await stage.until_rolls(ROLLS_A_SCENE)
 
     scene(4, f"Pausing {second.name} with SIGSTOP: it cannot know that its lease runs out.")
-    second.signal(signal.SIGSTOP, State.PAUSED)
+    second.send(signal.SIGSTOP, State.PAUSED)
     third = await next_leader(stage, second)
     await stage.until_rolls(ROLLS_A_SCENE)
     missed = stage.newest() - len(second.rolls)
     woken_at = len(second.rolls)
     note(f"Waking {second.name}, which still believes that it leads. It missed {missed} rolls.")
-    second.signal(signal.SIGCONT, State.PLAYING)
+    second.send(signal.SIGCONT, State.PLAYING)
     await stage.until_rolls(ROLLS_A_SCENE)
     fenced = "leading" not in second.labels[woken_at : woken_at + missed]
     note(f"{second.name} was refused, rolled nothing, and caught up on what it had missed.")

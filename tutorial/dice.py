@@ -51,8 +51,9 @@ class Player:
 
     async def follow(self) -> None:
         """Show every record from where we are, as it comes."""
-        reader = await self.client.read_log(LOG, self.next, follow=True, wait_for_log=True)
-        async with contextlib.aclosing(reader):
+        async with await self.client.read_log(
+            LOG, self.next, follow=True, wait_for_log=True
+        ) as reader:
             async for record in reader:
                 self.show(record, "following")
 
@@ -61,7 +62,7 @@ class Player:
         self.say("becoming leader")
         log = await self.client.open_log(LOG)
         try:
-            async with contextlib.aclosing(await self.client.read_log(LOG, self.next)) as reader:
+            async with await self.client.read_log(LOG, self.next) as reader:
                 async for record in reader:
                     self.show(record, "catching up")
             while not leadership.is_lost:

@@ -75,7 +75,7 @@ class Player:
     def leads(self) -> bool:
         return self.state is State.PLAYING and self.labels[-1:] == ["leading"]
 
-    def signal(self, number: signal.Signals, state: State) -> None:
+    def send(self, number: signal.Signals, state: State) -> None:
         assert self._process is not None
         self._process.send_signal(number)
         self.state = state
@@ -85,7 +85,7 @@ class Player:
         if self._process is None or self._listening is None:
             return
         if self._process.returncode is None:
-            self.signal(number, state)
+            self.send(number, state)
         await self._process.wait()
         await self._listening
 
@@ -157,5 +157,5 @@ class Stage:
         """End every process that is still there."""
         for player in self.players:
             if player.state is State.PAUSED:
-                player.signal(signal.SIGCONT, State.PLAYING)
+                player.send(signal.SIGCONT, State.PLAYING)
             await player.end(signal.SIGKILL, State.STOPPED)
