@@ -48,9 +48,22 @@ and, where there is one, the remedy.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class QuireError(Exception):
-    """Root of every error quire raises on purpose."""
+    """Root of every error quire raises on purpose. Can be pickled, as worker processes need."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[QuireError], args: tuple[Any, ...], fields: dict[str, Any]) -> QuireError:
+    """An error as it was; its constructor wants the parts of the sentence, not the sentence."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class RetryError(QuireError):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import re
 
 import quire.errors
-from quire.errors import QuireError
+from quire.errors import BookieUnavailableError, LedgerFencedError, QuireError
 
 
 def drawn() -> list[tuple[int, str]]:
@@ -34,3 +36,10 @@ def test_the_drawn_tree_is_the_real_one() -> None:
 def test_every_error_tells_what_it_is() -> None:
     for _, name in drawn():
         assert inspect.getdoc(getattr(quire.errors, name))
+
+
+def test_an_error_survives_the_way_between_processes() -> None:
+    for error in (LedgerFencedError(7), BookieUnavailableError("b1", "no answer")):
+        for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert type(copied) is type(error)
+            assert (str(copied), vars(copied)) == (str(error), vars(error))
