@@ -11,12 +11,13 @@ import atexit
 import functools
 import itertools
 import shutil
+import socket
+import struct
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
-
-from kazoo.client import KazooClient
+from typing import Final, Protocol, TypeAlias
 
 from quire.metastore.memory import MemorySession, MemoryStore, MemoryTree
 from quire.metastore.sqlite import SqliteSession, SqliteStore
@@ -75,11 +76,28 @@ class ZooKeeperBackend:
         await asyncio.to_thread(_close_zookeeper_session, session.connection.client_id)
 
 
-def _close_zookeeper_session(client_id: Any) -> None:
-    client = KazooClient(shared_zookeeper().address, client_id=client_id)
-    client.start()
-    client.stop()
-    client.close()
+_CONNECT: Final = struct.Struct(">iiqiqi16s?")
+_CLOSE: Final = struct.Struct(">iii")
+_ANSWER: Final = struct.Struct(">iii")
+
+
+def _close_zookeeper_session(client_id: tuple[int, bytes]) -> None:
+    """Take a session over and close it in one breath, before its owner can take it back.
+
+    Returns when the server knows the session no more: then it grants a timeout of 0.
+    """
+    session, password = client_id
+    connect = _CONNECT.pack(_CONNECT.size - 4, 0, 0, 5000, session, len(password), password, False)
+    close = _CLOSE.pack(_CLOSE.size - 4, 1, -11)
+    host, _, port = shared_zookeeper().address.partition(":")
+    granted = 1
+    while granted:
+        with socket.create_connection((host, int(port)), 10.0) as connection, suppress(OSError):
+            connection.sendall(connect + close)
+            received = b""
+            while data := connection.recv(4096):
+                received += data
+            granted = _ANSWER.unpack_from(received)[2] if len(received) >= _ANSWER.size else 1
 
 
 @functools.cache
