@@ -311,7 +311,7 @@ class HandleClosedError(ClosedError):
 
 
 class ForkedError(ClosedError):
-    """This process was forked while its parent used quire.sync: threads and connections stayed there."""
+    """This process was forked while its parent used quire.sync; the connections stayed there."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -78,9 +78,9 @@ async def perform(stage: Stage, cluster: LocalCluster) -> list[Finding]:
     note("Nobody noticed: another bookie took its place.")
 
     scene(6, f"{first.name} comes back, remembering nothing, and shows the whole history.")
-    stage.players.append(Player(f"{first.name} again", stage.players[0]._changed))
-    again = stage.players[-1]
+    again = stage.add(f"{first.name} again")
     await again.start(store, INTERVAL_SECONDS)
+    print(stage.heading())
     await stage.until_rolls(ROLLS_A_SCENE)
     note(f"{again.name} showed {len(again.rolls)} rolls from the first on.")
     return [Finding(fenced, f"{second.name}, woken after its deposition, wrote nothing")]

@@ -95,8 +95,16 @@ class Stage:
 
     def __init__(self, names: list[str]) -> None:
         self._event = asyncio.Event()
-        self.players = [Player(name, self._event.set) for name in names]
+        self.players: list[Player] = []
         self._drawn = 0
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> Player:
+        """Let another player join; it is on stage once it was started."""
+        player = Player(name, self._event.set)
+        self.players.append(player)
+        return player
 
     def on_stage(self) -> list[Player]:
         return [player for player in self.players if player.state is State.PLAYING]
@@ -132,7 +140,7 @@ class Stage:
 
     def heading(self) -> str:
         names = "".join(f"{player.name:<14}" for player in self.players)
-        return f"      {'position':<10}{'roll':<7}{'epoch':<8}{names}"
+        return f"      {'position':<10}{'roll':<7}{'epoch':<8}{names}".rstrip()
 
     def draw(self) -> None:
         """Print the rolls that all players on stage have shown and that were not drawn yet."""
