@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 
 from quire.entry import EntryId
-from quire.errors import InvalidRequestError, NoSuchLogError
+from quire.errors import ConflictError, InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.batch import Batch
 from quire.log.log import Log
@@ -18,7 +19,7 @@ from quire.log.reader import LogReader
 from quire.log.retention import delete_doomed
 from quire.log.segment_reader import SegmentReader, open_segment
 from quire.log.span import Span, read_span, take_snapshot
-from quire.log.takeover import TakeOver, recover_open_segments
+from quire.log.takeover import ATTEMPTS_MAX, TakeOver, recover_open_segments
 from quire.metastore.layout import LOGS, unquote_name
 from quire.metastore.store import MetadataStore
 
@@ -165,15 +166,19 @@ class LogDirectory:
 
         Can be repeated after a failure. Raises `NoSuchLogError`, and errors of recovery.
         """
-        ends: dict[int, SegmentEnd] = {}
-        manifest, version = await self._record(name).read()
-        while manifest.segments or not manifest.sealed:
+        manifest = await self.describe(name)
+        for _ in range(ATTEMPTS_MAX):
+            if manifest.sealed and not manifest.segments:
+                break
             ends = await recover_open_segments(self._catalog, manifest, password)
             manifest = await self._edit(name, _retire_as(manifest, ends))
-        while manifest.doomed:
-            manifest = await self._delete_doomed(name, manifest)
-        manifest, version = await self._record(name).read()
-        await self._record(name).delete(version)
+        else:
+            raise ConflictError(f"log {name!r} was taken over whenever it was to be deleted")
+        for ledger in manifest.doomed:
+            with suppress(NoSuchLedgerError):
+                await self._catalog.delete(ledger)
+        record = self._record(name)
+        await record.delete((await record.read())[1])
 
     async def _open_segment(self, segment: Segment, name: str, password: bytes) -> SegmentReader:
         path = self._record(name).path
