@@ -128,16 +128,22 @@ class Appends:
                 answer.set_result(result)
 
     def expire(
-        self, called_until: float, unknown: EntryError, refused: Callable[[], QuireError]
+        self,
+        now: float,
+        timeout: float,
+        unknown: EntryError,
+        refused: Callable[[], QuireError],
     ) -> None:
-        """Fail the appends called at or before a loop time, in order.
+        """Fail the appends called `timeout` seconds ago or earlier, in order.
 
-        What was pushed, even in part, fails as `unknown`; what was not, as `refused`.
+        What was pushed, even in part, fails as `unknown`; what was not, as `refused`. Due times
+        are sums, as the alarm's are: a difference could round to just before its own alarm, for
+        ever.
         """
-        while self._awaited and self._awaited[0].started <= called_until:
+        while self._awaited and self._awaited[0].started + timeout <= now:
             last, answer, _, _ = self._awaited.popleft()
             _fail(answer, unknown(last))
-        while self._waiting and self._waiting[0].started <= called_until:
+        while self._waiting and self._waiting[0].started + timeout <= now:
             request = self._waiting.popleft()
             if request.pushed and request.first is not None:
                 _fail(request.admitted or request.answer, unknown(request.first))

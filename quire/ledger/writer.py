@@ -303,8 +303,8 @@ class LedgerWriter:
     def _expire(self) -> None:
         now = self._loop.time()
         self._ensemble.expire(now, self._appends.is_waiting)
-        until = now - self._options.append_timeout
-        self._appends.expire(until, self._unconfirmed, self._refusal)
+        timeout = self._options.append_timeout
+        self._appends.expire(now, timeout, self._unconfirmed, self._refusal)
         self._watch_deadlines()
 
     def _unconfirmed(self, entry: EntryId) -> QuireError:
@@ -353,7 +353,7 @@ class LedgerWriter:
             failure = self._failure
             return failure if isinstance(failure, QuireError) else self._closed_error()
 
-        self._appends.expire(math.inf, unknown, refused)
+        self._appends.expire(math.inf, 0.0, unknown, refused)
 
     def _closed_error(self) -> QuireError:
         return HandleClosedError(f"writer of ledger {self.ledger}")

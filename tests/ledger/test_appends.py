@@ -6,6 +6,8 @@ import asyncio
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quire.errors import (
     AppendOutcomeUnknownError,
@@ -114,7 +116,7 @@ def test_expiry_fails_the_oldest_calls_with_the_error_that_is_true(until: float)
             appends.wait(each)
         appends.admit(room.push, -1)
         assert appends.oldest == 1.0
-        appends.expire(until, unknown, refused)
+        appends.expire(until, 0.0, unknown, refused)
         assert isinstance(sent.answer.exception(), AppendOutcomeUnknownError)
         assert isinstance(part.answer.exception(), AppendOutcomeUnknownError)
         assert whole.admitted is not None
@@ -136,6 +138,21 @@ def test_an_abandoned_answer_is_left_alone() -> None:
         answers[2].cancel()
         appends.resolve(1)
         assert answers[1].result() == 1
-        appends.expire(1.0, unknown, refused)
+        appends.expire(1.0, 0.0, unknown, refused)
+
+    virtually(main)
+
+
+@given(st.floats(0, 1e6), st.floats(1e-3, 1e3))
+def test_an_alarm_set_for_an_append_finds_it_due(started: float, timeout: float) -> None:
+    """Else it would be set for the same moment again, and again."""
+
+    async def main() -> None:
+        appends = Appends()
+        answer = asyncio.get_running_loop().create_future()
+        appends.expect(0, answer, 0, started)
+        assert appends.oldest is not None
+        appends.expire(appends.oldest + timeout, timeout, unknown, refused)
+        assert isinstance(answer.exception(), AppendOutcomeUnknownError)
 
     virtually(main)
