@@ -64,12 +64,12 @@ async def perform(stage: Stage, cluster: LocalCluster) -> list[Finding]:
     third = await next_leader(stage, second)
     await stage.until_rolls(ROLLS_A_SCENE)
     missed = stage.newest() - len(second.rolls)
-    woken_at = len(second.rolls)
+    old_epoch = second.rolls[-1].epoch
     note(f"Waking {second.name}, which still believes that it leads. It missed {missed} rolls.")
     second.send(signal.SIGCONT, State.PLAYING)
     await stage.until_rolls(ROLLS_A_SCENE)
-    fenced = "leading" not in second.labels[woken_at : woken_at + missed]
-    note(f"{second.name} was refused, rolled nothing, and caught up on what it had missed.")
+    led = [roll.epoch for roll, label in second.lines() if label == "leading"]
+    note(f"{second.name} was refused, and caught up on what it had missed.")
 
     bookie = await written_to(store, cluster)
     scene(5, f"Killing bookie {bookie}, which {third.name}'s rolls are being written to.")
@@ -83,7 +83,8 @@ async def perform(stage: Stage, cluster: LocalCluster) -> list[Finding]:
     print(stage.heading())
     await stage.until_rolls(ROLLS_A_SCENE)
     note(f"{again.name} showed {len(again.rolls)} rolls from the first on.")
-    return [Finding(fenced, f"{second.name}, woken after its deposition, wrote nothing")]
+    claim = f"{second.name}, woken after its deposition, led no further"
+    return [Finding(max(led) == old_epoch, claim)]
 
 
 def current_leader(stage: Stage) -> Player:

@@ -71,6 +71,10 @@ class Player:
                 self.said.append(text)
             self._changed()
 
+    def lines(self) -> list[tuple[Roll, str]]:
+        """What it printed so far: rolls, and under which label."""
+        return list(zip(self.rolls, self.labels, strict=True))
+
     @property
     def leads(self) -> bool:
         return self.state is State.PLAYING and self.labels[-1:] == ["leading"]
