@@ -1,0 +1,66 @@
+"""The gate bounds bytes, keeps the order, and forgets nobody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.errors import BookieBusyError
+from quire.storage.gate import Gate
+from tests.storage.scene import drive
+
+
+def test_whoever_came_first_goes_first_and_the_rest_is_busy() -> None:
+    async def main() -> None:
+        calls: list[None] = []
+        gate = Gate("b", 10, lambda: calls.append(None))
+        assert gate.try_enter(8)
+        order: list[str] = []
+
+        async def enter(name: str, size: int) -> None:
+            await gate.enter(size)
+            order.append(name)
+
+        large = asyncio.ensure_future(enter("large", 9))
+        small = asyncio.ensure_future(enter("small", 1))
+        await asyncio.sleep(0)
+        assert calls
+        assert not gate.try_enter(1), "a newcomer may not overtake"
+        with pytest.raises(BookieBusyError):
+            await gate.enter(1)
+        gate.leave(8)
+        await asyncio.gather(large, small)
+        assert order == ["large", "small"]
+        assert gate.bytes == 10
+
+    drive(main())
+
+
+def test_a_cancelled_waiter_takes_no_room() -> None:
+    async def main() -> None:
+        gate = Gate("b", 10, lambda: None)
+        assert gate.try_enter(10)
+        gone = asyncio.ensure_future(gate.enter(10))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        gate.leave(10)
+        assert gate.bytes == 0
+        assert gate.try_enter(10)
+        woken = asyncio.ensure_future(gate.enter(5))
+        await asyncio.sleep(0)
+        gate.leave(10)
+        woken.cancel()
+        await asyncio.gather(woken, return_exceptions=True)
+        assert gate.bytes == 0
+
+    drive(main())
+
+
+def test_more_than_the_limit_goes_alone() -> None:
+    gate = Gate("b", 10, lambda: None)
+    assert gate.try_enter(50)
+    assert not gate.try_enter(1)
+    gate.leave(50)
+    assert gate.bytes == 0
