@@ -1,0 +1,76 @@
+"""Room: bounded, first come first served, and nothing leaks when somebody gives up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.log.room import Room
+
+
+def test_who_finds_no_room_waits_in_line() -> None:
+    async def main() -> None:
+        room = Room(2, 100)
+        assert room.enter_now(1, 10)
+        assert room.enter_now(1, 10)
+        assert not room.enter_now(1, 10)
+        order: list[int] = []
+
+        async def enter(number: int) -> None:
+            await room.enter(1, 10)
+            order.append(number)
+
+        tasks = [asyncio.create_task(enter(number)) for number in range(3)]
+        await asyncio.sleep(0)
+        room.leave(1, 10)
+        assert not room.enter_now(1, 10), "nobody slips in before those in line"
+        await tasks[0]
+        room.leave(1, 10)
+        room.leave(1, 10)
+        await asyncio.gather(*tasks)
+        assert order == [0, 1, 2]
+        assert room.records == 2
+
+    asyncio.run(main())
+
+
+def test_what_exceeds_the_whole_room_gets_in_alone() -> None:
+    room = Room(2, 100)
+    assert room.enter_now(5, 1000)
+    assert not room.enter_now(1, 1)
+    room.leave(5, 1000)
+    assert room.enter_now(1, 1)
+    assert not room.enter_now(1, 1000)
+
+
+@pytest.mark.parametrize("after_turn", [False, True])
+def test_who_gives_up_leaves_nothing_behind(after_turn: bool) -> None:
+    async def main() -> None:
+        room = Room(1, 100)
+        room.enter_now(1, 10)
+        waiting = asyncio.create_task(room.enter(1, 10))
+        await asyncio.sleep(0)
+        if after_turn:
+            room.leave(1, 10)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        if not after_turn:
+            room.leave(1, 10)
+        assert room.records == 0
+        assert room.enter_now(1, 10)
+
+    asyncio.run(main())
+
+
+def test_when_it_shuts_everybody_in_line_is_told() -> None:
+    async def main() -> None:
+        room = Room(1, 100)
+        room.enter_now(1, 10)
+        waiting = [asyncio.create_task(room.enter(1, 1)) for _ in range(2)]
+        await asyncio.sleep(0)
+        room.shut(lambda: ValueError("shut"))
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(each) for each in outcomes] == ["shut", "shut"]
+
+    asyncio.run(main())
