@@ -97,8 +97,9 @@ class LedgerReader:
     async def refresh(self) -> bool:
         """Read the metadata again; returns whether it changed. Raises the store's errors."""
         newest = await read_metadata(self.store, self.ledger)
-        changed = newest.version != self._current.version
-        self._current = newest
+        changed = newest.version > self._current.version
+        if changed:
+            self._current = newest
         return changed
 
     async def last_confirmed(self) -> EntryId:
@@ -178,7 +179,7 @@ class LedgerReader:
             async for run in runs:
                 yield run
 
-    async def wait_closed(self) -> None:
+    async def wait_handle_closed(self) -> None:
         """Return when the handle is closed."""
         await self._closed.wait()
 

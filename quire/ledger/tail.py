@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 WAIT_SECONDS: Final = 30.0
 """How long a bookie is asked to wait for news before it answers without any."""
 
+ASKED_MIN: Final = 2
+"""Where one bookie covers everything (Qa = Qw), its silence would stop the follower."""
+
 PAUSE_SECONDS_MIN: Final = 0.020
 PAUSE_SECONDS_MAX: Final = 1.0
 """Pauses before somebody who failed or brought nothing is asked again."""
@@ -90,7 +93,7 @@ class _Watch:
         self._reader = reader
         self._asking = asking
         self._pauses: dict[str, float] = {}
-        self._asking.ask(_HANDLE, self._wait_closed())
+        self._asking.ask(_HANDLE, self._wait_handle_closed())
 
     async def next(self) -> None:
         """Ask whoever is to be asked and is not, and take in one answer."""
@@ -117,8 +120,8 @@ class _Watch:
         """Return bookies that cover every write set, those left alone for a while last."""
         ensemble = self._reader.metadata.last_fragment.bookies
         ranked = sorted(range(len(ensemble)), key=lambda p: ensemble[p] in self._pauses)
-        replication = self._reader.metadata.replication
-        return [ensemble[position] for position in covering(replication, ranked)]
+        count = len(covering(self._reader.metadata.replication, ranked))
+        return [ensemble[position] for position in ranked[: max(count, ASKED_MIN)]]
 
     async def _take(self, bookie: BookieId, news: _News) -> None:
         lac = proven_lac(self._reader.sealer, news.tail)
@@ -135,8 +138,8 @@ class _Watch:
         pause = self._pauses.get(key, PAUSE_SECONDS_MIN / 2)
         self._pauses[key] = min(2 * pause, PAUSE_SECONDS_MAX)
 
-    async def _wait_closed(self) -> None:
-        await self._reader.wait_closed()
+    async def _wait_handle_closed(self) -> None:
+        await self._reader.wait_handle_closed()
 
     async def _wait_metadata(self, pause: float) -> None:
         await asyncio.sleep(pause)

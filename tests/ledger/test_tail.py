@@ -411,3 +411,17 @@ def test_entries_flow_while_the_store_is_away() -> None:
             assert follower.ids == [0, 1, 2]
 
     scenario(3, body, store)
+
+
+def test_where_one_bookie_covers_all_its_silence_stops_nobody() -> None:
+    async def body(cluster: MemoryCluster) -> None:
+        planted = await PlantedLedger.create(
+            cluster, (0, "b0 b1 b2"), replication=Replication(3, 3, 3)
+        )
+        cluster.bookies["b0"].before = hung("wait_tail")
+        async with following(planted) as follower:
+            await planted.add("b0 b1 b2", 0, 1, lac=0)
+            await asyncio.sleep(1)
+            assert follower.ids == [0]
+
+    scenario(3, body)
