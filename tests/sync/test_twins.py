@@ -26,7 +26,7 @@ PAIRS: dict[type, type] = {
 }
 
 INTERNAL: dict[type, frozenset[str]] = {
-    LedgerReader: frozenset({"confirm", "confirmed", "refresh", "version", "wait_closed"}),
+    LedgerReader: frozenset({"confirm", "confirmed", "refresh", "version", "wait_handle_closed"}),
     LedgerWriter: frozenset({"advanced", "ended", "suspect", "acked", "failed", "room"}),
     Log: frozenset({"start"}),
     Leadership: frozenset({"end", "place"}),
