@@ -8,6 +8,7 @@ Every name works as its asynchronous twin, without `await`; asynchronous iterato
 """
 
 from quire.sync.client import SyncClient, connect
+from quire.sync.cluster import SyncLocalCluster, local_cluster
 from quire.sync.elections import SyncElection, SyncLeadership
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
 from quire.sync.logs import SyncLog, SyncLogReader
@@ -18,7 +19,9 @@ __all__ = [
     "SyncLeadership",
     "SyncLedgerReader",
     "SyncLedgerWriter",
+    "SyncLocalCluster",
     "SyncLog",
     "SyncLogReader",
     "connect",
+    "local_cluster",
 ]

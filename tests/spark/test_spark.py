@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 
 import quire.sync
 from quire import LogOptions
-from quire.sync import LocalCluster
+from quire.sync import local_cluster
 
 ROLLED = LogOptions(roll_entries=50)
 
@@ -21,7 +21,7 @@ ROLLED = LogOptions(roll_entries=50)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory: Path = tmp_path_factory.mktemp("cluster")
-    with LocalCluster(directory, bookies=3) as running:
+    with local_cluster(directory, bookies=3) as running:
         yield running.store_uri
 
 
