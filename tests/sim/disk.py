@@ -19,105 +19,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from quire.errors import ConfigurationError
 from quire.storage.disk import DiskSpace
+from tests.sim.platter import SECTOR_BYTES, Cut, Directory, Inode
 
-SECTOR_BYTES: Final = 512
-
-
-class Cut(StrEnum):
-    """What a power cut does to what was not synced."""
-
-    LOSES = "loses"
-    KEEPS = "keeps"
-    MIXES = "mixes"
-
-    def survives(self, rng: random.Random) -> bool:
-        """Tell whether one unsynced sector or change survives (perhaps as garbage)."""
-        return self is Cut.KEEPS or (self is Cut.MIXES and rng.random() < 0.6)
-
-
-@dataclass(eq=False)
-class Inode:
-    """One file's bytes as seen and as they would survive, and the sectors that differ."""
-
-    content: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    dirty: set[int] = field(default_factory=set)
-
-    def touch(self, start: int, end: int) -> None:
-        self.dirty.update(range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES)))
-
-    def write(self, offset: int, data: bytes) -> None:
-        before = len(self.content)
-        if offset > before:
-            self.content.extend(bytes(offset - before))
-        self.content[offset : offset + len(data)] = data
-        self.touch(min(offset, before), offset + len(data))
-
-    def truncate(self, size: int) -> None:
-        before = len(self.content)
-        del self.content[size:]
-        self.content.extend(bytes(size - len(self.content)))
-        self.touch(min(before, size), max(before, size))
-
-    def sync(self) -> None:
-        _resize(self.durable, len(self.content))
-        for sector in sorted(self.dirty):
-            start, end = sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES
-            self.durable[start:end] = self.content[start:end]
-        self.dirty.clear()
-
-    def cut(self, rng: random.Random, cut: Cut) -> None:
-        """Become what a power cut leaves."""
-        if len(self.content) != len(self.durable) and cut.survives(rng):
-            _resize(self.durable, len(self.content))
-        for sector in sorted(self.dirty):
-            start = sector * SECTOR_BYTES
-            end = min(start + SECTOR_BYTES, len(self.durable))
-            if start < end and cut.survives(rng):
-                is_garbage = cut is Cut.MIXES and rng.random() < 1 / 3
-                kept = self.content[start:end].ljust(end - start, b"\0")
-                self.durable[start:end] = rng.randbytes(end - start) if is_garbage else kept
-        self.content = bytearray(self.durable)
-        self.dirty.clear()
-
-
-def _resize(data: bytearray, size: int) -> None:
-    del data[size:]
-    data.extend(bytes(size - len(data)))
-
-
-Change = Callable[[dict[str, Inode]], None]
-
-
-@dataclass(eq=False)
-class Directory:
-    """Names as seen and as they would survive, and the changes between the two, in order."""
-
-    names: dict[str, Inode] = field(default_factory=dict)
-    durable: dict[str, Inode] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
-
-    def apply(self, change: Change) -> None:
-        change(self.names)
-        self.changes.append(change)
-
-    def sync(self) -> None:
-        self.durable = dict(self.names)
-        self.changes.clear()
-
-    def cut(self, rng: random.Random, cut: Cut) -> None:
-        for change in self.changes:
-            if cut.survives(rng):
-                change(self.durable)
-        self.names = dict(self.durable)
-        self.changes.clear()
+__all__ = ["SECTOR_BYTES", "Cut", "DiskFaults", "SimDisk", "SimFile", "SimMount"]
 
 
 @dataclass(slots=True)
