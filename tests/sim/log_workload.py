@@ -24,7 +24,7 @@ from quire.log.directory import LogDirectory
 from quire.log.log import Log
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
-from tests.sim.history import LogAppend, LogReading, Outcome, Seen
+from tests.sim.history import LogReading, Outcome, Seen
 from tests.sim.log_checkers import check_log
 from tests.sim.machines import ClientMachine, Work, insist, join
 from tests.sim.world import HEAL_SECONDS_MAX, SimWorld
@@ -53,6 +53,7 @@ class LogWorkload:
         )
         self.count = rng.choice([10, 30, 60])
         self.over = False
+        self.first_ack = asyncio.Event()
         self.leaders: list[asyncio.Task[None]] = []
         self.followers: list[asyncio.Task[None]] = []
         self.readings: dict[str, LogReading] = {}
@@ -65,10 +66,12 @@ class LogWorkload:
         """The whole life of the log, faults included."""
         world, rng = self.world, self.rng
         await world.start()
-        world.begin_faults()
         leaders = [world.client(f"leader{i}") for i in range(rng.choice([1, 2, 2, 3]))]
         for client in leaders:
             self.leaders.append(client.run(self._leader(rng.random() * 0.5)))
+        if rng.random() < 0.8:
+            await self.first_ack.wait()
+        world.begin_faults()
         for number in range(rng.choice([1, 1, 2])):
             follower = world.client(f"follower{number}")
             self.readings[follower.name] = world.log.read(follower.name, BEGINNING)
@@ -147,8 +150,7 @@ class LogWorkload:
             f"{client.name}.{log.epoch}.{number}.{slot}:".encode() + bytes(size)
             for slot in range(batch)
         )
-        append = self.world.log.offer(client.name, log.epoch, payloads)
-        waiting.append(asyncio.create_task(self._append(client, log, append)))
+        waiting.append(asyncio.create_task(self._append(client, log, payloads)))
         if rng.random() < 0.5:
             await waiting[-1]
         elif rng.random() < 0.5:
@@ -157,7 +159,8 @@ class LogWorkload:
             await waiting[0]
             waiting[:] = [task for task in waiting if not task.done()]
 
-    async def _append(self, client: ClientMachine, log: Log, append: LogAppend) -> None:
+    async def _append(self, client: ClientMachine, log: Log, payloads: tuple[bytes, ...]) -> None:
+        append = self.world.log.offer(client.name, log.epoch, payloads)
         self.world.in_flight += 1
         try:
             if len(append.payloads) == 1:
@@ -171,6 +174,7 @@ class LogWorkload:
             append.outcome = Outcome.FAILED
         else:
             self.world.log.confirm(append, positions)
+            self.first_ack.set()
             self.world.manifest_watch.confirm(NAME, positions[-1])
             self.world.say(client.name, f"holds {positions[0]} confirmed")
         finally:
@@ -233,8 +237,7 @@ class LogWorkload:
 
     async def _close_log(self, client: ClientMachine) -> None:
         log = await insist(lambda: self._directory(client).open(NAME, self.options))
-        append = self.world.log.offer(client.name, log.epoch, (b"the end",))
-        await self._append(client, log, append)
+        await self._append(client, log, (b"the end",))
         await log.close()
 
     async def _scan(self, client: ClientMachine) -> list[Seen]:

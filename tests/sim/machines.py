@@ -130,7 +130,14 @@ class BookieMachine(Machine):
         if self.life is None:
             life = self.begin_life()
             self.host.life = life
-            life.spawn(self._run(life), name="bookie")
+            task = life.spawn(self._run(life), name="bookie")
+            task.add_done_callback(self._ended, context=self.world.loop.root.context)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A bookie serves until its process ends; whatever else stops it is a failure."""
+        error = task.exception()
+        if error is not None:
+            self.world.loop.fail(error)
 
     def crash(self) -> None:
         """Kill −9: the page cache stays."""

@@ -154,6 +154,6 @@ async def _play(loop: SimLoop, name: str, mix: FaultMix, result: Result, log: _L
         await work.run()
     finally:
         result.acks = work.acks
-        result.counters = world.network.counters + world.faults
+        result.counters = world.events()
     if work.acks < ACKS_MIN:
         result.verdict = "void"

@@ -14,7 +14,7 @@ such entry is on Qa bookies of the ensemble that metadata names, at every moment
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -186,6 +186,7 @@ class MetadataWatch:
         self._report = report
         self.current: dict[LedgerId, LedgerMetadata] = {}
         self.confirmed: dict[LedgerId, list[EntryId]] = defaultdict(list)
+        self.counters: Counter[str] = Counter()
 
     def changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
@@ -206,6 +207,7 @@ class MetadataWatch:
         before = self.current.get(after.ledger)
         if before is not None:
             check_step(before, after)
+            self._count(before, after)
         self.current[after.ledger] = after
         if after.is_closed:
             last = max(self.confirmed[after.ledger], default=NO_ENTRY)
@@ -217,6 +219,15 @@ class MetadataWatch:
             )
         for entry in self.confirmed[after.ledger]:
             self._check_copies(after, entry)
+
+    def _count(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
+        """Count what happened: a campaign in which nothing did proves nothing."""
+        if before.state != after.state:
+            self.counters[f"ledger {before.state} → {after.state}"] += 1
+        if len(after.fragments) > len(before.fragments):
+            self.counters[f"fragment begun while {before.state}"] += 1
+        elif after.fragments != before.fragments:
+            self.counters[f"fragment replaced while {before.state}"] += 1
 
     def confirm(self, ledger: LedgerId, entry: EntryId) -> None:
         """A writer holds the entry confirmed."""

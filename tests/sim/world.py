@@ -177,6 +177,12 @@ class SimWorld(World):
         self.network.break_streams(machine.name)
         return _nothing
 
+    def events(self) -> Counter[str]:
+        """What happened in this run, faults and their consequences."""
+        found = self.network.counters + self.faults + self.metadata_watch.counters
+        watch = self.manifest_watch
+        return found + Counter({"take-over": watch.takeovers, "roll": watch.rolls})
+
     # -- the end --------------------------------------------------------------------------------
 
     async def inspect(

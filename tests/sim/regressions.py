@@ -1,0 +1,15 @@
+"""Seeds that once found a defect, replayed in every test run.
+
+Schedules drift with the code, so a seed stops meaning what it meant; each defect also has a test of
+its own. Kept because they cost little and have been unlucky before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
+    (18, "ledger", "an empty closed ledger was read: division by zero"),
+    (27, "ledger", "a second power cut during a restart left a journal that looked broken"),
+)
+"""(seed, workload, what it found)."""
