@@ -97,15 +97,19 @@ class Pipeline:
         if size + 4 * len(group) > BATCH_BYTES_MAX:
             raise EntryTooLargeError(size, BATCH_BYTES_MAX - 4 * len(group))
         self.check_open()
-        if not self._room.enter_now(len(group), size):
-            await self._room.enter(len(group), size)
-            if self._closing is not None or self._stopped is not None:
-                self._room.leave(len(group), size)
-                self.check_open()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._room.enter_now(len(group), size):
+            self._put(group, size, future, count)
+        else:
+            serve = partial(self._put, group, size, future, count)
+            await self._room.enter(len(group), size, serve)
+        return future
+
+    def _put(
+        self, group: Sequence[bytes], size: int, future: asyncio.Future[Any], count: int
+    ) -> None:
         self._outbox.put(group, size, future, count)
         self.nudge()
-        return future
 
     def check_open(self) -> None:
         """Raises what the pipeline was closed or stopped with."""

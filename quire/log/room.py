@@ -1,7 +1,7 @@
 """Room: how much a leader lets pile up between its callers and the bookies.
 
-Counts records and bytes. Whoever finds no room waits in line; room that becomes free is set aside
-for the first in line before he runs, so nobody slips in between and order is kept. A request that
+Counts records and bytes. Whoever finds no room waits in line, and is served from there the moment
+there is room, before his task even runs: so records keep the order of the calls. A request that
 exceeds the whole room gets in when nothing else is in.
 """
 
@@ -10,6 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    turn: asyncio.Future[None]
+    records: int
+    size: int
+    serve: Callable[[], None]
 
 
 class Room:
@@ -22,7 +31,7 @@ class Room:
         self._bytes_max = bytes_max
         self._records = 0
         self._bytes = 0
-        self._line: deque[tuple[asyncio.Future[None], int, int]] = deque()
+        self._line: deque[_Waiting] = deque()
 
     @property
     def records(self) -> int:
@@ -45,31 +54,30 @@ class Room:
         self._enter(records, size)
         return True
 
-    async def enter(self, records: int, size: int) -> None:
-        """Enter when there is room. Cancelling leaves the line. Raises what `shut` was given."""
+    async def enter(self, records: int, size: int, serve: Callable[[], None]) -> None:
+        """Wait in line, and return after `serve` was called with the room taken.
+
+        Cancelling leaves the line, unless it was served already. Raises what `shut` was given.
+        """
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append((turn, records, size))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.leave(records, size)
-            raise
+        self._line.append(_Waiting(turn, records, size, serve))
+        await turn
 
     def leave(self, records: int, size: int) -> None:
-        """Give room back and let in whom it is enough for."""
+        """Give room back and serve whom it is enough for."""
         self._records -= records
         self._bytes -= size
         line = self._line
-        while line and (line[0][0].done() or self._fits(*line[0][1:])):
-            turn, waiting_records, waiting_size = line.popleft()
-            if not turn.done():
-                self._enter(waiting_records, waiting_size)
-                turn.set_result(None)
+        while line and (line[0].turn.done() or self._fits(line[0].records, line[0].size)):
+            first = line.popleft()
+            if not first.turn.done():
+                self._enter(first.records, first.size)
+                first.serve()
+                first.turn.set_result(None)
 
     def shut(self, error: Callable[[], BaseException]) -> None:
         """Send everybody in line away."""
         while self._line:
-            turn = self._line.popleft()[0]
+            turn = self._line.popleft().turn
             if not turn.done():
                 turn.set_exception(error())

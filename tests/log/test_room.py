@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -16,16 +17,14 @@ def test_who_finds_no_room_waits_in_line() -> None:
         assert room.enter_now(1, 10)
         assert not room.enter_now(1, 10)
         order: list[int] = []
-
-        async def enter(number: int) -> None:
-            await room.enter(1, 10)
-            order.append(number)
-
-        tasks = [asyncio.create_task(enter(number)) for number in range(3)]
+        tasks = [
+            asyncio.create_task(room.enter(1, 10, partial(order.append, number)))
+            for number in range(3)
+        ]
         await asyncio.sleep(0)
         room.leave(1, 10)
         assert not room.enter_now(1, 10), "nobody slips in before those in line"
-        await tasks[0]
+        assert order == [0], "served at once, before the task runs"
         room.leave(1, 10)
         room.leave(1, 10)
         await asyncio.gather(*tasks)
@@ -44,21 +43,21 @@ def test_what_exceeds_the_whole_room_gets_in_alone() -> None:
     assert not room.enter_now(1, 1000)
 
 
-@pytest.mark.parametrize("after_turn", [False, True])
-def test_who_gives_up_leaves_nothing_behind(after_turn: bool) -> None:
+@pytest.mark.parametrize("served", [False, True])
+def test_who_gives_up_leaves_the_line_unless_he_was_served(served: bool) -> None:
     async def main() -> None:
         room = Room(1, 100)
         room.enter_now(1, 10)
-        waiting = asyncio.create_task(room.enter(1, 10))
+        calls: list[int] = []
+        waiting = asyncio.create_task(room.enter(1, 10, partial(calls.append, 1)))
         await asyncio.sleep(0)
-        if after_turn:
+        if served:
             room.leave(1, 10)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        if not after_turn:
+        if not served:
             room.leave(1, 10)
-        assert room.records == 0
-        assert room.enter_now(1, 10)
+        assert (room.records, len(calls)) == (int(served), int(served))
 
     asyncio.run(main())
 
@@ -67,7 +66,7 @@ def test_when_it_shuts_everybody_in_line_is_told() -> None:
     async def main() -> None:
         room = Room(1, 100)
         room.enter_now(1, 10)
-        waiting = [asyncio.create_task(room.enter(1, 1)) for _ in range(2)]
+        waiting = [asyncio.create_task(room.enter(1, 1, partial(print))) for _ in range(2)]
         await asyncio.sleep(0)
         room.shut(lambda: ValueError("shut"))
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
