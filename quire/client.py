@@ -46,7 +46,7 @@ from quire.metastore.store import MetadataStore
 METADATA_FILE: Final = "metadata.db"
 """The SQLite store in the directory of a local cluster."""
 
-CONNECT_SECONDS: Final = 10.0
+CONNECT_SECONDS: Final = 5.0
 
 Handle: TypeAlias = LedgerWriter | Log | LedgerReader | LogReader
 HandleT = TypeVar("HandleT", LedgerWriter, Log, LedgerReader, LogReader)

@@ -12,8 +12,13 @@ import click
 
 from quire.bookie import BookieAddress, BookieInfo
 from quire.cli.output import print_json, print_table
-from quire.cli.payloads import stdin_chunks
-from quire.cli.settings import Settings, run, with_settings
+from quire.cli.settings import (
+    Settings,
+    exit_with_parent_option,
+    run,
+    until_orphaned,
+    with_settings,
+)
 from quire.client import Client, resolve_store
 from quire.errors import QuireError
 
@@ -58,7 +63,7 @@ def format_(settings: Settings, directory: Path) -> None:
     metavar="HOST:PORT",
     help="Address to serve on; port 0 takes a free one.",
 )
-@click.option("--exit-with-parent", is_flag=True, help="End when standard input is closed.")
+@exit_with_parent_option
 @with_settings
 def serve(settings: Settings, directory: Path, listen: str, exit_with_parent: bool) -> None:
     """Serve a formatted directory until Ctrl-C.
@@ -85,25 +90,9 @@ async def _serve(settings: Settings, directory: Path, listen: str, exit_with_par
             click.echo(f"bookie {ready.bookie} serves {directory} at {ready.address}")
         sys.stdout.flush()
 
-    server = asyncio.ensure_future(
-        serve_bookie(directory, resolve_store(settings.store_uri()), listen, on_ready=announce)
-    )
-    orphaned = asyncio.create_task(_stop_when_orphaned(server)) if exit_with_parent else None
-    try:
-        await server
-    except asyncio.CancelledError:
-        if orphaned is None or not orphaned.done():
-            raise
-    finally:
-        if orphaned is not None:
-            orphaned.cancel()
-            await asyncio.gather(orphaned, return_exceptions=True)
-
-
-async def _stop_when_orphaned(server: asyncio.Future[None]) -> None:
-    async for _ in stdin_chunks():
-        pass
-    server.cancel()
+    uri = resolve_store(settings.store_uri())
+    work = serve_bookie(directory, uri, listen, on_ready=announce)
+    await (until_orphaned(work) if exit_with_parent else work)
 
 
 @bookie.command("list")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shlex
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import click
 
 from quire.cli.output import Value, note, print_json, print_table, progress
-from quire.cli.settings import DEFAULT_DATA, Settings, run, with_settings
+from quire.cli.settings import (
+    DEFAULT_DATA,
+    Settings,
+    exit_with_parent_option,
+    run,
+    until_orphaned,
+    with_settings,
+)
 from quire.cluster import LocalCluster
 
 
@@ -30,47 +35,50 @@ def cluster() -> None:
     help="Directory of the cluster; created when missing, kept afterwards.",
 )
 @click.option("--temporary", is_flag=True, help="Use a temporary directory, removed at the end.")
+@click.option(
+    "--metadata",
+    metavar="URI",
+    help="Metadata store to use, such as zk://host:2181/root. [default: SQLite in the directory]",
+)
+@exit_with_parent_option
 @with_settings
-def up(settings: Settings, bookies: int, data: Path, temporary: bool) -> None:
+def up(
+    settings: Settings,
+    bookies: int,
+    data: Path,
+    temporary: bool,
+    metadata: str | None,
+    exit_with_parent: bool,
+) -> None:
     """Run bookies on this machine until Ctrl-C.
 
     What was written is kept in the directory and served again by the next `cluster up`.
-    With --store the bookies register there instead of in the directory's own SQLite store.
+    --store and QUIRE_STORE have no say here: a cluster has its own store unless --metadata names
+    another.
 
     \b
     Example:
       quire cluster up --bookies 6 --data ./quire-data
     """
-    run(
-        lambda: _up(
-            settings, LocalCluster(None if temporary else data, bookies, store=settings.store)
-        )
-    )
+    local = LocalCluster(None if temporary else data, bookies, store=metadata)
+    run(lambda: until_orphaned(_up(settings, local)) if exit_with_parent else _up(settings, local))
 
 
 async def _up(settings: Settings, local: LocalCluster) -> None:
     kept = not local.is_temporary
+    with progress(f"Starting {local.bookies} bookies", local.bookies) as advance:
+        await local.start(lambda _: advance(1))
     try:
-        async with _started(local):
-            _announce(settings, local, kept)
-            while True:
-                death = await local.next_death()
-                note(f"bookie {death.index} is gone: {death.last_words}")
+        _announce(settings, local, kept)
+        while True:
+            death = await local.next_death()
+            note(f"bookie {death.index} is gone: {death.last_words}")
     finally:
+        await local.stop()
         if kept:
             note(f"Stopped. The data is kept in {local.directory}: `quire cluster up` resumes it.")
         else:
             note(f"Stopped. The temporary directory {local.directory} was removed.")
-
-
-@contextlib.asynccontextmanager
-async def _started(local: LocalCluster) -> AsyncIterator[None]:
-    with progress(f"Starting {local.bookies} bookies", local.bookies) as advance:
-        await local.start(lambda _: advance(1))
-    try:
-        yield
-    finally:
-        await local.stop()
 
 
 def _announce(settings: Settings, local: LocalCluster, kept: bool) -> None:

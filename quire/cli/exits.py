@@ -52,8 +52,21 @@ def exit_code(error: QuireError) -> int:
     return next(code for family, code in EXIT_CODES if isinstance(error, family))
 
 
+class _ReaderGoneError(Exception):
+    """Standard output is closed. Not an OSError, which click would answer by itself."""
+
+
 class RootGroup(click.Group):
     """The `quire` command: runs a command and turns how it ends into an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, then let everything it wrote get out."""
+        try:
+            returned = super().invoke(ctx)
+            sys.stdout.flush()
+            return returned
+        except BrokenPipeError as error:
+            raise _ReaderGoneError from error
 
     def main(
         self,
@@ -75,7 +88,6 @@ class RootGroup(click.Group):
     ) -> int:
         try:
             returned = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-            sys.stdout.flush()
             # click returns the code of ctx.exit() here; commands themselves return None
             return returned if isinstance(returned, int) else 0
         except click.ClickException as error:
@@ -86,7 +98,7 @@ class RootGroup(click.Group):
             return exit_code(error)
         except (KeyboardInterrupt, click.Abort):
             return INTERRUPTED
-        except BrokenPipeError:
+        except _ReaderGoneError:
             _forget_stdout()
             return BROKEN_PIPE
 

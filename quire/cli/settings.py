@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import click
 
+from quire.cli.payloads import stdin_chunks
 from quire.client import Client, connect
 from quire.errors import ConfigurationError
 
@@ -61,6 +62,11 @@ def store_option(*, envvar: str | None = None) -> Callable[[Any], Any]:
     )
 
 
+exit_with_parent_option = click.option(
+    "--exit-with-parent",
+    is_flag=True,
+    help="End when standard input is closed, as it is when the parent process dies.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
@@ -97,6 +103,26 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
             return runner.run(work())
         finally:
             signal.signal(signal.SIGTERM, previous)
+
+
+async def until_orphaned(work: Coroutine[Any, Any, None]) -> None:
+    """Do something until it ends or standard input is closed, as it is when our parent dies."""
+    working = asyncio.ensure_future(work)
+
+    async def listen() -> None:
+        async for _ in stdin_chunks():
+            pass
+        working.cancel()
+
+    listening = asyncio.create_task(listen())
+    try:
+        await working
+    except asyncio.CancelledError:
+        if not listening.done():
+            raise
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
 
 
 def _as_interrupt(number: int, frame: object) -> None:

@@ -71,4 +71,5 @@ def test_a_second_cluster_in_the_same_directory_is_refused(tmp_path: Path) -> No
         assert up.stdout.readline()
         done = quire("cluster", "up", "--bookies", "1", "--data", str(tmp_path))
         assert done.code == 2
-        assert "another process" in done.err
+        assert "in use by another" in done.err
+        assert "Stopped" not in done.err

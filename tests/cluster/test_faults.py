@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from quire.cluster import LocalCluster, ProcessState
 from quire.errors import BookieUnavailableError, LedgerFencedError, OutcomeUnknownError
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from tests.support.command import is_running
+from tests.support.command import is_running, started
 
 WAIT_SECONDS = 60.0
 OPTIONS = LedgerOptions(request_timeout=2.0, append_timeout=20.0)
@@ -135,7 +136,8 @@ def test_a_death_is_reported_and_a_damaged_journal_is_refused(tmp_path: Path) ->
     async def main() -> None:
         async with running(tmp_path, 3) as (cluster, client):
             writer = await client.create_ledger(Replication(3, 3, 2))
-            await writer.append_many([b"x" * 1000] * 50)
+            for _ in range(20):  # each synced by itself, so that valid records follow the damage
+                await writer.append(b"x" * 1000)
             await writer.close()
             cluster.kill(0)
             await asyncio.to_thread(damage_journal, cluster.bookie_directory(0))
@@ -157,6 +159,23 @@ def damage_journal(directory: Path) -> None:
             path.write_bytes(data)
             return
     pytest.fail("no journal segment holds the entries")
+
+
+def test_a_copied_directory_makes_the_original_stop(tmp_path: Path) -> None:
+    """Two directories with one identity: one would answer for data that only the other has."""
+
+    async def main() -> None:
+        async with running(tmp_path / "cluster", 1) as (cluster, _):
+            original, copy = cluster.bookie_directory(0), tmp_path / "copy"
+            cluster.kill(0)
+            await asyncio.to_thread(shutil.copytree, original, copy)
+            await cluster.restart(0)
+            with started("bookie", "serve", str(copy), store=cluster.store_uri):
+                death = await cluster.next_death()
+            assert (death.index, death.exit_code) == (0, 9)
+            assert "belongs to" in death.last_words
+
+    asyncio.run(main())
 
 
 PARENT = """

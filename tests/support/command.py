@@ -48,15 +48,18 @@ def quire(*arguments: str, store: str | None = None, stdin: str = "") -> Finishe
 def environment(store: str | None = None) -> dict[str, str]:
     """Return an environment in which only `store` is known."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
-    return kept if store is None else {**kept, "QUIRE_STORE": store}
+    here = {**kept, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    return here if store is None else {**here, "QUIRE_STORE": store}
 
 
 @contextmanager
-def started(*arguments: str, store: str | None = None) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *arguments: str, store: str | None = None, stdin: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[str]]:
     """Run `quire` while the block runs; it is ended with SIGKILL if it still runs then."""
     process = subprocess.Popen(
         [sys.executable, "-m", "quire", *arguments],
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -82,8 +85,8 @@ class RunningCluster:
 @contextmanager
 def cluster_up(directory: Path, bookies: int) -> Iterator[RunningCluster]:
     """Run `quire cluster up` while the block runs, and stop it with Ctrl-C."""
-    options = ("--bookies", str(bookies), "--data", str(directory), "--json")
-    with started("cluster", "up", *options) as process:
+    options = ("--bookies", str(bookies), "--data", str(directory), "--json", "--exit-with-parent")
+    with started("cluster", "up", *options, stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, process.communicate()[1]

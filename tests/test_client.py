@@ -1,0 +1,96 @@
+"""Connecting: stores that are named rightly, wrongly, or do not answer; and what closing does."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+import quire
+from quire.client import cluster_store, resolve_store
+from quire.errors import (
+    ConfigurationError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    NotEnoughBookiesError,
+    QuireError,
+    StoreUnavailableError,
+)
+
+
+def test_a_uri_is_taken_as_it_is() -> None:
+    for uri in ("memory:", "sqlite:///x/metadata.db", "zk://a:1,b:2/root"):
+        assert resolve_store(uri) == uri
+
+
+def test_a_cluster_directory_stands_for_its_store(tmp_path: Path) -> None:
+    (tmp_path / "metadata.db").touch()
+    assert resolve_store(str(tmp_path)) == cluster_store(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "nowhere", "nowhere/metadata.db"])
+def test_a_directory_without_a_cluster_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="quire cluster up"):
+        resolve_store(str(tmp_path / name))
+
+
+def run_against(store: str, timeout: float = 10.0) -> None:
+    async def main() -> None:
+        async with quire.connect(store, timeout=timeout):
+            pass
+
+    asyncio.run(main())
+
+
+def test_an_unknown_scheme_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="zk://"):
+        run_against("etcd://localhost")
+
+
+def test_a_store_that_does_not_answer_is_a_typed_error() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()  # the kernel accepts, nobody speaks
+        port = silent.getsockname()[1]
+        with pytest.raises(StoreUnavailableError):
+            run_against(f"zk://127.0.0.1:{port}/quire", timeout=0.5)
+
+
+def test_an_empty_cluster_answers_with_typed_errors(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with quire.connect(cluster_store(tmp_path)) as client:
+            assert client.bookies() == []
+            assert await client.list_logs() == []
+            assert await client.list_ledgers() == []
+            with pytest.raises(NotEnoughBookiesError):
+                await client.create_ledger()
+            with pytest.raises(NoSuchLedgerError):
+                await client.open_ledger(7)
+            with pytest.raises(NoSuchLogError):
+                await client.read_log("orders")
+            with pytest.raises(NoSuchLogError):
+                await client.describe_log("orders")
+
+    asyncio.run(main())
+
+
+def test_after_the_block_the_client_is_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with quire.connect(cluster_store(tmp_path)) as client:
+            election = client.election("office", "me")
+        with pytest.raises(QuireError):
+            await client.list_logs()
+        with pytest.raises(QuireError):
+            await election.leader()
+
+    asyncio.run(main())
+
+
+def test_a_candidate_is_named_after_host_and_process(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with quire.connect(cluster_store(tmp_path)) as client:
+            assert client.election("office").candidate.startswith(socket.gethostname())
+
+    asyncio.run(main())
