@@ -117,7 +117,8 @@ class Log:
     async def submit(self, record: bytes) -> asyncio.Future[Position]:
         """Queue a record, as soon as there is room, and return the future of its position.
 
-        Futures complete in order of submission. Cancelling the future does not recall the record.
+        Futures complete in order of submission. Cancelling a future does not recall the record;
+        cancelling the call while it waits may leave a record that nobody is told about.
         Raises `EntryTooLargeError`, `DeposedError`, `LogSealedError`, `HandleClosedError`,
         `AppendOutcomeUnknownError`; so does the future.
         """
