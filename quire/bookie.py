@@ -7,8 +7,8 @@ contract suite (`tests/contract/test_bookie.py`) runs over all of them.
 Law, for every implementation (docs/protocol.md, "Bookie"):
 
   B1  A fence is permanent and survives any restart.
-  B2  An acknowledged add is durable.
-  B3  A bookie that acknowledged an entry never answers "no such entry" for it.
+  B2  An acknowledged add is durable; one that was `deferred` is once `sync` names it.
+  B3  A bookie that vouched for an entry so never answers "no such entry" for it.
   B5  The first key a bookie sees for a ledger is the ledger's key for ever.
   B6  After any answer to a fencing request left, no ordinary add to that ledger is accepted; and no
       answer to a fencing request, positive or negative, leaves before key and fence are durable.
@@ -71,9 +71,18 @@ class Bookie(Protocol):
     """One storage server."""
 
     async def add(
-        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        *,
+        recovery: bool = False,
+        deferred: bool = False,
     ) -> None:
         """Store the frames of a run; returns when all of them are durable.
+
+        With `deferred` it returns when they are accepted: a crash may lose them, and until they are
+        durable nobody can read them. `sync` tells which of them are there for good.
 
         Calls made in order on one `Bookie` are carried out in order. Adding the same frames again
         is harmless. With `recovery` a fence is ignored and an entry already held is replaced by the
@@ -123,6 +132,19 @@ class Bookie(Protocol):
         """Remember an explicit LAC and wake waiting reads. Not journaled; the highest one wins.
 
         Raises `LedgerFencedError` when the ledger is fenced.
+        """
+        ...
+
+    async def sync(
+        self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
+    ) -> list[tuple[EntryId, EntryId]]:
+        """Make everything accepted for a ledger durable, then return the ids first ≤ id ≤ last
+        held, as ascending, disjoint, inclusive (first, last) ranges.
+
+        It names what is there instead of saying "done", so that a bookie that restarted after a
+        deferred add cannot vouch for what it lost. Raises `LedgerFencedError` when the ledger is
+        fenced: what it names was accepted before any fence. Raises `CorruptEntryError` when a
+        copy that must be looked at is damaged.
         """
         ...
 

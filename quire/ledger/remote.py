@@ -68,14 +68,22 @@ class RemoteBookie:
         self._closed = False
 
     async def add(
-        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        *,
+        recovery: bool = False,
+        deferred: bool = False,
     ) -> None:
         """See `Bookie.add`. Cancelling leaves the run in its place in the stream."""
         if len(run) > SENT_RUN_BYTES_MAX:
             raise InvalidRequestError(
                 f"run of {len(run)} bytes exceeds the limit of {SENT_RUN_BYTES_MAX}"
             )
-        request = _build(pb.AddRun, ledger=ledger, key=key, run=run, recovery=recovery)
+        request = _build(
+            pb.AddRun, ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred
+        )
         await self._open_stream().submit(request, len(run))
 
     def _open_stream(self) -> _AddStream:
@@ -151,6 +159,15 @@ class RemoteBookie:
         reply = await self._call(self._stub.WriteLac, request, self._timeout)
         if reply.HasField("failure"):
             raise decode_failure(reply.failure)
+
+    async def sync(
+        self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
+    ) -> list[tuple[EntryId, EntryId]]:
+        """See `Bookie.sync`."""
+        request = _build(
+            pb.SyncRequest, bookie=self._bookie, ledger=ledger, key=key, first=first, last=last
+        )
+        return decode_ranges(await self._call(self._stub.Sync, request, self._timeout))
 
     async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.list_entries`."""

@@ -17,6 +17,7 @@ cache. Not here: durability of records (journal.py), protocol rules (node.py), w
 from __future__ import annotations
 
 import errno
+from typing import Final
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError, CorruptStorageError
@@ -41,6 +42,8 @@ from quire.storage.replay import JournalPosition
 from quire.storage.segments import JOURNAL, numbered
 from quire.storage.slices import Slice
 from quire.storage.write_cache import WriteCache
+
+ENTRY_MAX: Final = 2**63 - 1
 
 
 class LedgerStorage:
@@ -259,9 +262,11 @@ class LedgerStorage:
             size += chunk.size
         return found, last
 
-    async def ranges(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
-        """Return the ids held. Raises `CorruptEntryError` when a chunk that must be read is
-        damaged.
+    async def ranges(
+        self, ledger: LedgerId, first: EntryId = 0, last: EntryId = ENTRY_MAX
+    ) -> list[tuple[EntryId, EntryId]]:
+        """Return the ids held from first to last. Raises `CorruptEntryError` when a chunk that
+        must be read is damaged.
         """
         found = [
             span
@@ -270,6 +275,8 @@ class LedgerStorage:
         ]
         for part in list(self.chunks.get(ledger, ())):
             for chunk in part.all():
+                if chunk.last < first or chunk.first > last:
+                    continue
                 if chunk.is_dense:
                     found.append((chunk.first, chunk.last))
                     continue
@@ -277,7 +284,8 @@ class LedgerStorage:
                 if damage is not None:
                     raise damage
                 found += tidy.ranges(map(tidy.whole, runs))
-        return tidy.join_ranges(found)
+        clipped = ((max(low, first), min(high, last)) for low, high in found)
+        return tidy.join_ranges([(low, high) for low, high in clipped if low <= high])
 
     async def close(self) -> None:
         await self._files.close()

@@ -7,6 +7,7 @@ port:
   B2  an add returns when its record is durable and applied
   B6  a fence is noted on acceptance, so no later ordinary add is accepted; its record stands behind
       every add accepted before, so once it is durable those are applied, and recovery sees them
+      (a deferred one when it is accepted; `sync` waits for its record)
   R9  nobody is answered about a fence, or refused because of one, before it is durable
   R10 reads see applied entries only
 
@@ -83,7 +84,13 @@ class BookieNode:
         return self._engine.upkeep.is_writable
 
     async def add(
-        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        *,
+        recovery: bool = False,
+        deferred: bool = False,
     ) -> None:
         """See `Bookie.add`. The caller may cancel; the run is then stored or not."""
         scanned = scan_run(run)
@@ -102,7 +109,8 @@ class BookieNode:
         except BaseException:
             gate.leave(size)
             raise
-        await stored
+        if not deferred:
+            await stored
 
     async def _admit(self, ledger: LedgerId, key: bytes, recovery: bool) -> LedgerState:
         """Return the ledger's state if it takes the add. Waits only in order to refuse."""
@@ -238,6 +246,19 @@ class BookieNode:
             self._note_key(state, key)
             self._storage.touch(ledger)
             state.wake()
+
+    async def sync(
+        self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
+    ) -> list[tuple[EntryId, EntryId]]:
+        """See `Bookie.sync`."""
+        self._engine.check_alive()
+        if not 0 <= first <= last:
+            raise InvalidRequestError(f"entries {first} to {last} are no range")
+        state = await self._authorize(ledger, key)
+        await self._check_fence(state)
+        self._forget_if_unknown(state)
+        await self._engine.settle()
+        return await self._storage.ranges(ledger, first, last)
 
     async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.list_entries`."""

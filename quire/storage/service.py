@@ -202,6 +202,13 @@ class BookieService:
         return pb.WriteLacReply()
 
     @_answers(pb.ListEntriesReply)
+    async def Sync(self, request: pb.SyncRequest) -> pb.ListEntriesReply:  # noqa: N802
+        self.refuse_when_draining()
+        bookie = self.bookie
+        ranges = await bookie.sync(request.ledger, request.key, request.first, request.last)
+        return encode_ranges(ranges)
+
+    @_answers(pb.ListEntriesReply)
     async def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesReply:  # noqa: N802
         return encode_ranges(await self.bookie.list_entries(request.ledger))
 
@@ -298,7 +305,9 @@ class _AddStream:
     async def _carry_out(self, slot: _Slot, run: pb.AddRun) -> None:
         try:
             self._service.refuse_when_draining()
-            await self._service.bookie.add(run.ledger, run.key, run.run, recovery=run.recovery)
+            await self._service.bookie.add(
+                run.ledger, run.key, run.run, recovery=run.recovery, deferred=run.deferred
+            )
         except Exception as error:
             slot.failure = self._service.failure(error)
         slot.done = True

@@ -24,47 +24,49 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17quire/wire/bookie.proto\x12\x08quire.v1\"\x8c\x01\n\x07\x46\x61ilure\x12 \n\x06status\x18\x01 \x01(\x0e\x32\x10.quire.v1.Status\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\r\n\x05\x65ntry\x18\x03 \x01(\x12\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08\x65xpected\x18\x06 \x01(\t\x12\r\n\x05\x66ound\x18\x07 \x01(\t\"D\n\x06\x41\x64\x64Run\x12\x0e\n\x06ledger\x18\x01 \x01(\x12\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x0b\n\x03run\x18\x03 \x01(\x0c\x12\x10\n\x08recovery\x18\x04 \x01(\x08\"K\n\nAddRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x04\x12\x1e\n\x04runs\x18\x03 \x03(\x0b\x32\x10.quire.v1.AddRun\"@\n\nAddFailure\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.quire.v1.Failure\"g\n\x08\x41\x64\x64Reply\x12\x0f\n\x07settled\x18\x01 \x01(\x04\x12&\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x14.quire.v1.AddFailure\x12\"\n\x07refusal\x18\x03 \x01(\x0b\x32\x11.quire.v1.Failure\"\x83\x01\n\x0bReadRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\r\n\x05\x66irst\x18\x03 \x01(\x12\x12\x0c\n\x04last\x18\x04 \x01(\x12\x12\x16\n\tfence_key\x18\x05 \x01(\x0cH\x00\x88\x01\x01\x12\x11\n\tbytes_max\x18\x06 \x01(\rB\x0c\n\n_fence_key\"K\n\tReadReply\x12\x0c\n\x04size\x18\x01 \x01(\r\x12\x0c\n\x04part\x18\x02 \x01(\x0c\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.quire.v1.Failure\"W\n\x0fReadTailRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\x16\n\tfence_key\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x42\x0c\n\n_fence_key\"T\n\x0fWaitTailRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\r\n\x05\x61\x62ove\x18\x03 \x01(\x12\x12\x12\n\ntimeout_ms\x18\x04 \x01(\r\"\x93\x01\n\tTailReply\x12\x12\n\x05\x66rame\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x17\n\nlac_packet\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12\x0c\n\x04hint\x18\x03 \x01(\x12\x12\x0e\n\x06\x66\x65nced\x18\x04 \x01(\x08\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.quire.v1.FailureB\x08\n\x06_frameB\r\n\x0b_lac_packet\"N\n\x0fWriteLacRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x0e\n\x06packet\x18\x04 \x01(\x0c\"3\n\rWriteLacReply\x12\"\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x11.quire.v1.Failure\"4\n\x12ListEntriesRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\"F\n\x10ListEntriesReply\x12\x0e\n\x06\x62ounds\x18\x01 \x03(\x12\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.quire.v1.Failure\"\x1d\n\x0bInfoRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\"\x95\x01\n\tInfoReply\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x10\n\x08writable\x18\x02 \x01(\x08\x12\x17\n\x0f\x64isk_free_bytes\x18\x03 \x01(\x04\x12\x18\n\x10\x64isk_total_bytes\x18\x04 \x01(\x04\x12\x0f\n\x07ledgers\x18\x05 \x01(\x04\x12\"\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x11.quire.v1.Failure*\xff\x01\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\x0c\n\x08INTERNAL\x10\x01\x12\x0f\n\x0bUNAVAILABLE\x10\x02\x12\x08\n\x04\x42USY\x10\x03\x12\r\n\tREAD_ONLY\x10\x04\x12\n\n\x06\x46\x45NCED\x10\x05\x12\x12\n\x0eNO_SUCH_LEDGER\x10\x06\x12\x11\n\rNO_SUCH_ENTRY\x10\x07\x12\x11\n\rENTRY_UNKNOWN\x10\x08\x12\x11\n\rCORRUPT_ENTRY\x10\t\x12\x13\n\x0f\x43ORRUPT_STORAGE\x10\n\x12\x10\n\x0cUNAUTHORIZED\x10\x0b\x12\x13\n\x0fINVALID_REQUEST\x10\x0c\x12\x10\n\x0cWRONG_BOOKIE\x10\r2\xa8\x03\n\x06\x42ookie\x12\x33\n\x03\x41\x64\x64\x12\x14.quire.v1.AddRequest\x1a\x12.quire.v1.AddReply(\x01\x30\x01\x12\x34\n\x04Read\x12\x15.quire.v1.ReadRequest\x1a\x13.quire.v1.ReadReply0\x01\x12:\n\x08ReadTail\x12\x19.quire.v1.ReadTailRequest\x1a\x13.quire.v1.TailReply\x12:\n\x08WaitTail\x12\x19.quire.v1.WaitTailRequest\x1a\x13.quire.v1.TailReply\x12>\n\x08WriteLac\x12\x19.quire.v1.WriteLacRequest\x1a\x17.quire.v1.WriteLacReply\x12G\n\x0bListEntries\x12\x1c.quire.v1.ListEntriesRequest\x1a\x1a.quire.v1.ListEntriesReply\x12\x32\n\x04Info\x12\x15.quire.v1.InfoRequest\x1a\x13.quire.v1.InfoReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17quire/wire/bookie.proto\x12\x08quire.v1\"\x8c\x01\n\x07\x46\x61ilure\x12 \n\x06status\x18\x01 \x01(\x0e\x32\x10.quire.v1.Status\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\r\n\x05\x65ntry\x18\x03 \x01(\x12\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08\x65xpected\x18\x06 \x01(\t\x12\r\n\x05\x66ound\x18\x07 \x01(\t\"V\n\x06\x41\x64\x64Run\x12\x0e\n\x06ledger\x18\x01 \x01(\x12\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x0b\n\x03run\x18\x03 \x01(\x0c\x12\x10\n\x08recovery\x18\x04 \x01(\x08\x12\x10\n\x08\x64\x65\x66\x65rred\x18\x05 \x01(\x08\"K\n\nAddRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x04\x12\x1e\n\x04runs\x18\x03 \x03(\x0b\x32\x10.quire.v1.AddRun\"@\n\nAddFailure\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.quire.v1.Failure\"g\n\x08\x41\x64\x64Reply\x12\x0f\n\x07settled\x18\x01 \x01(\x04\x12&\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x14.quire.v1.AddFailure\x12\"\n\x07refusal\x18\x03 \x01(\x0b\x32\x11.quire.v1.Failure\"\x83\x01\n\x0bReadRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\r\n\x05\x66irst\x18\x03 \x01(\x12\x12\x0c\n\x04last\x18\x04 \x01(\x12\x12\x16\n\tfence_key\x18\x05 \x01(\x0cH\x00\x88\x01\x01\x12\x11\n\tbytes_max\x18\x06 \x01(\rB\x0c\n\n_fence_key\"K\n\tReadReply\x12\x0c\n\x04size\x18\x01 \x01(\r\x12\x0c\n\x04part\x18\x02 \x01(\x0c\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.quire.v1.Failure\"W\n\x0fReadTailRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\x16\n\tfence_key\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x42\x0c\n\n_fence_key\"T\n\x0fWaitTailRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\r\n\x05\x61\x62ove\x18\x03 \x01(\x12\x12\x12\n\ntimeout_ms\x18\x04 \x01(\r\"\x93\x01\n\tTailReply\x12\x12\n\x05\x66rame\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x17\n\nlac_packet\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12\x0c\n\x04hint\x18\x03 \x01(\x12\x12\x0e\n\x06\x66\x65nced\x18\x04 \x01(\x08\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.quire.v1.FailureB\x08\n\x06_frameB\r\n\x0b_lac_packet\"N\n\x0fWriteLacRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x0e\n\x06packet\x18\x04 \x01(\x0c\"3\n\rWriteLacReply\x12\"\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x11.quire.v1.Failure\"W\n\x0bSyncRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\r\n\x05\x66irst\x18\x04 \x01(\x12\x12\x0c\n\x04last\x18\x05 \x01(\x12\"4\n\x12ListEntriesRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x0e\n\x06ledger\x18\x02 \x01(\x12\"F\n\x10ListEntriesReply\x12\x0e\n\x06\x62ounds\x18\x01 \x03(\x12\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.quire.v1.Failure\"\x1d\n\x0bInfoRequest\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\"\x95\x01\n\tInfoReply\x12\x0e\n\x06\x62ookie\x18\x01 \x01(\t\x12\x10\n\x08writable\x18\x02 \x01(\x08\x12\x17\n\x0f\x64isk_free_bytes\x18\x03 \x01(\x04\x12\x18\n\x10\x64isk_total_bytes\x18\x04 \x01(\x04\x12\x0f\n\x07ledgers\x18\x05 \x01(\x04\x12\"\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x11.quire.v1.Failure*\xff\x01\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\x0c\n\x08INTERNAL\x10\x01\x12\x0f\n\x0bUNAVAILABLE\x10\x02\x12\x08\n\x04\x42USY\x10\x03\x12\r\n\tREAD_ONLY\x10\x04\x12\n\n\x06\x46\x45NCED\x10\x05\x12\x12\n\x0eNO_SUCH_LEDGER\x10\x06\x12\x11\n\rNO_SUCH_ENTRY\x10\x07\x12\x11\n\rENTRY_UNKNOWN\x10\x08\x12\x11\n\rCORRUPT_ENTRY\x10\t\x12\x13\n\x0f\x43ORRUPT_STORAGE\x10\n\x12\x10\n\x0cUNAUTHORIZED\x10\x0b\x12\x13\n\x0fINVALID_REQUEST\x10\x0c\x12\x10\n\x0cWRONG_BOOKIE\x10\r2\xe3\x03\n\x06\x42ookie\x12\x33\n\x03\x41\x64\x64\x12\x14.quire.v1.AddRequest\x1a\x12.quire.v1.AddReply(\x01\x30\x01\x12\x34\n\x04Read\x12\x15.quire.v1.ReadRequest\x1a\x13.quire.v1.ReadReply0\x01\x12:\n\x08ReadTail\x12\x19.quire.v1.ReadTailRequest\x1a\x13.quire.v1.TailReply\x12:\n\x08WaitTail\x12\x19.quire.v1.WaitTailRequest\x1a\x13.quire.v1.TailReply\x12>\n\x08WriteLac\x12\x19.quire.v1.WriteLacRequest\x1a\x17.quire.v1.WriteLacReply\x12\x39\n\x04Sync\x12\x15.quire.v1.SyncRequest\x1a\x1a.quire.v1.ListEntriesReply\x12G\n\x0bListEntries\x12\x1c.quire.v1.ListEntriesRequest\x1a\x1a.quire.v1.ListEntriesReply\x12\x32\n\x04Info\x12\x15.quire.v1.InfoRequest\x1a\x13.quire.v1.InfoReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'quire.wire.bookie_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STATUS']._serialized_start=1477
-  _globals['_STATUS']._serialized_end=1732
+  _globals['_STATUS']._serialized_start=1584
+  _globals['_STATUS']._serialized_end=1839
   _globals['_FAILURE']._serialized_start=38
   _globals['_FAILURE']._serialized_end=178
   _globals['_ADDRUN']._serialized_start=180
-  _globals['_ADDRUN']._serialized_end=248
-  _globals['_ADDREQUEST']._serialized_start=250
-  _globals['_ADDREQUEST']._serialized_end=325
-  _globals['_ADDFAILURE']._serialized_start=327
-  _globals['_ADDFAILURE']._serialized_end=391
-  _globals['_ADDREPLY']._serialized_start=393
-  _globals['_ADDREPLY']._serialized_end=496
-  _globals['_READREQUEST']._serialized_start=499
-  _globals['_READREQUEST']._serialized_end=630
-  _globals['_READREPLY']._serialized_start=632
-  _globals['_READREPLY']._serialized_end=707
-  _globals['_READTAILREQUEST']._serialized_start=709
-  _globals['_READTAILREQUEST']._serialized_end=796
-  _globals['_WAITTAILREQUEST']._serialized_start=798
-  _globals['_WAITTAILREQUEST']._serialized_end=882
-  _globals['_TAILREPLY']._serialized_start=885
-  _globals['_TAILREPLY']._serialized_end=1032
-  _globals['_WRITELACREQUEST']._serialized_start=1034
-  _globals['_WRITELACREQUEST']._serialized_end=1112
-  _globals['_WRITELACREPLY']._serialized_start=1114
-  _globals['_WRITELACREPLY']._serialized_end=1165
-  _globals['_LISTENTRIESREQUEST']._serialized_start=1167
-  _globals['_LISTENTRIESREQUEST']._serialized_end=1219
-  _globals['_LISTENTRIESREPLY']._serialized_start=1221
-  _globals['_LISTENTRIESREPLY']._serialized_end=1291
-  _globals['_INFOREQUEST']._serialized_start=1293
-  _globals['_INFOREQUEST']._serialized_end=1322
-  _globals['_INFOREPLY']._serialized_start=1325
-  _globals['_INFOREPLY']._serialized_end=1474
-  _globals['_BOOKIE']._serialized_start=1735
-  _globals['_BOOKIE']._serialized_end=2159
+  _globals['_ADDRUN']._serialized_end=266
+  _globals['_ADDREQUEST']._serialized_start=268
+  _globals['_ADDREQUEST']._serialized_end=343
+  _globals['_ADDFAILURE']._serialized_start=345
+  _globals['_ADDFAILURE']._serialized_end=409
+  _globals['_ADDREPLY']._serialized_start=411
+  _globals['_ADDREPLY']._serialized_end=514
+  _globals['_READREQUEST']._serialized_start=517
+  _globals['_READREQUEST']._serialized_end=648
+  _globals['_READREPLY']._serialized_start=650
+  _globals['_READREPLY']._serialized_end=725
+  _globals['_READTAILREQUEST']._serialized_start=727
+  _globals['_READTAILREQUEST']._serialized_end=814
+  _globals['_WAITTAILREQUEST']._serialized_start=816
+  _globals['_WAITTAILREQUEST']._serialized_end=900
+  _globals['_TAILREPLY']._serialized_start=903
+  _globals['_TAILREPLY']._serialized_end=1050
+  _globals['_WRITELACREQUEST']._serialized_start=1052
+  _globals['_WRITELACREQUEST']._serialized_end=1130
+  _globals['_WRITELACREPLY']._serialized_start=1132
+  _globals['_WRITELACREPLY']._serialized_end=1183
+  _globals['_SYNCREQUEST']._serialized_start=1185
+  _globals['_SYNCREQUEST']._serialized_end=1272
+  _globals['_LISTENTRIESREQUEST']._serialized_start=1274
+  _globals['_LISTENTRIESREQUEST']._serialized_end=1326
+  _globals['_LISTENTRIESREPLY']._serialized_start=1328
+  _globals['_LISTENTRIESREPLY']._serialized_end=1398
+  _globals['_INFOREQUEST']._serialized_start=1400
+  _globals['_INFOREQUEST']._serialized_end=1429
+  _globals['_INFOREPLY']._serialized_start=1432
+  _globals['_INFOREPLY']._serialized_end=1581
+  _globals['_BOOKIE']._serialized_start=1842
+  _globals['_BOOKIE']._serialized_end=2325
 # @@protoc_insertion_point(module_scope)

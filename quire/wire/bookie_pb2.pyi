@@ -57,16 +57,18 @@ class Failure(_message.Message):
     def __init__(self, status: _Optional[_Union[Status, str]] = ..., ledger: _Optional[int] = ..., entry: _Optional[int] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., expected: _Optional[str] = ..., found: _Optional[str] = ...) -> None: ...
 
 class AddRun(_message.Message):
-    __slots__ = ("ledger", "key", "run", "recovery")
+    __slots__ = ("ledger", "key", "run", "recovery", "deferred")
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    DEFERRED_FIELD_NUMBER: _ClassVar[int]
     ledger: int
     key: bytes
     run: bytes
     recovery: bool
-    def __init__(self, ledger: _Optional[int] = ..., key: _Optional[bytes] = ..., run: _Optional[bytes] = ..., recovery: bool = ...) -> None: ...
+    deferred: bool
+    def __init__(self, ledger: _Optional[int] = ..., key: _Optional[bytes] = ..., run: _Optional[bytes] = ..., recovery: bool = ..., deferred: bool = ...) -> None: ...
 
 class AddRequest(_message.Message):
     __slots__ = ("bookie", "first", "runs")
@@ -175,6 +177,20 @@ class WriteLacReply(_message.Message):
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     failure: Failure
     def __init__(self, failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+
+class SyncRequest(_message.Message):
+    __slots__ = ("bookie", "ledger", "key", "first", "last")
+    BOOKIE_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    bookie: str
+    ledger: int
+    key: bytes
+    first: int
+    last: int
+    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., key: _Optional[bytes] = ..., first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class ListEntriesRequest(_message.Message):
     __slots__ = ("bookie", "ledger")

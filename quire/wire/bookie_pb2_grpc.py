@@ -59,6 +59,11 @@ class BookieStub(object):
                 request_serializer=quire_dot_wire_dot_bookie__pb2.WriteLacRequest.SerializeToString,
                 response_deserializer=quire_dot_wire_dot_bookie__pb2.WriteLacReply.FromString,
                 _registered_method=True)
+        self.Sync = channel.unary_unary(
+                '/quire.v1.Bookie/Sync',
+                request_serializer=quire_dot_wire_dot_bookie__pb2.SyncRequest.SerializeToString,
+                response_deserializer=quire_dot_wire_dot_bookie__pb2.ListEntriesReply.FromString,
+                _registered_method=True)
         self.ListEntries = channel.unary_unary(
                 '/quire.v1.Bookie/ListEntries',
                 request_serializer=quire_dot_wire_dot_bookie__pb2.ListEntriesRequest.SerializeToString,
@@ -106,6 +111,13 @@ class BookieServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Sync(self, request, context):
+        """Makes deferred adds durable and says which entries are held.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEntries(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -145,6 +157,11 @@ def add_BookieServicer_to_server(servicer, server):
                     servicer.WriteLac,
                     request_deserializer=quire_dot_wire_dot_bookie__pb2.WriteLacRequest.FromString,
                     response_serializer=quire_dot_wire_dot_bookie__pb2.WriteLacReply.SerializeToString,
+            ),
+            'Sync': grpc.unary_unary_rpc_method_handler(
+                    servicer.Sync,
+                    request_deserializer=quire_dot_wire_dot_bookie__pb2.SyncRequest.FromString,
+                    response_serializer=quire_dot_wire_dot_bookie__pb2.ListEntriesReply.SerializeToString,
             ),
             'ListEntries': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEntries,
@@ -292,6 +309,33 @@ class Bookie(object):
             '/quire.v1.Bookie/WriteLac',
             quire_dot_wire_dot_bookie__pb2.WriteLacRequest.SerializeToString,
             quire_dot_wire_dot_bookie__pb2.WriteLacReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Sync(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quire.v1.Bookie/Sync',
+            quire_dot_wire_dot_bookie__pb2.SyncRequest.SerializeToString,
+            quire_dot_wire_dot_bookie__pb2.ListEntriesReply.FromString,
             options,
             channel_credentials,
             insecure,

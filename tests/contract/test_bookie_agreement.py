@@ -52,7 +52,9 @@ def calls(draw: st.DrawFn) -> Call:
     ledger, key = sealer.ledger, sealer.access_key
     fence: dict[str, Any] = {"fence_key": key} if draw(st.integers(0, 7)) == 0 else {}
     method = draw(
-        st.sampled_from(["add"] * 4 + ["read"] * 3 + ["tail", "wait", "lac", "list", "restart"])
+        st.sampled_from(
+            ["add"] * 4 + ["read"] * 3 + ["sync", "tail", "wait", "lac", "list", "restart"]
+        )
     )
     if method == "add":
         ids = sorted(draw(st.sets(ENTRIES, min_size=1, max_size=5)))
@@ -60,6 +62,9 @@ def calls(draw: st.DrawFn) -> Call:
         lac = draw(st.integers(-1, ids[0] - 1))
         run = pack_run(sealer.seal(entry, lac, 1000, payload) for entry in ids)
         return Call("add", (ledger, key, run), {"recovery": draw(st.integers(0, 3)) == 0})
+    if method == "sync":
+        first, more = draw(ENTRIES), draw(st.integers(0, 8))
+        return Call("sync", (ledger, key, first, first + more), {})
     if method == "read":
         first, more = draw(ENTRIES), draw(st.integers(0, 8))
         bound = {"bytes_max": draw(st.sampled_from([1, 120, 300, EVERYTHING]))}

@@ -101,9 +101,17 @@ class Line:
         return await self._lines.carry(self._client, self._bookie, method, call)
 
     async def add(
-        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        *,
+        recovery: bool = False,
+        deferred: bool = False,
     ) -> None:
-        await self._carry("add", lambda far: far.add(ledger, key, run, recovery=recovery))
+        await self._carry(
+            "add", lambda far: far.add(ledger, key, run, recovery=recovery, deferred=deferred)
+        )
 
     async def read(
         self,
@@ -129,6 +137,11 @@ class Line:
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         await self._carry("write_lac", lambda far: far.write_lac(ledger, key, packet))
+
+    async def sync(
+        self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
+    ) -> list[tuple[EntryId, EntryId]]:
+        return await self._carry("sync", lambda far: far.sync(ledger, key, first, last))
 
     async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         return await self._carry("list_entries", lambda far: far.list_entries(ledger))

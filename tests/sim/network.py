@@ -239,11 +239,18 @@ class SimLink:
         self._connection: Connection | None = None
 
     async def add(
-        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        *,
+        recovery: bool = False,
+        deferred: bool = False,
     ) -> None:
         if self._connection is None or self._connection.broken:
             self._connection = Connection(self)
-        await self._connection.add({"ledger": ledger, "key": key, "run": run, "recovery": recovery})
+        args = {"ledger": ledger, "key": key, "run": run, "recovery": recovery}
+        await self._connection.add({**args, "deferred": True} if deferred else args)
 
     async def read(
         self,
@@ -269,6 +276,14 @@ class SimLink:
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         await self._ask("write_lac", ledger=ledger, key=key, packet=packet)
+
+    async def sync(
+        self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
+    ) -> list[tuple[EntryId, EntryId]]:
+        ranges: list[tuple[EntryId, EntryId]] = await self._ask(
+            "sync", ledger=ledger, key=key, first=first, last=last
+        )
+        return ranges
 
     async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         ranges: list[tuple[EntryId, EntryId]] = await self._ask("list_entries", ledger=ledger)

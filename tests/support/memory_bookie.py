@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail
-from quire.entry import LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.entry import HEADER, LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
     InvalidRequestError,
     LedgerFencedError,
@@ -35,6 +35,19 @@ class _Ledger:
     packet_lac: EntryId = NO_ENTRY
     hint: EntryId = NO_ENTRY
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    deferred: dict[EntryId, bytes] = field(default_factory=dict)
+    """Accepted, not durable: invisible, and lost by `crash`."""
+
+    def store(self, frames: dict[EntryId, bytes]) -> None:
+        self.frames.update(frames)
+        for frame in frames.values():
+            self.hint = max(self.hint, HEADER.unpack_from(frame)[2])
+        self.wake()
+
+    def settle(self) -> None:
+        deferred, self.deferred = self.deferred, {}
+        if deferred:
+            self.store(deferred)
 
     def wake(self) -> None:
         self.changed.set()
@@ -62,13 +75,25 @@ class MemoryBookie:
             raise UnauthorizedError(ledger)
         return state
 
+    def crash(self) -> None:
+        """Lose what is not durable."""
+        for state in self.ledgers.values():
+            state.deferred.clear()
+
     def _fence(self, ledger: LedgerId, key: bytes) -> None:
         state = self._authorize(ledger, key)
+        state.settle()
         state.fenced = True
         state.wake()
 
     async def add(
-        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        *,
+        recovery: bool = False,
+        deferred: bool = False,
     ) -> None:
         await self.before("add", ledger)
         scanned = scan_run(run)
@@ -79,10 +104,12 @@ class MemoryBookie:
         state = self._authorize(ledger, key)
         if state.fenced and not recovery:
             raise LedgerFencedError(ledger)
-        for at in scanned.frames:
-            state.frames[at.entry] = run[at.offset : at.offset + at.size]
-        state.hint = max(state.hint, scanned.lac)
-        state.wake()
+        frames = {at.entry: run[at.offset : at.offset + at.size] for at in scanned.frames}
+        if deferred:
+            state.deferred.update(frames)
+        else:
+            state.settle()
+            state.store(frames)
 
     async def read(
         self,
@@ -148,8 +175,26 @@ class MemoryBookie:
             state.lac_packet, state.packet_lac = packet, lac
             state.wake()
 
+    async def sync(
+        self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
+    ) -> list[tuple[EntryId, EntryId]]:
+        await self.before("sync", ledger)
+        if not 0 <= first <= last:
+            raise InvalidRequestError(f"entries {first} to {last} are no range")
+        if ledger not in self.ledgers or self.ledgers[ledger].key is None:
+            return []
+        state = self._authorize(ledger, key)
+        if state.fenced:
+            raise LedgerFencedError(ledger)
+        state.settle()
+        held = [(max(low, first), min(high, last)) for low, high in self._ranges(ledger)]
+        return [(low, high) for low, high in held if low <= high]
+
     async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         await self.before("list_entries", ledger)
+        return self._ranges(ledger)
+
+    def _ranges(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         ranges: list[tuple[EntryId, EntryId]] = []
         for entry in sorted(self.ledgers[ledger].frames) if ledger in self.ledgers else ():
             if ranges and ranges[-1][1] == entry - 1:

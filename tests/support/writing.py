@@ -40,11 +40,17 @@ class TracedBookie(MemoryBookie):
         """The entries of each run it was sent, whether or not it took them."""
 
     async def add(
-        self, ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        *,
+        recovery: bool = False,
+        deferred: bool = False,
     ) -> None:
         entries = tuple(entry for entry, _ in split_run(run))
         self.sent.append(entries)
-        await super().add(ledger, key, run, recovery=recovery)
+        await super().add(ledger, key, run, recovery=recovery, deferred=deferred)
         self.trace.append(f"{self.bookie} took {entries[0]}..{entries[-1]}")
 
     def held(self) -> list[EntryId]:

@@ -57,6 +57,7 @@ REQUESTS = [
         "WriteLac",
         pb.WriteLacRequest(bookie="b1", ledger=7, key=KEY, packet=SEALER.seal_lac(2)),
     ),
+    Request("Sync", pb.SyncRequest(bookie="b1", ledger=7, key=KEY, first=0, last=2)),
     Request("ListEntries", pb.ListEntriesRequest(bookie="b1", ledger=7)),
     Request("Info", pb.InfoRequest(bookie="b1")),
 ]
@@ -108,7 +109,14 @@ def damaged(draw: st.DrawFn) -> tuple[str, bytes]:
 
 def holdings(bookie: MemoryBookie) -> dict[int, tuple[object, ...]]:
     return {
-        ledger: (state.key, state.fenced, state.frames, state.lac_packet, state.hint)
+        ledger: (
+            state.key,
+            state.fenced,
+            state.frames,
+            state.deferred,
+            state.lac_packet,
+            state.hint,
+        )
         for ledger, state in bookie.ledgers.items()
         if state.key is not None
     }
@@ -180,7 +188,13 @@ class Pair:
         elif request.first == 1:
             for run in request.runs:
                 await self._apply_one(
-                    self.oracle.add(run.ledger, run.key, run.run, recovery=run.recovery)
+                    self.oracle.add(
+                        run.ledger,
+                        run.key,
+                        run.run,
+                        recovery=run.recovery,
+                        deferred=run.deferred,
+                    )
                 )
 
     async def _apply_unary(self, method: str, request: Any) -> None:
@@ -201,6 +215,10 @@ class Pair:
             )
         elif method == "ReadTail":
             await self._apply_one(oracle.read_tail(request.ledger, fence_key=fence_key))
+        elif method == "Sync":
+            await self._apply_one(
+                oracle.sync(request.ledger, request.key, request.first, request.last)
+            )
         elif method == "WriteLac":
             await self._apply_one(oracle.write_lac(request.ledger, request.key, request.packet))
 
