@@ -46,6 +46,9 @@ from quire.metastore.store import MetadataStore
 METADATA_FILE: Final = "metadata.db"
 """The SQLite store in the directory of a local cluster."""
 
+STORE_FILE: Final = "store"
+"""In such a directory: the URI of its store, when that is another one."""
+
 CONNECT_SECONDS: Final = 5.0
 
 Handle: TypeAlias = LedgerWriter | Log | LedgerReader | LogReader
@@ -68,6 +71,8 @@ def resolve_store(store: str) -> str:
     if "://" in store or store == "memory:":
         return store
     directory = Path(store).expanduser().resolve()
+    if (directory / STORE_FILE).is_file():
+        return (directory / STORE_FILE).read_text(encoding="utf-8").strip()
     if not (directory / METADATA_FILE).is_file():
         raise ConfigurationError(
             f"{store!r} is neither a store's URI (sqlite:///path, zk://host:port/root) nor the "

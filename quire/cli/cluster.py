@@ -18,6 +18,9 @@ from quire.cli.settings import (
     with_settings,
 )
 from quire.cluster import LocalCluster
+from quire.metastore.zookeeper_ensemble import SIZES
+from quire.metastore.zookeeper_probe import ServerStatus, probe
+from quire.metastore.zookeeper_uri import parse_uri
 
 
 @click.group()
@@ -40,6 +43,19 @@ def cluster() -> None:
     metavar="URI",
     help="Metadata store to use, such as zk://host:2181/root. [default: SQLite in the directory]",
 )
+@click.option(
+    "--zookeeper",
+    type=click.Choice([str(size) for size in SIZES]),
+    is_flag=False,
+    flag_value="1",
+    metavar="[N]",
+    help="Run ZooKeeper as metadata store: one server, or 3 or 5.",
+)
+@click.option(
+    "--zookeeper-jars",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder with ZooKeeper's jars. [default: those of pyspark]",
+)
 @exit_with_parent_option
 @with_settings
 def up(
@@ -48,6 +64,8 @@ def up(
     data: Path,
     temporary: bool,
     metadata: str | None,
+    zookeeper: str | None,
+    zookeeper_jars: Path | None,
     exit_with_parent: bool,
 ) -> None:
     """Run bookies on this machine until Ctrl-C.
@@ -57,10 +75,17 @@ def up(
     another.
 
     \b
-    Example:
+    Examples:
       quire cluster up --bookies 6 --data ./quire-data
+      quire cluster up --zookeeper 3 --data ./quire-zookeeper
     """
-    local = LocalCluster(None if temporary else data, bookies, store=metadata)
+    local = LocalCluster(
+        None if temporary else data,
+        bookies,
+        store=metadata,
+        zookeeper=int(zookeeper) if zookeeper else None,
+        zookeeper_jars=zookeeper_jars,
+    )
     run(lambda: until_orphaned(_up(settings, local)) if exit_with_parent else _up(settings, local))
 
 
@@ -72,7 +97,7 @@ async def _up(settings: Settings, local: LocalCluster) -> None:
         _announce(settings, local, kept)
         while True:
             death = await local.next_death()
-            note(f"bookie {death.index} is gone: {death.last_words}")
+            note(f"{death.who} is gone: {death.last_words}")
     finally:
         await local.stop()
         if kept:
@@ -87,14 +112,30 @@ def _announce(settings: Settings, local: LocalCluster, kept: bool) -> None:
         for index in range(local.bookies)
         if (ready := local.ready(index))
     ]
+    servers = [
+        (number, server.address, server.pid)
+        for number, server in enumerate(
+            local.zookeeper.ensemble.servers if local.zookeeper else [], start=1
+        )
+    ]
     if settings.json:
         names = ("index", "bookie", "address", "pid")
         bookies: list[Value] = [dict(zip(names, row, strict=True)) for row in rows]
         print_json(
-            {"store": local.store_uri, "directory": str(local.directory), "bookies": bookies}
+            {
+                "store": local.store_uri,
+                "directory": str(local.directory),
+                "bookies": bookies,
+                "zookeeper": [
+                    dict(zip(("number", "address", "pid"), row, strict=True)) for row in servers
+                ],
+            }
         )
         return
     print_table(("", "bookie", "address", "pid"), rows, empty="")
+    if servers:
+        click.echo()
+        print_table(("", "ZooKeeper", "pid"), servers, empty="")
     where = "." if kept else ", which is temporary and will be removed."
     click.echo(f"\n{local.bookies} bookies are up in {local.directory}{where}")
     click.echo("Use it from another terminal:\n")
@@ -118,7 +159,9 @@ def status(settings: Settings) -> None:
 async def _status(settings: Settings) -> None:
     async with settings.connect() as client:
         bookies = client.bookies()
-        logs, ledgers = await asyncio.gather(client.list_logs(), client.list_ledgers())
+        logs, ledgers, servers = await asyncio.gather(
+            client.list_logs(), client.list_ledgers(), _zookeepers(client.store_uri)
+        )
         writable = sum(bookie.writable for bookie in bookies)
         if settings.json:
             print_json(
@@ -128,9 +171,30 @@ async def _status(settings: Settings) -> None:
                     "writable": writable,
                     "logs": len(logs),
                     "ledgers": len(ledgers),
+                    "zookeeper": [
+                        {"address": address, "mode": found.mode if found else None}
+                        for address, found in servers
+                    ],
                 }
             )
             return
         click.echo(f"store    {client.store_uri}")
+        for address, found in servers:
+            click.echo(f"         {address}  {_describe(found)}")
         click.echo(f"bookies  {len(bookies)} registered, {writable} of them writable")
         click.echo(f"content  {len(logs)} logs, {len(ledgers)} ledgers")
+
+
+async def _zookeepers(store: str) -> list[tuple[str, ServerStatus | None]]:
+    """Ask every ZooKeeper server that a store's URI names how it is."""
+    if not store.startswith("zk://"):
+        return []
+    hosts = parse_uri(store).addresses
+    found = await asyncio.gather(*(asyncio.to_thread(probe, *host) for host in hosts))
+    return [(f"{name}:{port}", each) for (name, port), each in zip(hosts, found, strict=True)]
+
+
+def _describe(status: ServerStatus | None) -> str:
+    if status is None:
+        return "no answer to srvr"
+    return f"{status.mode}, ZooKeeper {status.version}, {status.records} records"

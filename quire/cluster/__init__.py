@@ -1,6 +1,6 @@
 """A whole cluster on this machine, for tutorials, tests and trying faults."""
 
-from quire.cluster.local import BookieDeath, LocalCluster
+from quire.cluster.local import LocalCluster, ServerDeath
 from quire.cluster.process import ProcessState, Ready
 
-__all__ = ["BookieDeath", "LocalCluster", "ProcessState", "Ready"]
+__all__ = ["LocalCluster", "ProcessState", "Ready", "ServerDeath"]

@@ -1,6 +1,7 @@
 """A cluster on this machine: real bookie processes around one metadata store.
 
     DIRECTORY/metadata.db      the metadata store, unless another one is named
+    DIRECTORY/zookeeper-1/     or the first of the ZooKeeper servers that are it (zookeeper.py)
     DIRECTORY/bookie-0/        the disk of bookie 0, formatted on first use
     DIRECTORY/bookie-0.log     what bookie 0 had to say
 
@@ -26,6 +27,7 @@ from typing import Final, Self
 
 from quire.client import cluster_store
 from quire.cluster.process import BookieProcess, ProcessState, Ready
+from quire.cluster.zookeeper import LocalZooKeeper, servers_of
 from quire.errors import ConfigurationError, HandleClosedError
 from quire.storage.identity import format_directory, is_formatted
 
@@ -34,20 +36,30 @@ START_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class BookieDeath:
-    """A bookie process that ended though nobody asked it to."""
+class ServerDeath:
+    """A server process that ended though nobody asked it to."""
 
+    kind: str
+    """`bookie`, counted from 0 on, or `ZooKeeper server`, from 1 on."""
     index: int
-    exit_code: int
+    exit_code: int | None
     last_words: str
+
+    @property
+    def who(self) -> str:
+        """What to call it."""
+        return f"{self.kind} {self.index}"
 
 
 class LocalCluster:
     """Bookies 0 … n−1 as processes of this machine. An async context manager: `start` and `stop`.
 
     `directory` keeps the cluster's data; without one a temporary directory is used and removed.
-    `store` names another metadata store than the SQLite file in the directory. Must be used from
-    one event loop. Raises `ConfigurationError` for a number of bookies below one.
+    `store` names another metadata store than the SQLite file in the directory; `zookeeper` is how
+    many ZooKeeper servers to run instead (1, 3 or 5), from the jars in `zookeeper_jars` or those of
+    pyspark. A directory that has such servers starts them again without being told. Must be used
+    from one event loop. Raises `ConfigurationError` for a number of bookies below one, for what
+    contradicts the directory, and when Java or the jars are missing.
     """
 
     def __init__(
@@ -56,17 +68,30 @@ class LocalCluster:
         bookies: int = 6,
         *,
         store: str | None = None,
+        zookeeper: int | None = None,
+        zookeeper_jars: str | Path | None = None,
     ) -> None:
         if bookies < 1:
             raise ConfigurationError(f"a cluster has at least one bookie, not {bookies}")
+        if store is not None and zookeeper is not None:
+            raise ConfigurationError("a cluster has one store: name it, or let ZooKeeper be run")
         self.is_temporary = directory is None
         self.directory = Path(directory or tempfile.mkdtemp(prefix="quire-")).resolve()
         self.bookies = bookies
-        self.store_uri = store or cluster_store(self.directory)
+        self._store = store or cluster_store(self.directory)
+        self.zookeeper: LocalZooKeeper | None = None
+        if store is None and (size := servers_of(self.directory, zookeeper)):
+            jars = Path(zookeeper_jars) if zookeeper_jars else None
+            self.zookeeper = LocalZooKeeper(self.directory, size, jars, self._zookeeper_died)
         self._processes: dict[int, BookieProcess] = {}
         self._expected: set[int] = set()
         self._watchers: dict[int, asyncio.Task[None]] = {}
-        self._deaths: asyncio.Queue[BookieDeath] = asyncio.Queue()
+        self._deaths: asyncio.Queue[ServerDeath] = asyncio.Queue()
+
+    @property
+    def store_uri(self) -> str:
+        """What clients connect to. With ZooKeeper of its own it is known once the cluster runs."""
+        return self._store if self.zookeeper is None else self.zookeeper.ensemble.uri
 
     async def start(self, on_ready: Callable[[int], None] | None = None) -> None:
         """Format what is missing, start every bookie and wait until clients can find all of them.
@@ -78,6 +103,8 @@ class LocalCluster:
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
+            if self.zookeeper is not None:
+                await self.zookeeper.start()
             for index in range(self.bookies):
                 await self._format(index)
             async with asyncio.TaskGroup() as group:
@@ -95,6 +122,8 @@ class LocalCluster:
         self._expected.update(self._processes)
         await asyncio.gather(*(process.stop() for process in self._processes.values()))
         await asyncio.gather(*self._watchers.values())
+        if self.zookeeper is not None:
+            await self.zookeeper.stop()
         self._processes.clear()
         self._watchers.clear()
         if self.is_temporary:
@@ -120,8 +149,8 @@ class LocalCluster:
         await self._watchers[index]
         await self._start(index)
 
-    async def next_death(self) -> BookieDeath:
-        """Wait for a bookie to end though nobody asked it to."""
+    async def next_death(self) -> ServerDeath:
+        """Wait for a bookie or ZooKeeper server to end though nobody asked it to."""
         return await self._deaths.get()
 
     def state(self, index: int) -> ProcessState:
@@ -191,9 +220,12 @@ class LocalCluster:
         if on_ready is not None:
             on_ready(index)
 
+    def _zookeeper_died(self, number: int, last_words: str) -> None:
+        self._deaths.put_nowait(ServerDeath("ZooKeeper server", number, None, last_words))
+
     async def _watch(self, index: int, process: BookieProcess) -> None:
         await process.wait_exited()
         if index not in self._expected:
             code = process.exit_code
             assert code is not None
-            self._deaths.put_nowait(BookieDeath(index, code, process.last_words()))
+            self._deaths.put_nowait(ServerDeath("bookie", index, code, process.last_words()))

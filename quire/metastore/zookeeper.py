@@ -13,15 +13,14 @@ store's other calls share one. How requests end is told in `zookeeper_connection
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from quire.errors import (
     ConfigurationError,
     ConflictError,
-    InvalidRequestError,
     NoSuchNodeError,
     SessionExpiredError,
     StoreUnavailableError,
@@ -30,12 +29,10 @@ from quire.errors import (
 from quire.metastore.layout import check_path, check_value
 from quire.metastore.store import Versioned
 from quire.metastore.zookeeper_connection import Request, ZooKeeperConnection
+from quire.metastore.zookeeper_uri import ZooKeeperUri, parse_credentials, parse_uri
 
 CONNECTION_SECONDS: Final = 10.0
 """ZooKeeper session timeout of the connection that sessions do not use."""
-
-_URI: Final = re.compile(r"zk://(?P<hosts>[^/,]+(?:,[^/,]+)*)(?P<root>/.*)?")
-_HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 
 class ZooKeeperSession:
@@ -75,20 +72,24 @@ class ZooKeeperSession:
 class ZooKeeperStore:
     """One client of a ZooKeeper ensemble. Use `ZooKeeperStore.open`."""
 
-    def __init__(self, uri: str, hosts: str, root: str) -> None:
+    def __init__(self, uri: str, target: ZooKeeperUri, credentials: tuple[str, str] | None) -> None:
         self._uri = uri
-        self._hosts = hosts
-        self._root = root
+        self._target = target
+        self._credentials = credentials
+        self._root = target.root
         self._connection = self._connect(CONNECTION_SECONDS, expires=False)
         self._sessions: list[ZooKeeperSession] = []
 
     @classmethod
     async def open(cls, uri: str) -> ZooKeeperStore:
-        """Connect to the ensemble that a `zk://host:port,host:port/root` URI names.
+        """Connect to the ensemble that a URI names (zookeeper_uri.py says how).
 
-        Raises `ConfigurationError` for another URI, `StoreUnavailableError` when nobody answers.
+        Raises `ConfigurationError` for another URI, or credentials that cannot be read or are
+        refused; `StoreUnavailableError` when nobody answers.
         """
-        store = cls(uri, *_parse(uri))
+        target = parse_uri(uri)
+        file = target.options.credentials
+        store = cls(uri, target, await asyncio.to_thread(_read_credentials, file) if file else None)
         await store._connection.start()
         return store
 
@@ -130,19 +131,19 @@ class ZooKeeperStore:
     async def wait(self, path: str, version: int | None) -> None:
         full = self._full(path)
         while True:
-            changed = self._connection.watched(full)
-            stat = await self._exists(full, watch=True)
-            if (None if stat is None else _version(stat)) != version:
-                return
-            await changed.wait()
+            with self._connection.watching(full) as changed:
+                stat = await self._exists(full, watch=True)
+                if (None if stat is None else _version(stat)) != version:
+                    return
+                await changed.wait()
 
     async def wait_children(self, path: str, names: list[str]) -> None:
         full = self._full(path, root_too=True)
         while True:
-            changed = self._connection.watched(full)
-            if await self._watched_children(full) != names:
-                return
-            await changed.wait()
+            with self._connection.watching(full) as changed:
+                if await self._watched_children(full) != names:
+                    return
+                await changed.wait()
 
     async def open_session(self, timeout: float) -> ZooKeeperSession:
         self._connection.check_open()
@@ -157,7 +158,9 @@ class ZooKeeperStore:
         await asyncio.gather(*(session.close() for session in sessions), self._connection.close())
 
     def _connect(self, timeout: float, *, expires: bool) -> ZooKeeperConnection:
-        return ZooKeeperConnection(self._uri, self._hosts, timeout, expires=expires)
+        return ZooKeeperConnection(
+            self._uri, self._target, timeout, expires=expires, credentials=self._credentials
+        )
 
     def _full(self, path: str, *, root_too: bool = False) -> str:
         if root_too and path == "/":
@@ -228,15 +231,8 @@ def _no_session(uri: str) -> Iterator[None]:
         raise StoreUnavailableError(uri, "the connection's session expired") from error
 
 
-def _parse(uri: str) -> tuple[str, str]:
-    """Return hosts and root. Raises `ConfigurationError`."""
-    match = _URI.fullmatch(uri)
-    if not match or not all(_HOST.fullmatch(host) for host in match["hosts"].split(",")):
-        raise ConfigurationError(
-            f"{uri!r} names no ZooKeeper ensemble: it must be zk://host:2181,host:2181/root"
-        )
-    root = (match["root"] or "").rstrip("/")
+def _read_credentials(path: str) -> tuple[str, str]:
     try:
-        return match["hosts"], root and check_path(root)
-    except InvalidRequestError as error:
-        raise ConfigurationError(f"{uri!r} has an unusable root: {error}") from error
+        return parse_credentials(path, Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the credentials in {path} cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""One ZooKeeper session, and the only module that imports kazoo.
+"""One ZooKeeper session, on a client of kazoo's (made by zookeeper_client.py).
 
 kazoo has threads; this module has none of its own and no locks. Whatever kazoo calls does exactly
 one thing: it passes the news to the event loop (`_hand_over`). All decisions are made in the loop,
@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -45,17 +46,12 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
+from quire.metastore.zookeeper_client import make_client, remove_watches
+from quire.metastore.zookeeper_uri import ZooKeeperUri
 
 READY_SECONDS: Final = 15.0
 READ_SECONDS: Final = 15.0
 ANSWER_SECONDS: Final = 10.0
-
-HANDSHAKES_PER_TIMEOUT: Final = 3
-"""A server that is starting may take a connection and never answer it; the session has to survive
-that. kazoo waits for a handshake as long as the session's timeout divided by the number of hosts.
-"""
-
-_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 
 _LOST: Final = (
     kazoo_errors.ConnectionLoss,
@@ -72,24 +68,50 @@ _LOG.addHandler(logging.NullHandler())
 Request: TypeAlias = Callable[[KazooClient], Any]
 
 
+@dataclass(slots=True)
+class _Watch:
+    """A watch on a path, from the first waiter's request until it fires."""
+
+    fired: asyncio.Event = field(default_factory=asyncio.Event)
+    waiters: int = 0
+
+
+class _Listening(logging.LoggerAdapter[logging.Logger]):
+    """kazoo's logger; passes on what kazoo warns of, which is why it cannot connect."""
+
+    def __init__(self, on_warning: Callable[[str], None]) -> None:
+        super().__init__(_LOG, {})
+        self._on_warning = on_warning
+
+    def warning(self, msg: object, *arguments: object, **options: Any) -> None:
+        self._on_warning(str(msg) % arguments if arguments else str(msg))
+        super().warning(msg, *arguments, **options)
+
+
 class ZooKeeperConnection:
     """A client of a ZooKeeper ensemble, as the event loop sees it."""
 
-    def __init__(self, uri: str, hosts: str, timeout: float, *, expires: bool) -> None:
+    def __init__(
+        self,
+        uri: str,
+        target: ZooKeeperUri,
+        timeout: float,
+        *,
+        expires: bool,
+        credentials: tuple[str, str] | None = None,
+    ) -> None:
         self._uri = uri
         self._timeout = timeout
         self._expires = expires
         self._loop = asyncio.get_running_loop()
-        self._client = KazooClient(
-            hosts=_often_enough(hosts),
-            timeout=timeout,
-            connection_retry=dict(_RECONNECT),
-            logger=_LOG,
+        self._complaint = ""
+        self._client = make_client(
+            target.hosts, timeout, target.options, credentials, _Listening(self._on_complaint)
         )
         self._client.add_listener(self._on_state)
         self._is_connected = False
         self._changed = asyncio.Event()
-        self._watched: dict[str, asyncio.Event] = {}
+        self._watched: dict[str, _Watch] = {}
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -144,13 +166,24 @@ class ZooKeeperConnection:
             refusal = _refusal(path, error, version)
             raise refusal or StoreOutcomeUnknownError(path, _reason(error)) from error
 
-    def watched(self, path: str) -> asyncio.Event:
-        """Return what is set when a watch on a path fires, or can no longer.
+    @contextmanager
+    def watching(self, path: str) -> Iterator[asyncio.Event]:
+        """Give what is set when a watch on a path fires, or can no longer.
 
-        Take it before the request that leaves the watch. Waiters of a path share one watch; when
-        all are cancelled it stays with the server until it fires, and then wakes nobody.
+        Enter before the request that leaves the watch. Waiters of a path share one watch; when the
+        last of them leaves without it having fired, it is taken back from the server.
         """
-        return self._watched.setdefault(path, asyncio.Event())
+        watch = self._watched.setdefault(path, _Watch())
+        watch.waiters += 1
+        try:
+            yield watch.fired
+        finally:
+            watch.waiters -= 1
+            if not watch.waiters and self._watched.get(path) is watch:
+                del self._watched[path]
+                # Requests are carried out in order: a watch that is left from now on stays.
+                if self._is_connected and not self._closed:
+                    remove_watches(self._client, path)
 
     def on_watch(self, event: Any) -> None:
         """Called by kazoo; the same function for all watches, so that kazoo keeps one a path."""
@@ -183,7 +216,7 @@ class ZooKeeperConnection:
                     self._check_lease()
                     await self._changed.wait()
         except TimeoutError as error:
-            reason = f"no connection within {READY_SECONDS} s"
+            reason = f"no connection within {READY_SECONDS} s. {self._complaint}".rstrip(". ")
             raise StoreUnavailableError(self._uri, reason) from error
 
     async def _read_once(self, path: str, call: Request) -> Any:
@@ -205,6 +238,12 @@ class ZooKeeperConnection:
 
     def _on_state(self, state: str) -> None:
         self._hand_over(self._follow_state, state)
+
+    def _on_complaint(self, complaint: str) -> None:
+        self._hand_over(self._remember, complaint)
+
+    def _remember(self, complaint: str) -> None:
+        self._complaint = complaint
 
     def _hand_over(self, call: Callable[..., None], *arguments: Any) -> None:
         """All that ever happens in a thread of kazoo's."""
@@ -254,21 +293,15 @@ class ZooKeeperConnection:
         """Wake the waiters of a path, or of all when a lost connection took the watches along."""
         paths = list(self._watched) if path is None else [path]
         for each in paths:
-            event = self._watched.pop(each, None)
-            if event is not None:
-                event.set()
+            watch = self._watched.pop(each, None)
+            if watch is not None:
+                watch.fired.set()
 
     def _give_up_pending(self) -> None:
         """Nothing that is under way now is answered, or not before a new connection stands."""
         for answer in list(self._pending):
             if not answer.done():
                 answer.set_exception(kazoo_errors.ConnectionLoss("the connection was lost"))
-
-
-def _often_enough(hosts: str) -> str:
-    """Return some hosts, named again until there are HANDSHAKES_PER_TIMEOUT of them."""
-    rounds = -(-HANDSHAKES_PER_TIMEOUT // len(hosts.split(",")))
-    return ",".join([hosts] * rounds)
 
 
 def _settle(answer: asyncio.Future[Any], result: Any) -> None:

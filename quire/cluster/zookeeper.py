@@ -1,0 +1,112 @@
+"""The ZooKeeper servers of a local cluster, seen from an event loop.
+
+    DIRECTORY/zookeeper-1/ ...   one server each: zoo.cfg, data, zookeeper.out
+    DIRECTORY/store              the URI at which they were last started
+
+A directory decides about its metadata once: what began with a SQLite file goes on with it, what
+began with three servers goes on with three.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from quire.client import METADATA_FILE, STORE_FILE
+from quire.errors import ConfigurationError
+from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble, check_size, found_size
+
+POLL_SECONDS: Final = 0.5
+"""How soon a server that died is noticed."""
+
+
+def servers_of(directory: Path, wanted: int | None) -> int:
+    """Return how many ZooKeeper servers the cluster in a directory has, or is to have.
+
+    Raises `ConfigurationError` when it was made otherwise than is wanted now.
+    """
+    found = found_size(directory)
+    if found and wanted is not None:
+        check_size(directory, found, wanted)
+    if not found and wanted and (directory / METADATA_FILE).exists():
+        raise ConfigurationError(
+            f"the cluster in {directory} keeps its metadata in {METADATA_FILE}: "
+            "choose another directory for one with ZooKeeper"
+        )
+    return found or wanted or 0
+
+
+class LocalZooKeeper:
+    """An ensemble, started, watched and stopped without blocking the event loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        size: int,
+        jars: Path | None,
+        on_death: Callable[[int, str], None],
+    ) -> None:
+        """`on_death` is called with a server's number and last words when it ended by itself."""
+        self.ensemble = ZooKeeperEnsemble(directory, size, jars=jars)
+        self._on_death = on_death
+        self._directory = directory
+        self._expected: set[int] = set()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start every server and return when all serve. Raises `StoreUnavailableError`."""
+        await self._uninterrupted(self.ensemble.start)
+        (self._directory / STORE_FILE).write_text(f"{self.ensemble.uri}\n")
+        self._watcher = asyncio.create_task(self._watch(), name="watch of ZooKeeper servers")
+
+    async def stop(self) -> None:
+        """End every server. Harmless when none runs."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)
+            self._watcher = None
+        await asyncio.to_thread(self.ensemble.stop)
+
+    def kill(self, number: int) -> None:
+        """End a server, by its number from 1 on, as a crash would."""
+        self._expected.add(number)
+        self.ensemble.servers[number - 1].kill()
+
+    def pause(self, number: int) -> None:
+        """Freeze a server: its connections stand, and nobody answers."""
+        self.ensemble.servers[number - 1].pause()
+
+    def resume(self, number: int) -> None:
+        """Let a paused server go on."""
+        self.ensemble.servers[number - 1].resume()
+
+    async def restart(self, number: int) -> None:
+        """Start a server again, ending it first if it runs; return when it serves."""
+        self._expected.add(number)
+        server = self.ensemble.servers[number - 1]
+        await asyncio.to_thread(server.stop)
+        await self._uninterrupted(server.start)
+        self._expected.discard(number)
+
+    async def _uninterrupted(self, start: Callable[[], None]) -> None:
+        """Run a start in a thread; when cancelled, end what it starts and wait for the thread."""
+        starting = asyncio.ensure_future(asyncio.to_thread(start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            while not starting.done():
+                for server in self.ensemble.servers:
+                    server.interrupt()
+                await asyncio.sleep(POLL_SECONDS / 10)
+            await asyncio.gather(starting, return_exceptions=True)
+            raise
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            for number, server in enumerate(self.ensemble.servers, start=1):
+                if server.pid is None and number not in self._expected:
+                    self._expected.add(number)
+                    self._on_death(number, server.last_words())

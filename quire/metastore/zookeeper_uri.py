@@ -1,0 +1,159 @@
+"""What a `zk://` URI says: servers, root, and how to be let in.
+
+    zk://zoo1:2281,zoo2:2281,zoo3:2281/quire?tls=yes&ca=/etc/quire/ca.pem&auth=sasl&
+        credentials=/etc/quire/zookeeper&acl=private
+
+    tls=yes             speak TLS; the servers' certificates are verified, their names included
+    verify=no           do not verify (what this protects from is listening, not interference)
+    ca=FILE             certificates that are trusted, PEM; without it those of the system
+    certificate=FILE    our own, with key=FILE, for servers that ask for one
+    auth=digest|sasl    who we are: `digest` sends name and password, so use it over TLS; `sasl` is
+                        DIGEST-MD5 and needs the package pure-sasl
+    credentials=FILE    `name:password` in one line. URIs show in process lists and logs; a secret
+                        has no place there, only the file's name
+    acl=open            records can be read and changed by everybody (the default)
+    acl=private         by us only, as auth or the certificate says
+    acl=readable        read by everybody, changed by us
+
+An ACL is given to records when they are created; it does not change those that exist. The module is
+pure: it reads no file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from quire.errors import ConfigurationError, InvalidRequestError
+from quire.metastore.layout import check_path
+
+PORT: Final = 2181
+"""Where ZooKeeper listens unless told otherwise."""
+
+_URI: Final = re.compile(
+    r"zk://(?P<hosts>[^/?,]+(?:,[^/?,]+)*)(?P<root>/[^?]*)?(?:\?(?P<query>.*))?"
+)
+_HOST: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+
+
+class Auth(StrEnum):
+    """How a client says who it is."""
+
+    DIGEST = "digest"
+    SASL = "sasl"
+
+
+class Access(StrEnum):
+    """Who may read and change the records we create."""
+
+    OPEN = "open"
+    PRIVATE = "private"
+    READABLE = "readable"
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperOptions:
+    """How to be let in. Files are paths; see the module. Raises `ConfigurationError`."""
+
+    tls: bool = False
+    verify: bool = True
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    auth: Auth | None = None
+    credentials: str | None = None
+    acl: Access = Access.OPEN
+
+    def __post_init__(self) -> None:
+        if not self.tls and (self.ca or self.certificate or self.key or not self.verify):
+            raise ConfigurationError("ca, certificate, key and verify make sense with tls=yes only")
+        if bool(self.certificate) != bool(self.key):
+            raise ConfigurationError("certificate and key go together")
+        if bool(self.auth) != bool(self.credentials):
+            raise ConfigurationError("auth and credentials go together")
+        if self.acl is not Access.OPEN and not (self.auth or self.certificate):
+            raise ConfigurationError(
+                f"acl={self.acl} needs auth or a certificate: whose would the records be?"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperUri:
+    """A parsed URI: hosts as ZooKeeper's clients take them, the root without its last slash."""
+
+    hosts: str
+    root: str = ""
+    options: ZooKeeperOptions = ZooKeeperOptions()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Each server's name and port."""
+        return [_address(host) for host in self.hosts.split(",")]
+
+
+def parse_uri(uri: str) -> ZooKeeperUri:
+    """Return what a `zk://` URI says. Raises `ConfigurationError` naming what is wrong in it."""
+    match = _URI.fullmatch(uri)
+    if not match or not all(_HOST.fullmatch(host) for host in match["hosts"].split(",")):
+        raise ConfigurationError(
+            f"{uri!r} names no ZooKeeper ensemble: it must be zk://host:2181,host:2181/root"
+        )
+    root = (match["root"] or "").rstrip("/")
+    try:
+        root = root and check_path(root)
+    except InvalidRequestError as error:
+        raise ConfigurationError(f"{uri!r} has an unusable root: {error}") from error
+    try:
+        return ZooKeeperUri(match["hosts"], root, _parse_options(match["query"] or ""))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{uri!r}: {error}") from error
+
+
+def parse_credentials(path: str, text: str) -> tuple[str, str]:
+    """Return name and password from the text of a credentials file. Raises `ConfigurationError`
+    that names the file and shows nothing of it.
+    """
+    lines = text.strip().splitlines()
+    name, colon, password = lines[0].partition(":") if len(lines) == 1 else ("", "", "")
+    if not name or not colon or not password:
+        raise ConfigurationError(f"{path} does not hold one line name:password")
+    return name, password
+
+
+def _parse_options(query: str) -> ZooKeeperOptions:
+    try:
+        pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True) if query else []
+    except ValueError as error:
+        raise ConfigurationError(f"{query!r} is not name=value&name=value") from error
+    known = {field.name for field in fields(ZooKeeperOptions)}
+    values: dict[str, Any] = {}
+    for name, text in pairs:
+        if name not in known or name in values or not text:
+            raise ConfigurationError(
+                f"{name}={text}: each of {', '.join(sorted(known))} can be given once"
+            )
+        values[name] = _parse_value(name, text)
+    return ZooKeeperOptions(**values)
+
+
+def _parse_value(name: str, text: str) -> object:
+    legal: dict[str, Any] = {
+        "tls": {"yes": True, "no": False},
+        "verify": {"yes": True, "no": False},
+        "auth": {each.value: each for each in Auth},
+        "acl": {each.value: each for each in Access},
+    }
+    if name not in legal:
+        return text
+    if text not in legal[name]:
+        raise ConfigurationError(f"{name}={text}: it must be one of {', '.join(legal[name])}")
+    return legal[name][text]
+
+
+def _address(host: str) -> tuple[str, int]:
+    match = _HOST.fullmatch(host)
+    assert match is not None
+    return match["name"].strip("[]"), int(match["port"] or PORT)
