@@ -36,6 +36,9 @@ KINDS: Final = (
     "break streams",
 )
 
+RATES_MAX: Final = {"kill client": 1.0, "isolate": 2.0, "pause client": 2.0}
+"""Faults per virtual second at most: more of these and nothing else ever happens."""
+
 
 @dataclass
 class FaultMix:
@@ -87,7 +90,9 @@ def draw_mix(rng: random.Random) -> FaultMix:
     mix.weather.unknown = maybe(0.4, 0.01, 0.3)
     mix.weather.spurious_wake = maybe(0.3, 0.05, 0.5)
     mix.weather.watch_lost = maybe(0.3, 0.05, 0.5)
-    mix.rates = {kind: rate for kind in KINDS if (rate := maybe(0.35, 0.1, 3.0))}
+    mix.rates = {
+        kind: rate for kind in KINDS if (rate := maybe(0.25, 0.2, RATES_MAX.get(kind, 5.0)))
+    }
     mix.mending = 0.05 + 2.0 * rng.random() ** 2
     return mix
 

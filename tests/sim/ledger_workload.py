@@ -24,6 +24,7 @@ from quire.errors import (
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
+from quire.metastore.layout import ledger_path
 from tests.sim.checkers import check_ledger
 from tests.sim.history import Append, End, Outcome, require
 from tests.sim.machines import ClientMachine, Work, insist, join
@@ -40,10 +41,11 @@ SHAPES: Final = (
     (Replication(4, 2, 1), 1),
     (Replication(1, 1, 1), 1),
 )
-ACKS_MIN: Final = 5
-"""A run with fewer acknowledged entries proves nothing: void."""
+ACKS_MIN: Final = 1
+"""A run with fewer acknowledged entries proves nothing: void. Short ledgers prove much."""
 
 SAFETY_SECONDS_MAX: Final = 60.0
+AMBUSHES_MAX: Final = 4
 
 
 class LedgerWorkload:
@@ -56,9 +58,15 @@ class LedgerWorkload:
         self.digest = rng.choice([DigestKind.CRC32C, DigestKind.CRC32C, DigestKind.HMAC_SHA256])
         self.password = b"secret" if rng.random() < 0.3 else b""
         self.count = rng.choice([8, 20, 40, 80])
+        self.pace = rng.choice([0.0, 0.005, 0.02, 0.06])
+        """Mean pause after every other append, in seconds."""
         self.ledger: LedgerId | None = None
         self.created = asyncio.Event()
+        self.healing = False
         self.tasks: list[asyncio.Task[None]] = []
+        self.ambush = rng.choice([0.0, 0.0, 0.3, 0.7])
+        """Probability that a change of the record is the moment at which something happens."""
+        self._ambushes = 0
 
     @property
     def acks(self) -> int:
@@ -74,24 +82,58 @@ class LedgerWorkload:
             await self.created.wait()
         world.begin_faults()
         others = [world.client(f"recoverer{i}") for i in range(rng.choice([0, 1, 1, 2]))]
-        span = rng.choice([0.05, 0.3, 1.0])
+        span = rng.choice([0.3, 1.0, 2.0]) * (0.03 + self.count * self.pace / 2)
+        world.tree.listeners.append(self._lie_in_wait)
         for client in others:
             self.tasks.append(client.run(self._recoverer(rng.random() * span)))
         for number in range(rng.choice([0, 1, 2])):
             reader = world.client(f"reader{number}")
             self.tasks.append(reader.run(self._reader(rng.random() * span)))
         await self._quiet(writer, others)
+        self.healing = True
         await world.heal()
         await self._finish()
 
     async def _quiet(self, writer: ClientMachine, others: list[ClientMachine]) -> None:
         """Wait until the writer and the recoverers are done or dead, or the time is up."""
         try:
-            async with asyncio.timeout(self.rng.choice([0.5, 2.0, SAFETY_SECONDS_MAX])):
+            async with asyncio.timeout(self.rng.choice([1.0, 3.0, SAFETY_SECONDS_MAX])):
                 for client, task in zip([writer, *others], self.tasks, strict=False):
                     await join(client, task)
         except TimeoutError:
             self.world.say("world", "is out of patience")
+
+    # -- where it hurts --------------------------------------------------------------------------
+
+    def _lie_in_wait(self, path: str, value: bytes | None, version: int) -> None:
+        """Strike when the ledger's record changes: that is when roles change hands."""
+        if self.ledger is None or path != ledger_path(self.ledger) or self.healing:
+            return
+        if self._ambushes < AMBUSHES_MAX and self.rng.random() < self.ambush:
+            self._ambushes += 1
+            self.world.network.later(self.rng.expovariate(500.0), self._strike)
+
+    def _strike(self) -> None:
+        world, rng = self.world, self.rng
+        if self.healing:
+            return
+        what = rng.choice(["kill client", "pause client", "power cut", "crash", "recover"])
+        world.note_fault(f"ambush: {what}")
+        if what == "recover":
+            client = world.client(f"ambusher{self._ambushes}")
+            self.tasks.append(client.run(self._recoverer(0.0)))
+            return
+        clients = [each for each in world.clients if each.is_running]
+        bookies = [each for each in world.bookies if each.is_running]
+        mend = None
+        if what in ("kill client", "pause client") and clients:
+            mend = world.to_client(what, rng.choice(clients[:2]))
+        elif bookies:
+            mend = world.to_bookie(
+                "power cut" if what == "power cut" else "crash", rng.choice(bookies)
+            )
+        if mend is not None:
+            world.network.later(rng.expovariate(2.0), mend)
 
     # -- the writer ------------------------------------------------------------------------------
 
@@ -104,7 +146,7 @@ class LedgerWorkload:
         self.ledger = writer.ledger
         self.created.set()
         rng = self.world.rng("writer")
-        pace = rng.choice([0.0, 0.0, 0.002, 0.02])
+        pace = self.pace
         waiting: list[asyncio.Task[None]] = []
         for number in range(self.count):
             size = rng.choice([0, 8, 30, 30, 400])

@@ -115,7 +115,7 @@ class SimWorld(World):
         clients = [each for each in self.clients if each.is_running]
         names = [*(each.name for each in (*self.bookies, *clients)), STORE]
         if kind in ("kill client", "pause client"):
-            return self._to_client(kind, rng.choice(clients)) if clients else None
+            return self.to_client(kind, rng.choice(clients)) if clients else None
         if kind == "cut":
             one, other = rng.sample(names, 2)
             return self._cut({(one, other)})
@@ -131,7 +131,7 @@ class SimWorld(World):
             self.say("world", "expires a session")
             self.tree.end_session(rng.choice(sessions))
             return _nothing
-        return self._to_bookie(kind, rng.choice(running)) if running else None
+        return self.to_bookie(kind, rng.choice(running)) if running else None
 
     def _cut(self, pairs: set[tuple[str, str]]) -> Callable[[], None]:
         cuts = pairs - self.network.cut
@@ -144,7 +144,8 @@ class SimWorld(World):
 
         return mend
 
-    def _to_client(self, kind: str, client: ClientMachine) -> Callable[[], None]:
+    def to_client(self, kind: str, client: ClientMachine) -> Callable[[], None]:
+        """Kill or pause a client; return what mends it."""
         self.say("world", f"{kind}: {client.life}")
         if kind == "pause client":
             client.pause()
@@ -152,7 +153,8 @@ class SimWorld(World):
         client.end_life()
         return _nothing
 
-    def _to_bookie(self, kind: str, machine: BookieMachine) -> Callable[[], None]:
+    def to_bookie(self, kind: str, machine: BookieMachine) -> Callable[[], None]:
+        """Bring one fault to a bookie; return what mends it."""
         self.say("world", f"{kind}: {machine.life}")
         if kind == "crash":
             machine.crash()

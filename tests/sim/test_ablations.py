@@ -1,0 +1,40 @@
+"""The safeguards whose loss shows at once, removed in every test run; `make ablations` has all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.ablations import ABLATIONS, Ablation, hunt
+from tests.sim.run import run_seed
+
+QUICK = {
+    "a bookie refuses adds to a fenced ledger": "B6 no add after a fence",
+    "an add is durable before it is acked": "",
+    "directories are synced": "",
+    "an ack needs Qa copies": "L3 acknowledged entries reach the ack quorum",
+    "followers wait for CLOSED": "followers reach the end",
+    "a take-over is a compare-and-set": "C4 the manifest goes forward",
+}
+SEEDS = range(150)
+
+
+@pytest.mark.parametrize(
+    "ablation", [each for each in ABLATIONS if each.name in QUICK], ids=lambda each: each.name
+)
+def test_a_missing_safeguard_is_noticed(ablation: Ablation) -> None:
+    found = hunt(ablation, SEEDS, failures_max=1)
+    assert found.failures, f"nobody noticed in {len(SEEDS)} seeds"
+    expected = QUICK[ablation.name]
+    assert not expected or expected in found.checkers
+
+
+def test_every_quick_ablation_exists() -> None:
+    assert set(QUICK) <= {each.name for each in ABLATIONS}
+
+
+def test_nothing_stays_removed() -> None:
+    before = run_seed(3, "ledger").trace
+    for ablation in ABLATIONS:
+        with ablation.removed():
+            pass
+    assert run_seed(3, "ledger").trace == before
