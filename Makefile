@@ -10,6 +10,7 @@ SEEDS  ?= 2000
 SEED   ?=
 JOBS   ?= 2
 MINUTES ?= 5
+ZOOKEEPER ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo tutorial test check lint types structure sim ablations soak bench proto format clean
@@ -77,8 +78,8 @@ sim: $(VENV)/test.stamp ## simulate: SEEDS=n for a campaign, SEED=n to replay on
 ablations: $(VENV)/test.stamp ## remove each safeguard in turn and show the first seed that notices
 	@$(BIN)/python -m tests.sim.ablations
 
-soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n
-	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
+soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))
 
 bench: $(VENV)/core.stamp ## throughput and latency of real processes beside the machine's raw limits
 	@$(BIN)/quire bench

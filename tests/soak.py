@@ -1,8 +1,11 @@
-"""Real processes, random kills and pauses, one history: `make soak MINUTES=n` or `--kills n`.
+"""Real processes, random kills and pauses, one history: `make soak MINUTES=n ZOOKEEPER=3`.
 
 Three workers share one log over six bookies. Again and again the driver kills or pauses the leader
 (and now and then kills and restarts a bookie), waits for the next leader, and starts what it killed
-again. At the end it reads the log itself and holds everything that was printed against it:
+again. With `--zookeeper n` the metadata is in n ZooKeeper servers, which are killed and started
+again in turn meanwhile, and now and then all paused for longer than any session lasts. At the end
+everybody alive must catch up; then the driver reads the log itself and holds everything that was
+printed against it:
 
   * every acknowledged record is in the log exactly once, where its writer was told;
   * what every incarnation of every worker read is a run of the log from its beginning on;
@@ -125,6 +128,18 @@ class Workers:
             ) from None
         return slot
 
+    async def caught_up(self) -> None:
+        """Wait until everybody alive has read all that is acknowledged now."""
+        goal = {payload for life in self.lives for _, payload in life.acked}
+        for _, life in self.processes.values():
+            try:
+                async with asyncio.timeout(WAIT_SECONDS_MAX):
+                    while missing := goal - {payload for _, payload in life.read}:
+                        self.changed.clear()
+                        await self.changed.wait()
+            except TimeoutError:
+                raise RuntimeError(f"{life.name} has not read {len(missing)} records") from None
+
     def epoch(self) -> int:
         return max((life.epochs[-1] for life in self.lives if life.epochs), default=0)
 
@@ -134,34 +149,73 @@ class Workers:
         await asyncio.gather(*self._listening)
 
 
-async def torment(
-    workers: Workers, cluster: LocalCluster, rng: random.Random, seconds: float, kills: int
-) -> int:
+class Storm:
+    """What befalls the servers, beside what befalls the leaders."""
+
+    def __init__(self, cluster: LocalCluster, rng: random.Random) -> None:
+        self.cluster = cluster
+        self.rng = rng
+        self.restarted = self.expired = 0
+        self._turn = 0
+
+    async def strike(self) -> None:
+        """Kill a server and start it again, or cut everybody off from ZooKeeper for a while."""
+        if self.rng.random() < 0.2:
+            bookie = self.rng.randrange(BOOKIES)
+            self.cluster.kill(bookie)
+            await self.cluster.restart(bookie)
+        zookeeper = self.cluster.zookeeper
+        if zookeeper is None:
+            return
+        chance = self.rng.random()
+        count = len(zookeeper.ensemble.servers)
+        if chance < 0.3:
+            self._turn = self._turn % count + 1
+            zookeeper.kill(self._turn)
+            await asyncio.sleep(self.rng.uniform(0, 1))
+            await zookeeper.restart(self._turn)
+            self.restarted += 1
+        elif chance < 0.4:
+            for number in range(1, count + 1):
+                zookeeper.pause(number)
+            await asyncio.sleep(SESSION_SECONDS * self.rng.uniform(1, 2))
+            for number in range(1, count + 1):
+                zookeeper.resume(number)
+            self.expired += 1
+
+
+async def torment(workers: Workers, storm: Storm, seconds: float, kills: int) -> int:
     """Kill and pause until both bounds are met; returns how many leaders were deposed."""
     clock = asyncio.get_running_loop()
+    rng = storm.rng
     end = clock.time() + seconds
     deposed = 0
     while clock.time() < end or deposed < kills:
         slot = await workers.new_leader(0)
         epoch = workers.epoch()
         await asyncio.sleep(rng.uniform(0, 0.5))
-        if rng.random() < 0.2:
-            bookie = rng.randrange(BOOKIES)
-            cluster.kill(bookie)
-            await cluster.restart(bookie)
-        if rng.random() < 0.3:
-            workers.signal(slot, signal.SIGSTOP)
-            await workers.new_leader(epoch)
-            workers.signal(slot, signal.SIGCONT)
-        else:
-            await workers.kill(slot)
-            await workers.start(slot)
-            await workers.new_leader(epoch)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(storm.strike())
+            group.create_task(depose(workers, slot, epoch, rng))
         deposed += 1
         if sys.stderr.isatty() or deposed % 10 == 0:
             acked = sum(len(life.acked) for life in workers.lives)
             print(f"{deposed} leaders deposed, {acked} records acknowledged", file=sys.stderr)
     return deposed
+
+
+async def depose(workers: Workers, slot: str, epoch: int, rng: random.Random) -> None:
+    """Pause a leader and wake it when it was replaced, or kill it and start it again."""
+    if rng.random() < 0.3:
+        workers.signal(slot, signal.SIGSTOP)
+        try:
+            await workers.new_leader(epoch)
+        finally:
+            workers.signal(slot, signal.SIGCONT)
+    else:
+        await workers.kill(slot)
+        await workers.start(slot)
+        await workers.new_leader(epoch)
 
 
 def check(lives: list[Incarnation], log: list[quire.Record]) -> list[str]:
@@ -185,15 +239,16 @@ def check(lives: list[Incarnation], log: list[quire.Record]) -> list[str]:
     return wrong
 
 
-async def soak(seconds: float, kills: int, seed: int) -> bool:
-    rng = random.Random(seed)
+async def soak(seconds: float, kills: int, seed: int, zookeeper: int | None) -> bool:
     with tempfile.TemporaryDirectory(prefix="quire-soak-") as directory:
-        async with LocalCluster(Path(directory), bookies=BOOKIES) as cluster:
+        async with LocalCluster(Path(directory), BOOKIES, zookeeper=zookeeper) as cluster:
             workers = Workers(cluster.store_uri)
+            storm = Storm(cluster, random.Random(seed))
             try:
                 for slot in ("a", "b", "c"):
                     await workers.start(slot)
-                deposed = await torment(workers, cluster, rng, seconds, kills)
+                deposed = await torment(workers, storm, seconds, kills)
+                await workers.caught_up()
             finally:
                 await workers.end()
             async with quire.connect(cluster.store_uri) as client:
@@ -208,6 +263,11 @@ async def soak(seconds: float, kills: int, seed: int) -> bool:
         f"{'FAILED' if wrong else 'PASSED'}: seed {seed}, {deposed} leaders deposed, "
         f"{acked} records acknowledged, {len(log)} in the log, {len(wrong)} violations"
     )
+    if zookeeper:
+        print(
+            f"{zookeeper} ZooKeeper servers: restarted {storm.restarted} times, "
+            f"all silent for longer than a session {storm.expired} times"
+        )
     return not wrong and acked > 0 and deposed > 0
 
 
@@ -216,9 +276,10 @@ def main() -> None:
     arguments.add_argument("--minutes", type=float, default=0.0)
     arguments.add_argument("--kills", type=int, default=3, help="depose at least so many leaders")
     arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--zookeeper", type=int, help="keep the metadata in so many servers")
     options = arguments.parse_args()
     print(f"soak: sessions of {SESSION_SECONDS} s, seed {options.seed}", file=sys.stderr)
-    good = asyncio.run(soak(options.minutes * 60, options.kills, options.seed))
+    good = asyncio.run(soak(options.minutes * 60, options.kills, options.seed, options.zookeeper))
     sys.exit(0 if good else 1)
 
 
