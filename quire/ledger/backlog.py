@@ -47,6 +47,8 @@ class Backlog:
         "_length_before",
         "_lengths",
         "_replication",
+        "_shared",
+        "_shared_first",
         "base",
     )
 
@@ -67,6 +69,8 @@ class Backlog:
         self._frames: list[bytes] = []
         self._lengths: list[int] = []
         self._length_before = length
+        self._shared = Cut(confirmed, b"")
+        self._shared_first = -1
 
     @property
     def pushed(self) -> EntryId:
@@ -131,16 +135,21 @@ class Backlog:
         limit = self.length_of(first - 1) + RUN_BYTES_MAX
         if self._lengths[end - 1] > limit:
             end = max(bisect_right(self._lengths, limit, start, end), start + 1)
-        frames = self._frames[start:end]
-        if self._replication.is_striped:
-            written_to = self._replication.is_written_to
-            entries = range(first, first + len(frames))
-            frames = [
-                frame
-                for entry, frame in zip(entries, frames, strict=True)
-                if written_to(entry, position)
-            ]
-        return Cut(self.base + end - 1, b"".join(frames))
+        through = self.base + end - 1
+        if not self._replication.is_striped:
+            # Lanes that keep step are sent the same run: it is joined once, not once per copy.
+            if self._shared_first != first or self._shared.through != through:
+                self._shared = Cut(through, b"".join(self._frames[start:end]))
+                self._shared_first = first
+            return self._shared
+        written_to = self._replication.is_written_to
+        entries = range(first, through + 1)
+        frames = [
+            frame
+            for entry, frame in zip(entries, self._frames[start:end], strict=True)
+            if written_to(entry, position)
+        ]
+        return Cut(through, b"".join(frames))
 
     def check(self, lac: EntryId, pushed: EntryId) -> None:
         """Assert the invariants; for tests and the simulator."""

@@ -71,12 +71,15 @@ class LedgerCatalog:
         password: bytes = b"",
         digest: DigestKind = DigestKind.CRC32C,
         custom: Mapping[str, str] | None = None,
+        deferred_sync: bool = False,
     ) -> LedgerWriter:
         """Create a ledger and return its only writer.
 
-        `replication` is 3/3/2 when None. Raises `NotEnoughBookiesError` when too few bookies are
-        up and writable, and the store's errors; a creation that fails or is cancelled may leave an
-        empty ledger behind.
+        `replication` is 3/3/2 when None. With `deferred_sync` appends are answered before they are
+        durable, and `LedgerWriter.force` confirms them.
+
+        Raises `NotEnoughBookiesError` when too few bookies are up and writable, and the store's
+        errors; a creation that fails or is cancelled may leave an empty ledger behind.
         """
         wanted = replication or Replication()
         ensemble = await self._choose(wanted.ensemble)
@@ -104,6 +107,7 @@ class LedgerCatalog:
                     created.version,
                     self._options,
                     self._rng,
+                    deferred_sync=deferred_sync,
                 )
         raise StoreUnavailableError(self._store.uri, "every ledger id drawn was taken")
 

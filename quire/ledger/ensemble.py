@@ -54,6 +54,7 @@ class Ensemble:
         confirmed: Callable[[EntryId], None],
         failed: Callable[[], None],
         ended: Callable[[Exception], None],
+        deferred_sync: bool = False,
     ) -> None:
         """Begin at the last fragment of `metadata`, in which nothing was written yet.
 
@@ -62,6 +63,8 @@ class Ensemble:
         """
         begin = metadata.last_fragment.first
         self.window = AppendWindow(metadata.replication, begin - 1)
+        self.accepted = AppendWindow(metadata.replication, begin - 1) if deferred_sync else None
+        """With deferred sync, what acks say; the window then has what bookies vouched for."""
         self.backlog = Backlog(
             metadata.replication,
             options.entries_in_flight_max,
@@ -70,12 +73,21 @@ class Ensemble:
         )
         self.suspects: dict[BookieId, float] = {}
         """Bookies that failed this writer, and the loop time until which they are no spares."""
+        self._is_stopped = False
         self._confirmed = confirmed
         self._failed = failed
         self._ended = ended
         self._options = options
         self._context = LaneContext(
-            metadata.ledger, access_key, bookies, self.backlog, options, self, tasks
+            metadata.ledger,
+            access_key,
+            metadata.replication,
+            bookies,
+            self.backlog,
+            options,
+            self,
+            tasks,
+            deferred_sync,
         )
         self.lanes = [
             Lane(self._context, position, bookie, begin)
@@ -85,6 +97,11 @@ class Ensemble:
     @property
     def ledger(self) -> LedgerId:
         return self._context.ledger
+
+    @property
+    def answered(self) -> EntryId:
+        """The entry up to which appends are answered: LAC, but with deferred sync."""
+        return self.window.lac if self.accepted is None else self.accepted.lac
 
     @property
     def ailing(self) -> list[Lane]:
@@ -98,6 +115,8 @@ class Ensemble:
     def push(self, frame: bytes, length: int) -> EntryId:
         """Take in the next entry; `pump` sends it."""
         self.backlog.append(frame, length)
+        if self.accepted is not None:
+            self.accepted.push()
         return self.window.push()
 
     def pump(self) -> None:
@@ -107,17 +126,37 @@ class Ensemble:
         self._release()
 
     def tell_lac(self, packet: bytes) -> None:
-        """Send an explicit LAC to every bookie that is up."""
+        """Send an explicit LAC to every bookie that is up; after `stop`, to all."""
         for lane in self.lanes:
-            if lane.state is not LaneState.DOWN:
+            if self._is_stopped or lane.state is not LaneState.DOWN:
                 lane.tell_lac(packet)
 
     def acknowledged(self, lane: Lane, through: EntryId) -> None:
         """A lane's bookie holds all it was sent up to an entry."""
-        lac = self.window.acknowledge(lane.position, through)
+        window = self.window if self.accepted is None else self.accepted
+        window.acknowledge(lane.position, through)
         lane.pump()
         self._release()
-        self._confirmed(lac)
+        self._confirmed(self.window.lac)
+
+    def sync(self) -> None:
+        """Have bookies vouch for what they accepted, those of whom that is news."""
+        if self.accepted is None:
+            return
+        for lane in self.lanes:
+            accepted = self.accepted.watermark(lane.position)
+            durable = max(self.window.lac, self.window.watermark(lane.position))
+            if lane.state is LaneState.UP and accepted > durable:
+                lane.sync(durable + 1, accepted)
+
+    def synced(self, lane: Lane, asked: EntryId, through: EntryId) -> None:
+        """A lane's bookie vouches for all of its entries up to one."""
+        self.window.acknowledge(lane.position, through)
+        if through < asked:
+            reason = f"it lost entry {through + 1}, which it had accepted"
+            self.failed(lane, BookieUnavailableError(lane.bookie, reason))
+        self._release()
+        self._confirmed(self.window.lac)
 
     def failed(self, lane: Lane, error: Exception) -> None:
         """A lane's bookie failed: refuse, or take it down and have it replaced."""
@@ -132,6 +171,7 @@ class Ensemble:
         _log.log(level, "ledger %d, position %d is down: %s", self.ledger, lane.position, error)
         self.suspects[lane.bookie] = now + self._options.quarantine
         lane.take_down(now + pause)
+        self._forget_accepted(lane.position)
         self._release()
         self._failed()
 
@@ -140,6 +180,7 @@ class Ensemble:
         changed = [lane for lane in self.lanes if fragment.bookies[lane.position] != lane.bookie]
         self.window.replace([lane.position for lane in changed], fragment.first)
         for lane in changed:
+            self._forget_accepted(lane.position)
             bookie = fragment.bookies[lane.position]
             _log.info("ledger %d, position %d goes to %s", self.ledger, lane.position, bookie)
             lane.take_down(0.0)
@@ -172,9 +213,16 @@ class Ensemble:
                 self.failed(lane, BookieUnavailableError(lane.bookie, reason))
 
     def stop(self) -> None:
-        """Send nothing any more, and count no answer."""
+        """Send no entry any more, and count no answer."""
+        self._is_stopped = True
         for lane in self.lanes:
             lane.take_down(0.0)
+
+    def _forget_accepted(self, position: int) -> None:
+        """What a bookie accepted before it failed it may not have any more."""
+        if self.accepted is not None:
+            durable = max(self.window.lac, self.window.watermark(position))
+            self.accepted.restart(position, durable)
 
     def _patience(self, lane: Lane, is_crowded: bool) -> float:
         """Less for the one lane that everybody waits for."""

@@ -39,6 +39,12 @@ class LacTeller:
         if lac > self.told and self._timer is None:
             self._timer = self._loop.call_later(self._idle, self._look)
 
+    def tell_at_once(self, lac: EntryId) -> None:
+        """Tell LAC if it was not told yet: no entry will ever carry it."""
+        if lac > self.told:
+            self.told = lac
+            self._tell(lac)
+
     def stop(self) -> None:
         """Tell nothing any more."""
         if self._timer is not None:

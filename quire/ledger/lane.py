@@ -11,6 +11,8 @@ failure is reported once and takes the lane down.
 
 A probing lane sends one run and holds back nobody: entries that are confirmed meanwhile it skips.
 
+With deferred sync an ack means "accepted"; `sync` has the bookie name what it holds for good.
+
 Not here: deciding about a failure, deadlines (the owner compares `oldest` with its clock), and who
 replaces whom. A lane belongs to one bookie; a replaced position gets a new lane.
 """
@@ -25,8 +27,11 @@ from typing import Final, Protocol
 
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, LedgerFencedError, UnauthorizedError
+from quire.ledger.asking import within
 from quire.ledger.backlog import Backlog
+from quire.ledger.forcing import vouched
 from quire.ledger.options import LedgerOptions
+from quire.ledger.quorum import Replication
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
 
@@ -50,6 +55,10 @@ class LaneOwner(Protocol):
         """The lane's bookie holds all it was sent up to an entry."""
         ...
 
+    def synced(self, lane: Lane, asked: EntryId, through: EntryId) -> None:
+        """The lane's bookie was asked to vouch up to an entry, and does up to another."""
+        ...
+
     def failed(self, lane: Lane, error: Exception) -> None:
         """The lane's bookie failed a request; the lane goes on until it is taken down."""
         ...
@@ -61,11 +70,13 @@ class LaneContext:
 
     ledger: LedgerId
     access_key: bytes
+    replication: Replication
     bookies: Bookies
     backlog: Backlog
     options: LedgerOptions
     owner: LaneOwner
     tasks: Tasks
+    deferred_sync: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +94,7 @@ class Lane:
     __slots__ = (
         "_context",
         "_outstanding",
+        "_syncing",
         "bookie",
         "cursor",
         "failures",
@@ -106,6 +118,7 @@ class Lane:
         """Loop time at which the owner revives a lane that is down."""
         self._context = context
         self._outstanding: deque[_Run] = deque()
+        self._syncing: asyncio.Task[None] | None = None
 
     @property
     def oldest(self) -> float | None:
@@ -133,6 +146,13 @@ class Lane:
         """Send an explicit LAC, once; only a fence is reported."""
         self._context.tasks.start(self._tell_lac(packet), f"LAC to {self.bookie}")
 
+    def sync(self, first: EntryId, last: EntryId) -> None:
+        """Have the bookie vouch for its entries first..last, unless it is being asked."""
+        if self._syncing is None:
+            self._syncing = self._context.tasks.start(
+                self._sync(first, last), f"sync of {self.bookie}"
+            )
+
     def take_down(self, retry_at: float) -> None:
         """Stop sending and forget what is under way; its answers no longer count."""
         self.state = LaneState.DOWN
@@ -142,6 +162,9 @@ class Lane:
             if run.task is not None:
                 run.task.cancel()
         self._outstanding.clear()
+        if self._syncing is not None:
+            self._syncing.cancel()
+            self._syncing = None
 
     def revive(self, first: EntryId) -> None:
         """Probe a bookie that was down, from `first` on at the next `pump`."""
@@ -174,10 +197,27 @@ class Lane:
         while True:
             try:
                 bookie = context.bookies.bookie(self.bookie)
-                return await bookie.add(context.ledger, context.access_key, run)
+                return await bookie.add(
+                    context.ledger, context.access_key, run, deferred=context.deferred_sync
+                )
             except BookieBusyError:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, BUSY_PAUSE_SECONDS_MAX)
+
+    async def _sync(self, first: EntryId, last: EntryId) -> None:
+        context = self._context
+        try:
+            bookie = context.bookies.bookie(self.bookie)
+            call = bookie.sync(context.ledger, context.access_key, first, last)
+            held = await within(context.options.request_timeout, self.bookie, call)
+        except Exception as error:
+            if self._syncing is asyncio.current_task():
+                context.owner.failed(self, error)
+            return
+        if self._syncing is asyncio.current_task():
+            self._syncing = None
+            through = vouched(context.replication, self.position, first, last, held)
+            context.owner.synced(self, last, through)
 
     def _advance(self) -> None:
         """Report acks from the head of the runs under way, never past one that is not acked."""

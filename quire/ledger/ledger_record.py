@@ -25,6 +25,8 @@ from quire.errors import (
     LedgerFencedError,
     NoSuchLedgerError,
     NoSuchNodeError,
+    QuireError,
+    RetryError,
     StoreOutcomeUnknownError,
     StoreUnavailableError,
     VersionConflictError,
@@ -101,6 +103,32 @@ class LedgerRecord:
             raise self._doubt or StoreUnavailableError(
                 self._store.uri, f"ledger {self.ledger} could not be closed within {timeout:g} s"
             ) from None
+
+    async def taken_over(self) -> QuireError:
+        """Return, once the record says that this writer's time is over, the error that says so.
+
+        Follows the record by a watch and waits for a store that cannot be reached, for ever if
+        need be. A writer that closes the ledger itself cancels this first.
+        """
+        version, pause = self._version, PAUSE_SECONDS_MIN
+        while True:
+            try:
+                await self._store.wait(self._path, version)
+                record = await self._store.get(self._path)
+                found = LedgerMetadata.decode(self._path, record.value)
+            except NoSuchNodeError:
+                return NoSuchLedgerError(self.ledger)
+            except RetryError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_SECONDS_MAX)
+                continue
+            except QuireError as error:
+                return error
+            if found.is_closed:
+                return LedgerClosedError(self.ledger, found.last_entry)
+            if found.state is LedgerState.IN_RECOVERY:
+                return LedgerFencedError(self.ledger)
+            version, pause = record.version, PAUSE_SECONDS_MIN
 
     def _check_ours(self, current: LedgerMetadata) -> None:
         if current.is_closed:

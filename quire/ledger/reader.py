@@ -16,8 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from types import TracebackType
-from typing import Self
 
 from quire.entry import NO_ENTRY, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
@@ -28,6 +26,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.ledger.fetch import EntryFetcher
+from quire.ledger.handle import Handle
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead
@@ -38,7 +37,7 @@ from quire.ledger.versioned import VersionedMetadata, read_metadata
 from quire.metastore.store import MetadataStore
 
 
-class LedgerReader:
+class LedgerReader(Handle):
     """A handle for reading one ledger; `LedgerCatalog` opens it.
 
     All reading methods raise `HandleClosedError` after `close`, `UnreadableError` when too many
@@ -186,17 +185,6 @@ class LedgerReader:
     async def close(self) -> None:
         """Close the handle; reads under way end with `HandleClosedError`. Harmless again."""
         self._closed.set()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def _check_open(self) -> None:
         if self._closed.is_set():

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from quire.bookie import READ_BYTES_MAX, BookieAddress, BookieInfo, LedgerTail
@@ -23,6 +23,7 @@ from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, BookieUnavailableError, InvalidRequestError, QuireError
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
+from quire.wire.adds import METHOD, EncodedRun, encode_request, encode_run
 from quire.wire.codec import decode_failure, decode_info, decode_ranges, decode_tail
 from quire.wire.transport import (
     BATCH_BYTES_MAX,
@@ -63,6 +64,8 @@ class RemoteBookie:
         self._timeout = request_timeout
         self._channel = open_channel(address.address)
         self._stub: Any = rpc.BookieStub(self._channel)
+        open_stream: Any = self._channel.stream_stream  # of bytes: adds.py has serialized them
+        self._open_adds = open_stream(METHOD, response_deserializer=pb.AddReply.FromString)
         self._stream: _AddStream | None = None
         self._broken: list[_AddStream] = []
         self._closed = False
@@ -81,10 +84,10 @@ class RemoteBookie:
             raise InvalidRequestError(
                 f"run of {len(run)} bytes exceeds the limit of {SENT_RUN_BYTES_MAX}"
             )
-        request = _build(
-            pb.AddRun, ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred
+        encoded = _build(
+            encode_run, ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred
         )
-        await self._open_stream().submit(request, len(run))
+        await self._open_stream().submit(encoded)
 
     def _open_stream(self) -> _AddStream:
         self._check_open()
@@ -92,7 +95,7 @@ class RemoteBookie:
             if self._stream is not None:
                 self._broken = [stream for stream in self._broken if not stream.ended]
                 self._broken.append(self._stream)
-            self._stream = _AddStream(self._stub.Add(), self._bookie, self._timeout)
+            self._stream = _AddStream(self._open_adds(), self._bookie, self._timeout)
         return self._stream
 
     async def read(
@@ -215,7 +218,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _build(message: type[RequestT], **fields: object) -> RequestT:
+def _build(message: Callable[..., RequestT], **fields: object) -> RequestT:
     """Make a message; a value that does not fit its field was asked for by no client of quire."""
     try:
         return message(**fields)
@@ -243,7 +246,7 @@ class _AddStream:
         self._bookie = bookie
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[tuple[pb.AddRun, int]] = deque()
+        self._queue: deque[EncodedRun] = deque()
         self._queued_bytes = 0
         self._queued = asyncio.Event()
         self._last_sent = 0
@@ -257,14 +260,15 @@ class _AddStream:
     def ended(self) -> bool:
         return self._sending.done() and self._receiving.done()
 
-    def submit(self, run: pb.AddRun, size: int) -> asyncio.Future[None]:
+    def submit(self, encoded: EncodedRun) -> asyncio.Future[None]:
         """Queue a run behind all others; the future resolves when it is durable, or fails."""
+        size = len(encoded.run)
         if self._queue and self._queued_bytes + size > QUEUED_BYTES_MAX:
             raise BookieBusyError(self._bookie, f"{self._queued_bytes} bytes wait to be sent to it")
         future = self._loop.create_future()
         self._last_submitted += 1
         self._waiting[self._last_submitted] = _Waiting(future, self._loop.time())
-        self._queue.append((run, size))
+        self._queue.append(encoded)
         self._queued_bytes += size
         self._queued.set()
         if self._alarm is None:
@@ -281,18 +285,16 @@ class _AddStream:
         except WRITE_ERRORS:
             pass  # the stream is over: reading it tells why
 
-    def _next_message(self) -> pb.AddRequest:
+    def _next_message(self) -> bytes:
         """Take runs off the queue, up to the size of a message."""
-        first = self._last_sent + 1
-        request = pb.AddRequest(first=first, bookie=self._bookie if first == 1 else None)
-        total = 0
-        while self._queue and (not total or total + self._queue[0][1] <= BATCH_BYTES_MAX):
-            run, size = self._queue.popleft()
-            request.runs.append(run)
-            total += size
-            self._last_sent += 1
+        first, runs, total = self._last_sent + 1, list[EncodedRun](), 0
+        while self._queue and (not total or total + len(self._queue[0].run) <= BATCH_BYTES_MAX):
+            encoded = self._queue.popleft()
+            runs.append(encoded)
+            total += len(encoded.run)
+        self._last_sent += len(runs)
         self._queued_bytes -= total
-        return request
+        return encode_request(first, self._bookie if first == 1 else None, runs)
 
     async def _receive(self) -> None:
         reason = "it closed the connection"

@@ -101,6 +101,10 @@ class AppendWindow:
         for position in positions:
             self._watermarks[position] = self._floors[position] = self.lac
 
+    def restart(self, position: int, entry: EntryId) -> None:
+        """Let a position begin anew behind `entry`: what it acked above may be lost. LAC stays."""
+        self._watermarks[position] = self._floors[position] = entry
+
     def thaw(self) -> EntryId:
         """Let LAC move again; return what the acks that came meanwhile make of it."""
         assert self._frozen_at is not None, "thawed but not frozen"

@@ -21,8 +21,7 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, Sealer
 from quire.errors import (
@@ -38,6 +37,8 @@ from quire.ledger.alarm import Alarm
 from quire.ledger.appends import Appends, Request
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
+from quire.ledger.forcing import Forcing
+from quire.ledger.handle import Handle
 from quire.ledger.lac_teller import LacTeller
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata
@@ -49,7 +50,7 @@ from quire.metastore.store import MetadataStore
 _log = logging.getLogger(__name__)
 
 
-class LedgerWriter:
+class LedgerWriter(Handle):
     """Appends to a ledger that this process created; an async context manager that closes.
 
     Appends raise `AppendOutcomeUnknownError` when `append_timeout` passes and the entry may
@@ -68,8 +69,13 @@ class LedgerWriter:
         version: int,
         options: LedgerOptions,
         rng: random.Random,
+        *,
+        deferred_sync: bool = False,
     ) -> None:
-        """Take up the ledger of a record just created, at its `version`. Needs a running loop."""
+        """Take up the ledger of a record just created, at its `version`. Needs a running loop.
+
+        With `deferred_sync` appends are answered before they are durable: see `force`.
+        """
         self._loop = asyncio.get_running_loop()
         self._sealer = sealer
         self._options = options
@@ -85,7 +91,9 @@ class LedgerWriter:
             confirmed=self._confirmed,
             failed=lambda: self._change.start(),
             ended=self._ended,
+            deferred_sync=deferred_sync,
         )
+        self._forcing = Forcing(self._ensemble.sync)
         self._window = self._ensemble.window
         self._backlog = self._ensemble.backlog
         self._change = EnsembleChange(
@@ -102,9 +110,10 @@ class LedgerWriter:
         self._is_closing = False
         self._is_closed = False
         self._is_flushing = False
-        self._is_halted = False
+        self._over = asyncio.Event()
         self._lac_teller = LacTeller(options.lac_idle, self._tell_lac)
         self._deadlines = Alarm(self._expire)
+        self._tasks.start(self._watch(), f"watch of ledger {metadata.ledger}")
 
     @property
     def ledger(self) -> LedgerId:
@@ -162,6 +171,17 @@ class LedgerWriter:
         self._check(())
         await self._request(())
 
+    async def force(self) -> EntryId:
+        """Make everything appended so far durable and confirmed; return LAC.
+
+        Only a ledger with deferred sync needs it: there an answered append may still be lost, and
+        followers do not see it, until it is forced. Raises as `append`, with an unknown outcome
+        when it could not be done within `append_timeout`.
+        """
+        await self.drain()
+        await self._force()
+        return self._window.lac
+
     async def close(self) -> None:
         """Wait for what is in flight, then close the ledger at LAC. Harmless when called again.
 
@@ -187,27 +207,19 @@ class LedgerWriter:
         self._is_closing = self._is_closed = True
         self._halt("the writer was abandoned")
 
-    async def __aenter__(self) -> Self:
-        return self
+    async def wait_ended(self) -> None:
+        """Return when the writer takes no more appends: closed, abandoned, fenced or refused.
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close; an error of the block is not replaced by one of closing."""
-        try:
-            await self.close()
-        except QuireError:
-            if error is None:
-                raise
+        A take-over is noticed by a watch of the ledger's metadata, although nothing is appended.
+        """
+        await self._over.wait()
 
     # What the ensemble reports.
 
     def _confirmed(self, lac: EntryId) -> None:
         """Answer callers, let waiting ones in, and see that followers learn of LAC."""
-        self._appends.resolve(lac)
+        self._appends.resolve(self._ensemble.answered)
+        self._forcing.confirmed(lac)
         if self._appends.is_waiting:
             self._admit()
         self._lac_teller.confirmed(lac)
@@ -218,6 +230,10 @@ class LedgerWriter:
             _log.warning("writer of ledger %d ends: %s", self.ledger, error)
             self._failure = error
             self._halt(str(error))
+
+    async def _watch(self) -> None:
+        """Learn of a take-over although nothing is appended."""
+        self._ended(await self._record.taken_over())
 
     # Appending.
 
@@ -241,7 +257,7 @@ class LedgerWriter:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._appends.wait(Request(payloads, False, self._loop.time(), answer))
         self._admit()
-        self._appends.resolve(self._window.lac)
+        self._appends.resolve(self._ensemble.answered)
         return answer
 
     def _check(self, payloads: Sequence[bytes]) -> None:
@@ -257,6 +273,7 @@ class LedgerWriter:
     def _push(self, payload: bytes) -> EntryId | None:
         """Seal the next entry, to be sent in this turn of the loop; None when there is no room."""
         if not self._ensemble.is_room(len(payload)):
+            self._forcing.want(self._window.pushed)
             return None
         window = self._window
         length = self._backlog.length + len(payload)
@@ -278,7 +295,7 @@ class LedgerWriter:
     def _flush(self) -> None:
         """Send what was appended in this turn of the loop."""
         self._is_flushing = False
-        if not self._is_halted:
+        if not self._over.is_set():
             self._lac_teller.sent()
             if self._appends.is_waiting:
                 self._appends.admit(self._push, self._window.pushed)
@@ -322,9 +339,10 @@ class LedgerWriter:
     # Ending.
 
     async def _close(self) -> None:
-        if not self._is_halted:
+        if not self._over.is_set():
             with suppress(QuireError):
                 await self._request(())
+                await self._force()
             self._halt("its writer was closed before it was confirmed")
         await self._tasks.join()
         if self._is_closed:
@@ -332,12 +350,26 @@ class LedgerWriter:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         lac = self._window.lac
-        await self._record.close(lac, self.length, self._options.append_timeout)
-        self._is_closed = True
+        self._lac_teller.tell_at_once(lac)
+        try:
+            await self._record.close(lac, self.length, self._options.append_timeout)
+            self._is_closed = True
+        finally:
+            self._tasks.cancel()
+            await self._tasks.join()
+
+    async def _force(self) -> None:
+        pushed, timeout = self._ensemble.answered, self._options.append_timeout
+        if pushed > self._window.lac:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._forcing.wait(pushed)
+            except TimeoutError:
+                raise self._unconfirmed(self._window.lac + 1) from None
 
     def _halt(self, reason: str) -> None:
         """Send, count and await nothing any more; whoever waits is told."""
-        self._is_halted = True
+        self._over.set()
         self._deadlines.cancel()
         self._lac_teller.stop()
         self._ensemble.stop()
@@ -354,6 +386,7 @@ class LedgerWriter:
             return failure if isinstance(failure, QuireError) else self._closed_error()
 
         self._appends.expire(math.inf, 0.0, unknown, refused)
+        self._forcing.fail(lambda: unknown(self._window.lac + 1))
 
     def _closed_error(self) -> QuireError:
         return HandleClosedError(f"writer of ledger {self.ledger}")

@@ -30,13 +30,23 @@ class Scene:
         options = LedgerOptions(runs_outstanding_max=runs_outstanding_max)
         roster = FakeRoster({"a": self.bookie})
         context = LaneContext(
-            LEDGER, SEALER.access_key, roster, self.backlog, options, self, self.tasks
+            LEDGER,
+            SEALER.access_key,
+            Replication(1, 1, 1),
+            roster,
+            self.backlog,
+            options,
+            self,
+            self.tasks,
         )
         self.lane = Lane(context, 0, "a", 0)
         self.acks: list[int] = []
         self.errors: list[Exception] = []
 
     def acknowledged(self, lane: Lane, through: int) -> None:
+        self.acks.append(through)
+
+    def synced(self, lane: Lane, asked: int, through: int) -> None:
         self.acks.append(through)
 
     def failed(self, lane: Lane, error: Exception) -> None:

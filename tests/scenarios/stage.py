@@ -311,12 +311,10 @@ class Stage(StageBase):
 
     # The store.
 
-    @command(
-        r"the store (?P<what>holds back changes of|answers|is away for|is back for) (?P<who>\w+)"
-    )
+    @command(r"the store (?P<what>is slow for|answers|is away for) (?P<who>\w+)")
     async def _store(self, what: str, who: str) -> None:
         client = await self.client(who)
-        if what == "holds back changes of":
+        if what == "is slow for":
             gate = client.gate = asyncio.Event()
             client.store.before = _holding(gate)
         elif what == "is away for":
@@ -408,20 +406,25 @@ class Stage(StageBase):
         writer = await self.writer(who)
 
         async def answers() -> str:
-            return await self._answers(who, payloads.split(), futures)
+            return await self._answers(who, writer, payloads.split(), futures)
 
         futures = [await writer.submit(payload.encode()) for payload in payloads.split()]
         self.work(f"{who} appends {payloads}", answers())
 
     async def _answers(
-        self, who: str, payloads: Sequence[str], futures: Sequence[asyncio.Future[EntryId]]
+        self,
+        who: str,
+        writer: LedgerWriter,
+        payloads: Sequence[str],
+        futures: Sequence[asyncio.Future[EntryId]],
     ) -> str:
         await asyncio.wait(futures)
         errors = [future.exception() for future in futures]
         good = [future.result() for future, error in zip(futures, errors, strict=True) if not error]
         parts = []
         if good:
-            parts.append(f"{' '.join(payloads[: len(good)])} confirmed as {spans(good)}")
+            what = "confirmed" if writer.last_confirmed >= good[-1] else "only accepted"
+            parts.append(f"{' '.join(payloads[: len(good)])} {what} as {spans(good)}")
         failed = sorted({describe(error) for error in errors if error is not None})
         if failed:
             parts.append(f"{' '.join(payloads[len(good) :])} failed: {'; '.join(failed)}")
@@ -436,6 +439,25 @@ class Stage(StageBase):
             return f"{who} closed the ledger at {writer.last_confirmed}"
 
         self.work(f"{who} closes", close())
+
+    @command(r"(?P<who>\w+) waits for the end of her time")
+    async def _wait_ended(self, who: str) -> None:
+        writer = await self.writer(who)
+
+        async def wait() -> str:
+            await writer.wait_ended()
+            return f"{who} knows that she can append no more"
+
+        self.work(f"{who} waits", wait())
+
+    @command(r"(?P<who>\w+) forces")
+    async def _force(self, who: str) -> None:
+        writer = await self.writer(who)
+
+        async def force() -> str:
+            return f"{who} forced everything up to {await writer.force()}"
+
+        self.work(f"{who} forces", force())
 
     @command(r"(?P<who>\w+) dies")
     async def _die(self, who: str) -> None:
@@ -552,7 +574,7 @@ async def _nothing(method: str, path: str) -> None:
 
 def _holding(gate: asyncio.Event) -> Callable[[str, str], Awaitable[None]]:
     async def before(method: str, path: str) -> None:
-        if method == "put":
+        if method in ("put", "get"):
             await gate.wait()
 
     return before

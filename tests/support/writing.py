@@ -89,6 +89,15 @@ class TracedBookie(MemoryBookie):
         self.before = before
         return gate
 
+    def hold_syncs(self) -> None:
+        """Never answer a sync."""
+
+        async def before(method: str, ledger: LedgerId) -> None:
+            if method == "sync":
+                await asyncio.Event().wait()
+
+        self.before = before
+
     def heal(self) -> None:
         """Answer again."""
 
@@ -116,6 +125,8 @@ class FakeRoster:
 
 class Writing:
     """A writer, its bookies, its store."""
+
+    deferred_sync = False
 
     def __init__(
         self,
@@ -154,6 +165,7 @@ class Writing:
             version,
             self.options,
             random.Random(self.seed),
+            deferred_sync=self.deferred_sync,
         )
         return self
 

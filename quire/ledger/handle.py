@@ -1,0 +1,32 @@
+"""What handles have in common: as async context managers they close at the end of the block."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from quire.errors import QuireError
+
+
+class Handle:
+    """A base for whatever has an async `close`."""
+
+    __slots__ = ()
+
+    async def close(self) -> None:
+        """Give back what the handle holds."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close; an error of the block is not replaced by one of closing."""
+        with suppress(*(() if error is None else (QuireError,))):
+            await self.close()
