@@ -1,0 +1,44 @@
+"""The hand-made request is the one that protobuf would have made."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quire.wire import bookie_pb2 as pb
+from quire.wire.adds import METHOD, encode_request, encode_run
+
+runs = st.lists(
+    st.tuples(
+        st.integers(-(2**63), 2**63 - 1),
+        st.binary(max_size=24),
+        st.one_of(st.binary(max_size=300), st.integers(0, 40_000).map(bytes)),
+        st.booleans(),
+        st.booleans(),
+    ),
+    max_size=4,
+)
+
+
+@given(runs, st.integers(0, 2**64 - 1), st.one_of(st.none(), st.text(max_size=40)))
+def test_protobuf_reads_what_was_meant(
+    given: list[tuple[int, bytes, bytes, bool, bool]], first: int, bookie: str | None
+) -> None:
+    encoded = [
+        encode_run(ledger, key, run, recovery=recovery, deferred=deferred)
+        for ledger, key, run, recovery, deferred in given
+    ]
+    expected = pb.AddRequest(first=first, bookie=bookie)
+    for ledger, key, run, recovery, deferred in given:
+        expected.runs.add(ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred)
+    assert pb.AddRequest.FromString(encode_request(first, bookie, encoded)) == expected
+
+
+def test_values_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        encode_run(2**63, b"", b"")
+
+
+def test_the_method_is_the_one_of_the_service() -> None:
+    assert METHOD == "/quire.v1.Bookie/Add"
