@@ -15,6 +15,7 @@ from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import Compression
+from quire.log.cursor import Cursor, CursorState, LogCursors
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment
 from quire.log.options import LogOptions
@@ -30,6 +31,8 @@ __all__ = [
     "BookieInfo",
     "Client",
     "Compression",
+    "Cursor",
+    "CursorState",
     "DigestKind",
     "Election",
     "Entry",
@@ -42,6 +45,7 @@ __all__ = [
     "LedgerState",
     "LedgerWriter",
     "Log",
+    "LogCursors",
     "LogManifest",
     "LogOptions",
     "LogReader",

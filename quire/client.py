@@ -33,6 +33,7 @@ from quire.ledger.remote import RemoteBookie
 from quire.ledger.roster import BookieRoster
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import Batch
+from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
@@ -272,6 +273,12 @@ class Client:
         Raises `NoSuchLedgerError` when the segment was trimmed away meanwhile.
         """
         return self._logs.read_span(span, password=password)
+
+    def log_cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
+        """Return the named cursors of a log: durable places of its consumers. Nothing is asked yet;
+        the password is needed only to count how many records a cursor lags behind.
+        """
+        return self._logs.cursors(name, password=password)
 
     async def list_logs(self) -> list[str]:
         """Return the names of all logs, sorted."""

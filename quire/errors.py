@@ -23,6 +23,7 @@
     │   ├── NoSuchLedgerError          no such ledger
     │   ├── NoSuchEntryError           provably no such entry
     │   ├── NoSuchLogError             no such log
+    │   ├── NoSuchCursorError          no such cursor in the log
     │   ├── LogReplacedError           the log was deleted and created anew
     │   └── PositionTrimmedError       the position was trimmed; `first` is the first one left
     ├── ClosedError                the handle, ledger or log takes no more appends
@@ -256,6 +257,15 @@ class NoSuchLogError(NotFoundError):
     def __init__(self, log: str) -> None:
         super().__init__(f"log {log!r} does not exist: the first append to it creates it")
         self.log = log
+
+
+class NoSuchCursorError(NotFoundError):
+    """No such cursor in the log."""
+
+    def __init__(self, log: str, cursor: str) -> None:
+        super().__init__(f"log {log!r} has no cursor {cursor!r}")
+        self.log = log
+        self.cursor = cursor
 
 
 class LogReplacedError(NotFoundError):

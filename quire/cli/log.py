@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import click
 
+from quire.cli.cursor import cursor, parse_position
 from quire.cli.output import (
     Value,
     flush,
@@ -20,7 +21,6 @@ from quire.cli.output import (
 from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
 from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
-from quire.errors import InvalidRequestError
 from quire.ledger.quorum import Replication
 from quire.log.manifest import LogManifest, Segment
 from quire.log.options import LogOptions
@@ -29,14 +29,7 @@ from quire.log.reader import LogReader
 
 
 def _start_position(text: str) -> Position | int:
-    return int(text) if text.isdecimal() else _position(text)
-
-
-def _position(text: str) -> Position:
-    try:
-        return Position.parse(text)
-    except InvalidRequestError as error:
-        raise click.BadParameter(str(error)) from None
+    return int(text) if text.isdecimal() else parse_position(text)
 
 
 _name = click.argument("name")
@@ -52,6 +45,9 @@ _start = click.option(
 @click.group()
 def log() -> None:
     """Write and read logs."""
+
+
+log.add_command(cursor)
 
 
 @log.command()
@@ -288,7 +284,8 @@ def set_(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
     """Store settings that hold for every leader of a log.
 
     Known are roll_bytes, roll_entries, roll_seconds, batch_bytes, batch_records, compression
-    (none, zstd, lz4), retention_seconds and retention_bytes.
+    (none, zstd, lz4), retention_seconds, retention_bytes and retention_cursors (true: retention
+    waits for the slowest cursor).
 
     \b
     Example:
@@ -316,7 +313,7 @@ async def _set(settings: Settings, name: str, values: dict[str, str]) -> None:
 
 @log.command()
 @_name
-@click.argument("position", type=_position, metavar="POSITION")
+@click.argument("position", type=parse_position, metavar="POSITION")
 @password_option
 @with_settings
 def trim(settings: Settings, name: str, position: Position, password: bytes) -> None:

@@ -10,6 +10,7 @@ from quire.entry import EntryId
 from quire.errors import ConflictError, InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.batch import Batch
+from quire.log.cursor import LogCursors
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import Edit, ManifestRecord
@@ -72,7 +73,15 @@ class LogDirectory:
             is_leader=is_leader,
         )
         tenure = await take_over.run()
-        log = Log(record, self._catalog, options, rng=self._rng, clock=self._clock, tenure=tenure)
+        log = Log(
+            record,
+            self._catalog,
+            options,
+            rng=self._rng,
+            clock=self._clock,
+            tenure=tenure,
+            cursors=self.cursors(name, password=options.password),
+        )
         log.start()
         return log
 
@@ -110,6 +119,14 @@ class LogDirectory:
             log_id=log_id,
             rng=self._rng,
         )
+
+    def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
+        """Return the named cursors of a log; the password is needed to count what they lag."""
+
+        async def opened(segment: Segment) -> SegmentReader:
+            return await self._open_segment(segment, name, password)
+
+        return LogCursors(self._store, self._record(name), opened, self._clock)
 
     async def describe(self, name: str) -> LogManifest:
         """Return a log's manifest. Raises `NoSuchLogError`."""
@@ -179,6 +196,7 @@ class LogDirectory:
                 await self._catalog.delete(ledger)
         record = self._record(name)
         await record.delete((await record.read())[1])
+        await self.cursors(name).forget(manifest.log_id)
 
     async def _open_segment(self, segment: Segment, name: str, password: bytes) -> SegmentReader:
         path = self._record(name).path

@@ -32,6 +32,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.chain import Chain
+from quire.log.cursor import LogCursors
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.outbox import SINGLE
@@ -59,12 +60,14 @@ class Log:
         rng: Random,
         clock: Callable[[], float],
         tenure: Tenure,
+        cursors: LogCursors,
     ) -> None:
         options = options.with_settings(tenure.manifest.settings)
         self._record = record
         self._catalog = catalog
         self._options = options
         self._rng = rng
+        self._cursors = cursors
         self._chain = Chain(record, catalog, options, clock, tenure)
         self._pipeline = Pipeline(
             self._chain, options, rng=rng, on_full=self._want_roll, on_switch=self._on_switch
@@ -324,7 +327,9 @@ class Log:
             await asyncio.sleep(self._options.retention_interval)
 
     async def _keep_once(self) -> None:
-        await apply_retention(self._catalog, self._options, self._chain.now_ms(), self._chain.edit)
+        slowest = partial(self._cursors.slowest, self.log_id)
+        now_ms = self._chain.now_ms()
+        await apply_retention(self._catalog, self._options, now_ms, self._chain.edit, slowest)
 
 
 def _as_bytes(record: bytes) -> bytes:

@@ -6,7 +6,7 @@ win over what a leader was given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -51,6 +51,9 @@ class LogOptions:
     retention_bytes: int | None = None
     """Oldest sealed segments are trimmed as long as the other sealed ones hold as much."""
 
+    retention_cursors: bool = False
+    """Whether both wait for the slowest of the log's cursors."""
+
     retention_interval: float = 60.0
     """Time between two looks at what can be trimmed."""
 
@@ -61,7 +64,8 @@ class LogOptions:
         object.__setattr__(self, "compression", _compression(self.compression))
         for name in self.__slots__:
             value = getattr(self, name)
-            if isinstance(value, (int, float)) and not value > 0 and name != "retention_bytes":
+            may_be_zero = name == "retention_bytes" or isinstance(value, bool)
+            if isinstance(value, (int, float)) and not value > 0 and not may_be_zero:
                 raise ConfigurationError(f"{name} must be positive, not {value}")
         body = self.batch_bytes + 4 * self.batch_records
         if body > BATCH_BYTES_MAX:
@@ -78,7 +82,16 @@ class LogOptions:
         return replace(self, **{name: _parse(name, text) for name, text in settings.items()})
 
 
-SETTINGS: Final[dict[str, type[int] | type[float] | type[str]]] = {
+_FLAGS: Final = {"true": True, "false": False}
+
+
+def _flag(text: str) -> bool:
+    if text not in _FLAGS:
+        raise ValueError("write true or false")
+    return _FLAGS[text]
+
+
+SETTINGS: Final[dict[str, Callable[[str], int | float | str | bool]]] = {
     "roll_bytes": int,
     "roll_entries": int,
     "roll_seconds": float,
@@ -87,6 +100,7 @@ SETTINGS: Final[dict[str, type[int] | type[float] | type[str]]] = {
     "compression": str,
     "retention_seconds": float,
     "retention_bytes": int,
+    "retention_cursors": _flag,
 }
 
 

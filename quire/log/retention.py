@@ -16,6 +16,7 @@ from quire.errors import NoSuchLedgerError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.manifest import LogManifest, retention_point
 from quire.log.options import LogOptions
+from quire.log.position import Position
 from quire.log.retry import TRANSIENT
 
 EditManifest: TypeAlias = Callable[[Callable[[LogManifest], LogManifest]], Awaitable[LogManifest]]
@@ -38,13 +39,24 @@ async def delete_doomed(
 
 
 async def apply_retention(
-    catalog: LedgerCatalog, options: LogOptions, now_ms: int, edit: EditManifest
+    catalog: LedgerCatalog,
+    options: LogOptions,
+    now_ms: int,
+    edit: EditManifest,
+    slowest: Callable[[], Awaitable[Position | None]],
 ) -> LogManifest:
-    """Trim what the options, with the manifest's settings over them, do not want kept."""
+    """Trim what the options, with the manifest's settings over them, do not want kept.
+
+    With `retention_cursors` nothing goes that is not behind the position which `slowest` returns.
+    Cursors are looked at before the change, and they only move forward.
+    """
+    limit = await slowest()
 
     def change(manifest: LogManifest) -> LogManifest:
         wanted = options.with_settings(manifest.settings)
         point = retention_point(manifest, now_ms, wanted.retention_seconds, wanted.retention_bytes)
+        if wanted.retention_cursors and limit is not None and point is not None:
+            point = min(point, limit)
         return manifest if point is None else manifest.trim(point)
 
     return await delete_doomed(catalog, await edit(change), edit)

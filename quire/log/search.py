@@ -1,4 +1,4 @@
-"""Finding positions: the latest one, and that of an offset.
+"""Finding positions: the latest one, that of an offset, and the offset of one.
 
 Sealed segments are found in the manifest alone. Inside a segment the entries are bisected: each
 says at which offset it starts, so a million entries take twenty reads.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from quire.errors import PositionTrimmedError
 from quire.log.manifest import LogManifest, Segment
@@ -16,6 +16,13 @@ from quire.log.position import Position
 from quire.log.segment_reader import SegmentReader
 
 OpenSegment: TypeAlias = Callable[[Segment], Awaitable[SegmentReader]]
+
+
+class Tail(NamedTuple):
+    """The end of a log: where the next record comes at the earliest, and which offset it gets."""
+
+    position: Position
+    offset: int
 
 
 @asynccontextmanager
@@ -29,13 +36,41 @@ async def _opened(open_segment: OpenSegment, segment: Segment) -> AsyncIterator[
 
 async def find_latest(manifest: LogManifest, open_segment: OpenSegment) -> Position:
     """Return the position behind the last record that is confirmed now."""
+    return (await find_tail(manifest, open_segment)).position
+
+
+async def find_tail(manifest: LogManifest, open_segment: OpenSegment) -> Tail:
+    """Return the end of the log as far as it is known to be confirmed now."""
     for segment in reversed(manifest.open_segments):
         async with _opened(open_segment, segment) as reader:
             last = await reader.last_confirmed()
+            if last >= 0:
+                offset = (await reader.header(last)).next_offset
+                return Tail(Position(segment.number, last + 1, 0), offset)
+    if manifest.open_segments:
+        first_open = manifest.open_segments[0]
+        assert first_open.first_offset is not None, "the first open segment knows where it starts"
+        return Tail(first_open.start, first_open.first_offset)
+    assert manifest.end_offset is not None
+    return Tail(Position(manifest.next_segment, 0, 0), manifest.end_offset)
+
+
+async def offset_of(manifest: LogManifest, position: Position, open_segment: OpenSegment) -> int:
+    """Return the offset of the first confirmed record at or behind a position, or of the end."""
+    segment = manifest.segment_from(position.segment)
+    if segment is None:
+        return (await find_tail(manifest, open_segment)).offset
+    if segment.first_offset is not None and position <= segment.start:
+        return segment.first_offset
+    async with _opened(open_segment, segment) as reader:
+        last = await reader.last_confirmed()
+        entry = max(position, segment.start).entry
         if last >= 0:
-            return Position(segment.number, last + 1, 0)
-    first_open = manifest.open_segments[:1]
-    return first_open[0].start if first_open else Position(manifest.next_segment, 0, 0)
+            header = await reader.header(min(entry, last))
+            slot = position.slot if entry == position.entry else 0
+            inside = header.first_offset + min(slot, header.count)
+            return inside if entry <= last else header.next_offset
+    return (await find_tail(manifest, open_segment)).offset
 
 
 async def find_offset(manifest: LogManifest, offset: int, open_segment: OpenSegment) -> Position:

@@ -6,6 +6,7 @@
     /quire/bookies/<bookie>             ephemeral: a bookie that is up
     /quire/cookies/<bookie>             the identity of a bookie's disk
     /quire/logs/<log>                   manifest
+    /quire/cursors/<log>/<cursor>       how far a consumer of a log has come
     /quire/elections/<election>/epoch
     /quire/elections/<election>/candidates/c-<ten digits>
 
@@ -28,6 +29,7 @@ LEDGER_IDS: Final = "/quire/ledger-ids"
 BOOKIES: Final = "/quire/bookies"
 COOKIES: Final = "/quire/cookies"
 LOGS: Final = "/quire/logs"
+CURSORS: Final = "/quire/cursors"
 ELECTIONS: Final = "/quire/elections"
 
 LEDGERS_PER_SHARD: Final = 1000
@@ -77,6 +79,16 @@ def cookie_path(bookie: BookieId) -> str:
 def log_path(log: str) -> str:
     """Return the path of a log's manifest. Raises `InvalidRequestError` as `quote_name`."""
     return f"{LOGS}/{quote_name(log)}"
+
+
+def cursors_path(log: str) -> str:
+    """Return the path below which a log's cursors are."""
+    return f"{CURSORS}/{quote_name(log)}"
+
+
+def cursor_path(log: str, cursor: str) -> str:
+    """Return the path of one cursor of a log."""
+    return f"{cursors_path(log)}/{quote_name(cursor)}"
 
 
 def election_epoch_path(election: str) -> str:

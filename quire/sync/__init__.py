@@ -9,18 +9,21 @@ Every name works as its asynchronous twin, without `await`; asynchronous iterato
 
 from quire.sync.client import SyncClient, connect
 from quire.sync.cluster import SyncLocalCluster, local_cluster
+from quire.sync.cursors import SyncCursor, SyncLogCursors
 from quire.sync.elections import SyncElection, SyncLeadership
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
 from quire.sync.logs import SyncLog, SyncLogReader
 
 __all__ = [
     "SyncClient",
+    "SyncCursor",
     "SyncElection",
     "SyncLeadership",
     "SyncLedgerReader",
     "SyncLedgerWriter",
     "SyncLocalCluster",
     "SyncLog",
+    "SyncLogCursors",
     "SyncLogReader",
     "connect",
     "local_cluster",

@@ -17,6 +17,7 @@ from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
 from quire.log.span import Span
+from quire.sync.cursors import SyncLogCursors
 from quire.sync.elections import SyncElection
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
 from quire.sync.logs import SyncLog, SyncLogReader
@@ -136,6 +137,10 @@ class SyncClient:
             lambda: self._client.read_span(span, password=password),
             lambda item: len(item[2].body),
         )
+
+    def log_cursors(self, name: str, *, password: bytes = b"") -> SyncLogCursors:
+        """See `Client.log_cursors`."""
+        return SyncLogCursors(self._portal, self._client.log_cursors(name, password=password))
 
     def list_logs(self) -> list[str]:
         """See `Client.list_logs`."""

@@ -12,6 +12,7 @@ from quire.client import Client
 from quire.election.election import Election, Leadership
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
+from quire.log.cursor import Cursor, LogCursors
 from quire.log.log import Log
 from quire.log.reader import LogReader
 
@@ -21,6 +22,8 @@ PAIRS: dict[type, type] = {
     LedgerReader: sync.SyncLedgerReader,
     Log: sync.SyncLog,
     LogReader: sync.SyncLogReader,
+    LogCursors: sync.SyncLogCursors,
+    Cursor: sync.SyncCursor,
     Election: sync.SyncElection,
     Leadership: sync.SyncLeadership,
 }
@@ -29,6 +32,7 @@ INTERNAL: dict[type, frozenset[str]] = {
     LedgerReader: frozenset({"confirm", "confirmed", "refresh", "version", "wait_handle_closed"}),
     LedgerWriter: frozenset({"advanced", "ended", "suspect", "acked", "failed", "room"}),
     Log: frozenset({"start"}),
+    LogCursors: frozenset({"advance", "forget", "lag", "of_log", "slowest", "state"}),
     Leadership: frozenset({"end", "place"}),
 }
 """Public between modules of quire, not meant for its users."""

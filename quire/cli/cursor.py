@@ -1,0 +1,112 @@
+"""`quire log cursor`: how far the consumers of a log have come."""
+
+from __future__ import annotations
+
+import click
+
+from quire.cli.output import Value, note, print_json, print_table
+from quire.cli.replication import password_option
+from quire.cli.settings import Settings, run, with_settings
+from quire.errors import InvalidRequestError
+from quire.log.cursor import Cursor
+from quire.log.position import Position
+
+
+def parse_position(text: str) -> Position:
+    """Return the position that an argument names."""
+    try:
+        return Position.parse(text)
+    except InvalidRequestError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_log = click.argument("log_name", metavar="LOG")
+_cursor = click.argument("name", metavar="CURSOR")
+
+
+@click.group()
+def cursor() -> None:
+    """Named places in a log, kept for its consumers."""
+
+
+@cursor.command("list")
+@_log
+@password_option
+@with_settings
+def list_(settings: Settings, log_name: str, password: bytes) -> None:
+    """List a log's cursors and how many records each lags behind.
+
+    \b
+    Example:
+      quire log cursor list orders
+    """
+    run(lambda: _list(settings, log_name, password))
+
+
+async def _list(settings: Settings, log_name: str, password: bytes) -> None:
+    async with settings.connect() as client:
+        cursors = client.log_cursors(log_name, password=password)
+        found = [await cursors.find(state.name) for state in await cursors.list()]
+        rows = [await _fields(each) for each in found]
+    if settings.json:
+        for row in rows:
+            print_json(row)
+        return
+    columns = ("cursor", "position", "lag")
+    print_table(columns, [tuple(row.values()) for row in rows], empty="It has no cursors.")
+
+
+async def _fields(found: Cursor) -> dict[str, Value]:
+    return {"cursor": found.name, "position": str(found.position), "lag": await found.lag()}
+
+
+@cursor.command()
+@_log
+@_cursor
+@click.option(
+    "--to",
+    "position",
+    type=parse_position,
+    default="beginning",
+    show_default=True,
+    help="Where: segment.entry.slot, beginning or latest.",
+)
+@with_settings
+def advance(settings: Settings, log_name: str, name: str, position: Position) -> None:
+    """Make a cursor, or move it forward; it never goes back.
+
+    \b
+    Example:
+      quire log cursor advance orders billing --to 3.17.0
+    """
+    run(lambda: _advance(settings, log_name, name, position))
+
+
+async def _advance(settings: Settings, log_name: str, name: str, position: Position) -> None:
+    async with settings.connect() as client:
+        found = await client.log_cursors(log_name).open(name, position)
+        await found.advance(position)
+    if settings.json:
+        print_json({"cursor": name, "position": str(found.position)})
+    else:
+        note(f"Cursor {name} of log {log_name} is at {found.position}.")
+
+
+@cursor.command()
+@_log
+@_cursor
+@with_settings
+def delete(settings: Settings, log_name: str, name: str) -> None:
+    """Delete a cursor.
+
+    \b
+    Example:
+      quire log cursor delete orders billing
+    """
+    run(lambda: _delete(settings, log_name, name))
+
+
+async def _delete(settings: Settings, log_name: str, name: str) -> None:
+    async with settings.connect() as client:
+        await client.log_cursors(log_name).delete(name)
+    note(f"Cursor {name} of log {log_name} is deleted.")

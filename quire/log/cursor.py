@@ -1,0 +1,285 @@
+"""Cursors: named places in a log, kept in the metadata store for consumers that come and go.
+
+A cursor's record holds the position to read next. It only moves forward: two consumers who share
+one leave it where the faster of them is, and whoever goes on from it may see records twice but
+misses none. A consumer advances it *behind* what he has done, as often as he can afford a metadata
+write.
+
+A cursor belongs to one log, not to its name: that of a log which was deleted is not that of the
+next one. Retention waits for the slowest cursor if the log's `retention_cursors` says so; a trim by
+hand does not ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from quire.errors import (
+    ConflictError,
+    CorruptRecordError,
+    InvalidRequestError,
+    LogReplacedError,
+    NoSuchCursorError,
+    NoSuchNodeError,
+    StoreOutcomeUnknownError,
+)
+from quire.log.manifest import LogManifest
+from quire.log.manifest_record import EDIT_ATTEMPTS_MAX, ManifestRecord
+from quire.log.position import BEGINNING, LATEST, Position
+from quire.log.search import OpenSegment, find_tail, offset_of
+from quire.metastore.layout import cursor_path, cursors_path, unquote_name
+from quire.metastore.record import decode_record, encode_record
+from quire.metastore.store import MetadataStore
+
+KIND: Final = "cursor"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CursorState:
+    """What a cursor's record says: where to read next, and when that was written (Unix ms)."""
+
+    name: str
+    log_id: str
+    position: Position
+    updated_ms: int
+
+    def encode(self) -> bytes:
+        """Return the metadata record."""
+        body = {
+            "name": self.name,
+            "log_id": self.log_id,
+            "position": str(self.position),
+            "updated_ms": self.updated_ms,
+        }
+        return encode_record(KIND, VERSION, body)
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> CursorState:
+        """Return the state of a record. Raises `CorruptRecordError`, naming the path."""
+        version, body = decode_record(path, KIND, data)
+        if version != VERSION:
+            raise CorruptRecordError(path, f"cursor of version {version} is from the future")
+        match body:
+            case {
+                "name": str(name),
+                "log_id": str(log_id),
+                "position": str(position),
+                "updated_ms": int(updated_ms),
+            }:
+                with suppress(InvalidRequestError):
+                    return cls(name, log_id, Position.parse(position), updated_ms)
+        raise CorruptRecordError(path, f"is no cursor: {body}")
+
+
+class Cursor:
+    """One named cursor. Made by `LogCursors.open`; holds nothing that has to be closed."""
+
+    def __init__(self, cursors: LogCursors, state: CursorState) -> None:
+        self._cursors = cursors
+        self._state = state
+
+    @property
+    def name(self) -> str:
+        return self._state.name
+
+    @property
+    def log(self) -> str:
+        """The log's name."""
+        return self._cursors.log
+
+    @property
+    def log_id(self) -> str:
+        """The identity of the log this cursor is in."""
+        return self._state.log_id
+
+    @property
+    def position(self) -> Position:
+        """Where to read next, as last seen; `refresh` looks again."""
+        return self._state.position
+
+    async def refresh(self) -> Position:
+        """Look where the cursor is now. Raises `NoSuchCursorError`, `LogReplacedError`."""
+        self._state = await self._cursors.state(self.name, self.log_id)
+        return self.position
+
+    async def advance(self, position: Position) -> Position:
+        """Move the cursor to a position, normally `record.position.after`; never back.
+
+        `LATEST` is the end as it is now.
+        Returns where it is then, which is further on when somebody else was faster. Durable when it
+        returns. Raises `InvalidRequestError` for a position that the log has not reached,
+        `NoSuchLogError`, `NoSuchCursorError`, `LogReplacedError`, and the store's errors.
+        """
+        self._state = await self._cursors.advance(self.name, self.log_id, position)
+        return self.position
+
+    async def lag(self) -> int:
+        """Return how many confirmed records are not behind the cursor, as it is now.
+
+        Records that were trimmed do not count. Raises as `refresh`, `NoSuchLogError`, and what
+        reading does.
+        """
+        await self.refresh()
+        return await self._cursors.lag(self._state)
+
+
+class LogCursors:
+    """The cursors of one log. Stateless: any number may exist."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        record: ManifestRecord,
+        open_segment: OpenSegment,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._record = record
+        self._open_segment = open_segment
+        self._clock = clock
+
+    @property
+    def log(self) -> str:
+        """The log's name."""
+        return self._record.name
+
+    async def open(self, name: str, start: Position = BEGINNING) -> Cursor:
+        """Return a cursor, made at `start` (a position, `BEGINNING`, `LATEST`) if there is none.
+
+        Raises `NoSuchLogError`, `InvalidRequestError` for a name or start that cannot be, and the
+        store's errors.
+        """
+        manifest, _ = await self._record.read()
+        path = cursor_path(self.log, name)
+        start = await self._reached(manifest, start)
+        fresh = CursorState(
+            name, manifest.log_id, max(start, manifest.first_position), self._now_ms()
+        )
+
+        def edit(found: CursorState | None) -> CursorState:
+            is_ours = found is not None and found.log_id == manifest.log_id
+            return found if found is not None and is_ours else fresh
+
+        return Cursor(self, await self._edit(path, edit))
+
+    async def find(self, name: str) -> Cursor:
+        """Return a cursor that exists. Raises `NoSuchLogError`, `NoSuchCursorError`."""
+        manifest, _ = await self._record.read()
+        state, _ = await self._find(cursor_path(self.log, name))
+        if state is None or state.log_id != manifest.log_id:
+            raise NoSuchCursorError(self.log, name)
+        return Cursor(self, state)
+
+    async def list(self) -> Sequence[CursorState]:
+        """Return the log's cursors, sorted by name. Raises `NoSuchLogError`."""
+        manifest, _ = await self._record.read()
+        return await self.of_log(manifest.log_id)
+
+    async def delete(self, name: str) -> None:
+        """Delete a cursor. Raises `NoSuchCursorError`, and the store's errors."""
+        try:
+            await self._store.delete(cursor_path(self.log, name))
+        except NoSuchNodeError:
+            raise NoSuchCursorError(self.log, name) from None
+
+    async def of_log(self, log_id: str) -> Sequence[CursorState]:
+        """Return the cursors of the log with this identity, whether it still exists or not."""
+        found = []
+        for segment in await self._store.children(cursors_path(self.log)):
+            path = cursor_path(self.log, unquote_name(segment))
+            state, _ = await self._find(path)
+            if state is not None and state.log_id == log_id:
+                found.append(state)
+        return sorted(found, key=lambda state: state.name)
+
+    async def slowest(self, log_id: str) -> Position | None:
+        """Return the position of the cursor that is furthest back, None when there is none."""
+        return min((state.position for state in await self.of_log(log_id)), default=None)
+
+    async def forget(self, log_id: str) -> None:
+        """Delete the cursors of a log that is gone. What cannot be deleted now does no harm."""
+        for state in await self.of_log(log_id):
+            with suppress(NoSuchCursorError):
+                await self.delete(state.name)
+
+    async def state(self, name: str, log_id: str) -> CursorState:
+        """Return a cursor's record. Raises `NoSuchCursorError`, `LogReplacedError`."""
+        state, _ = await self._find(cursor_path(self.log, name))
+        return self._checked(state, name, log_id)
+
+    async def advance(self, name: str, log_id: str, position: Position) -> CursorState:
+        """See `Cursor.advance`."""
+        manifest, _ = await self._record.read()
+        if manifest.log_id != log_id:
+            raise LogReplacedError(self.log)
+        position = await self._reached(manifest, position)
+
+        def edit(found: CursorState | None) -> CursorState:
+            state = self._checked(found, name, log_id)
+            if position <= state.position:
+                return state
+            return replace(state, position=position, updated_ms=self._now_ms())
+
+        return await self._edit(cursor_path(self.log, name), edit)
+
+    async def lag(self, state: CursorState) -> int:
+        """See `Cursor.lag`."""
+        manifest, _ = await self._record.read()
+        if manifest.log_id != state.log_id:
+            raise LogReplacedError(self.log)
+        start = max(state.position, manifest.first_position)
+        offset = await offset_of(manifest, start, self._open_segment)
+        tail = await find_tail(manifest, self._open_segment)
+        return max(0, tail.offset - offset)
+
+    async def _reached(self, manifest: LogManifest, position: Position) -> Position:
+        if position == LATEST:
+            return (await find_tail(manifest, self._open_segment)).position
+        if position > Position(manifest.next_segment, 0, 0):
+            raise InvalidRequestError(
+                f"log {self.log!r} has no position {position} yet: no cursor can be there"
+            )
+        return position
+
+    def _checked(self, state: CursorState | None, name: str, log_id: str) -> CursorState:
+        if state is None:
+            raise NoSuchCursorError(self.log, name)
+        if state.log_id != log_id:
+            raise LogReplacedError(self.log)
+        return state
+
+    async def _find(self, path: str) -> tuple[CursorState | None, int | None]:
+        try:
+            found = await self._store.get(path)
+        except NoSuchNodeError:
+            return None, None
+        return CursorState.decode(path, found.value), found.version
+
+    async def _edit(
+        self, path: str, edit: Callable[[CursorState | None], CursorState]
+    ) -> CursorState:
+        """Apply an edit to whatever is there, again after a conflict or an unknown outcome."""
+        error: ConflictError | StoreOutcomeUnknownError | NoSuchNodeError | None = None
+        for _ in range(EDIT_ATTEMPTS_MAX):
+            before, version = await self._find(path)
+            after = edit(before)
+            if after == before:
+                return after
+            try:
+                if version is None:
+                    await self._store.create(path, after.encode())
+                else:
+                    await self._store.put(path, after.encode(), version)
+            except (ConflictError, StoreOutcomeUnknownError, NoSuchNodeError) as failed:
+                error = failed
+                continue
+            return after
+        assert error is not None
+        raise error
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)

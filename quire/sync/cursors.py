@@ -1,0 +1,78 @@
+"""Blocking twins of a log's cursors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quire.log.cursor import Cursor, CursorState, LogCursors
+from quire.log.position import BEGINNING, Position
+from quire.sync.portal import Portal
+
+
+class SyncCursor:
+    """Blocking twin of `Cursor`."""
+
+    def __init__(self, portal: Portal, cursor: Cursor) -> None:
+        self._portal = portal
+        self._cursor = cursor
+
+    @property
+    def name(self) -> str:
+        """The cursor's name."""
+        return self._cursor.name
+
+    @property
+    def log(self) -> str:
+        """See `Cursor.log`."""
+        return self._cursor.log
+
+    @property
+    def log_id(self) -> str:
+        """See `Cursor.log_id`."""
+        return self._cursor.log_id
+
+    @property
+    def position(self) -> Position:
+        """See `Cursor.position`."""
+        return self._cursor.position
+
+    def refresh(self) -> Position:
+        """See `Cursor.refresh`."""
+        return self._portal.call(self._cursor.refresh())
+
+    def advance(self, position: Position) -> Position:
+        """See `Cursor.advance`."""
+        return self._portal.call(self._cursor.advance(position))
+
+    def lag(self) -> int:
+        """See `Cursor.lag`."""
+        return self._portal.call(self._cursor.lag())
+
+
+class SyncLogCursors:
+    """Blocking twin of `LogCursors`."""
+
+    def __init__(self, portal: Portal, cursors: LogCursors) -> None:
+        self._portal = portal
+        self._cursors = cursors
+
+    @property
+    def log(self) -> str:
+        """The log's name."""
+        return self._cursors.log
+
+    def open(self, name: str, start: Position = BEGINNING) -> SyncCursor:
+        """See `LogCursors.open`."""
+        return SyncCursor(self._portal, self._portal.call(self._cursors.open(name, start)))
+
+    def find(self, name: str) -> SyncCursor:
+        """See `LogCursors.find`."""
+        return SyncCursor(self._portal, self._portal.call(self._cursors.find(name)))
+
+    def list(self) -> Sequence[CursorState]:
+        """See `LogCursors.list`."""
+        return self._portal.call(self._cursors.list())
+
+    def delete(self, name: str) -> None:
+        """See `LogCursors.delete`."""
+        self._portal.call(self._cursors.delete(name))

@@ -1,0 +1,185 @@
+"""Cursors: durable, only forward, of one log; retention can wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.errors import (
+    CorruptRecordError,
+    InvalidRequestError,
+    LogReplacedError,
+    NoSuchCursorError,
+    NoSuchLogError,
+)
+from quire.log.cursor import CursorState
+from quire.log.position import LATEST, Position
+from quire.metastore.layout import CURSORS
+from tests.support.log_cluster import (
+    NAME,
+    Gate,
+    LogCluster,
+    append_all,
+    lose_answer,
+    numbered,
+    run,
+)
+
+
+def test_a_record_comes_back_as_it_was_and_nonsense_is_refused() -> None:
+    state = CursorState("billing", "ab", Position(3, 17, 2), 5)
+    assert CursorState.decode("/x", state.encode()) == state
+    for old, new in (
+        (b"3.17.2", b"3.17.x"),
+        (b"cursor v1", b"cursor v2"),
+        (b"billing", b"willing"),
+    ):
+        with pytest.raises(CorruptRecordError, match="/x"):
+            CursorState.decode("/x", state.encode().replace(old, new))
+
+
+def test_a_cursor_survives_its_consumer_and_moves_only_forward() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(batch_records=2)
+            await append_all(log, numbered(0, 5))
+            await asyncio.sleep(0.1)  # the end is announced a moment after the ack
+            cursor = await client.logs.cursors(NAME).open("billing")
+            assert await cursor.lag() == 5
+            records = await client.read(cursor.position)
+            await cursor.advance(records[2].position.after)
+            again = await cluster.new_client().logs.cursors(NAME).open("billing", LATEST)
+            assert again.position == records[2].position.after
+            assert await again.lag() == 2
+            assert await again.advance(records[0].position) == again.position
+            assert await client.payloads(again.position) == numbered(3, 2)
+            assert await again.advance(LATEST) > records[-1].position
+            assert await again.lag() == 0
+            await log.close()
+
+    run(main)
+
+
+def test_the_lag_counts_across_segments_and_not_what_was_trimmed() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            cursors = client.logs.cursors(NAME)
+            early = await cursors.open("early")
+            assert await early.lag() == 0
+            for first in (0, 4, 8):
+                await append_all(log, numbered(first, 4))
+                await log.roll()
+            assert await early.lag() == 12
+            middle = await cursors.open("middle", Position(2, 10, 0))
+            assert await middle.lag() == 4
+            await log.trim(Position(2, 0, 2))
+            assert await early.lag() == (await client.read(0 + 6))[-1].offset - 5
+            await log.close()
+            assert await early.lag() == 6
+
+    run(main)
+
+
+def test_two_consumers_leave_it_where_the_faster_one_is() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            one, other = cluster.new_client(), cluster.new_client()
+            log = await one.open(batch_records=1)
+            positions = await append_all(log, numbered(0, 10))
+            mine = await one.logs.cursors(NAME).open("shared")
+            theirs = await other.logs.cursors(NAME).open("shared")
+            gate = Gate("put", CURSORS)
+            one.store.before = gate
+            moving = asyncio.create_task(mine.advance(positions[3]))
+            await gate.reached.wait()
+            await theirs.advance(positions[7])
+            gate.open.set()
+            assert await moving == positions[7]
+            other.store.after = lose_answer("put", path=CURSORS)
+            assert await theirs.advance(positions[9]) == positions[9]
+            assert await mine.refresh() == positions[9]
+            await log.close()
+
+    run(main)
+
+
+def test_what_cannot_be_is_a_typed_error() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            cursors = client.logs.cursors(NAME)
+            with pytest.raises(NoSuchLogError):
+                await cursors.open("a")
+            async with await client.open() as log:
+                await log.append(b"x")
+            cursor = await cursors.open("a")
+            with pytest.raises(InvalidRequestError, match=r"9\.0\.0"):
+                await cursor.advance(Position(9, 0, 0))
+            assert [state.name for state in await cursors.list()] == ["a"]
+            await cursors.delete("a")
+            for call in (cursor.refresh, cursor.lag, lambda: cursors.delete("a")):
+                with pytest.raises(NoSuchCursorError):
+                    await call()
+            with pytest.raises(NoSuchCursorError):
+                await cursor.advance(LATEST)
+            with pytest.raises(NoSuchCursorError):
+                await cursors.find("a")
+
+    run(main)
+
+
+def test_a_cursor_of_a_deleted_log_is_not_one_of_the_next() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            cursors = client.logs.cursors(NAME)
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            cursor = await cursors.open("a", LATEST)
+            left_behind = await client.store.get(f"{CURSORS}/a%2Flog/a")
+            await client.logs.delete(NAME)
+            assert await client.store.children(CURSORS + "/a%2Flog") == []
+            await client.store.create(f"{CURSORS}/a%2Flog/a", left_behind.value)
+            async with await client.open() as log:
+                await append_all(log, numbered(3, 2))
+            for call in (cursor.lag, lambda: cursor.advance(LATEST)):
+                with pytest.raises(LogReplacedError):
+                    await call()
+            assert await cursors.list() == []
+            with pytest.raises(NoSuchCursorError):
+                await cursors.find("a")
+            assert await (await cursors.open("a")).lag() == 2
+
+    run(main)
+
+
+def test_retention_waits_for_the_slowest_cursor_if_the_log_says_so() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(retention_interval=10.0)
+            settings = {"retention_seconds": "50", "retention_cursors": "true"}
+            await client.logs.set_settings(NAME, settings)
+            for number in range(4):
+                await log.append(b"%d" % number)
+                await log.roll()
+            cursors = client.logs.cursors(NAME)
+            slow, fast = await cursors.open("slow"), await cursors.open("fast")
+            await fast.advance(Position(4, 0, 0))
+            cluster.now += 100
+            await asyncio.sleep(15)
+            assert (await cluster.check()).segments[0].number == 1
+            await slow.advance(Position(3, 0, 0))
+            await asyncio.sleep(15)
+            assert (await cluster.check()).segments[0].number == 3
+            assert await client.payloads(slow.position) == [b"2", b"3"]
+            await client.logs.set_settings(NAME, {"retention_seconds": "50"})
+            await asyncio.sleep(15)
+            assert (await cluster.check()).segments[0].number == 5
+            await log.close()
+
+    run(main)
