@@ -1,11 +1,12 @@
 """Making kazoo's client: how it reconnects, encrypts, says who it is; and what it does not know.
 
-Two things are added to kazoo, both small:
+A few things are added to kazoo, all small:
 
 * a request that takes a watch back. ZooKeeper has it since 3.5; without it a watch that nobody
   waits for any longer stays on the server, and here, until the record changes.
-* a `select` that does not sleep on a TLS connection which holds decrypted answers already. They
-  come several to a packet, and kazoo would read the second one only when the next packet arrives.
+* a connection that is lost amid SASL counts as lost. kazoo takes it for a refusal, after which it
+  never tries again; a server that refuses says so.
+* connecting by TLS, with the name checked, and nothing left open when that fails.
 
 Nothing here knows an event loop.
 """
@@ -13,11 +14,15 @@ Nothing here knows an event loop.
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionDropped
 from kazoo.security import ACL, make_acl
 
 from quire.errors import ConfigurationError
@@ -66,13 +71,22 @@ def remove_watches(client: KazooClient, path: str) -> None:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    def select(self, readable: Any, *others: Any) -> Any:
-        buffered = [each for each in readable if hasattr(each, "pending") and each.pending()]
-        if not buffered:
-            return super().select(readable, *others)
-        rest = [each for each in readable if each not in buffered]
-        found = super().select(rest, [], [], 0)[0] if rest else []
-        return [*buffered, *found], [], []
+    def __init__(self, options: ZooKeeperOptions) -> None:
+        super().__init__()
+        self._context = _tls_context(options) if options.tls else None
+
+    def create_connection(self, *arguments: Any, **named: Any) -> socket.socket:
+        """Connect. kazoo's own way leaves the socket open when a certificate is refused."""
+        if self._context is None:
+            plain: socket.socket = super().create_connection(*arguments, **named)
+            return plain
+        plain = socket.create_connection(named["address"], named["timeout"])
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return self._context.wrap_socket(plain, server_hostname=named["hostname"].strip("[]"))
+        except BaseException:
+            plain.close()
+            raise
 
 
 def make_client(
@@ -83,21 +97,43 @@ def make_client(
     logger: logging.LoggerAdapter[logging.Logger],
 ) -> KazooClient:
     """Return a client that was not started. Raises `ConfigurationError` without pure-sasl."""
-    return KazooClient(
+    client = KazooClient(
         hosts=_often_enough(hosts),
         timeout=timeout,
-        handler=_Handler(),
+        handler=_Handler(options),
         connection_retry=dict(_RECONNECT),
         logger=logger,
         default_acl=_acl(options.acl),
-        use_ssl=options.tls,
-        verify_certs=options.verify,
-        check_hostname=options.tls and options.verify,
-        ca=options.ca,
-        certfile=options.certificate,
-        keyfile=options.key,
         **_identity(options.auth, credentials),
     )
+    connection = client._connection
+    authenticate = connection._authenticate_with_sasl
+    connection._authenticate_with_sasl = lambda *host: _authenticate(authenticate, *host)
+    return client
+
+
+def _authenticate(authenticate: Callable[..., None], *host: Any) -> None:
+    try:
+        authenticate(*host)
+    except kazoo_errors.AuthFailedError as error:
+        if isinstance(error.__cause__, ConnectionDropped):
+            raise error.__cause__ from None
+        raise
+
+
+def _tls_context(options: ZooKeeperOptions) -> ssl.SSLContext:
+    """Raises `ConfigurationError` when a certificate or key cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=options.ca)
+        if options.certificate:
+            context.load_cert_chain(options.certificate, options.key)
+    except OSError as error:
+        files = ", ".join(file for file in (options.ca, options.certificate, options.key) if file)
+        raise ConfigurationError(f"{files}: no usable certificates and key: {error}") from error
+    if not options.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _identity(auth: Auth | None, credentials: tuple[str, str] | None) -> dict[str, Any]:

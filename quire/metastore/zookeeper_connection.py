@@ -31,6 +31,7 @@ from typing import Any, Final, TypeAlias
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState
+from kazoo.protocol.states import KeeperState
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from quire.errors import (
@@ -110,6 +111,7 @@ class ZooKeeperConnection:
         )
         self._client.add_listener(self._on_state)
         self._is_connected = False
+        self._refused = False
         self._changed = asyncio.Event()
         self._watched: dict[str, _Watch] = {}
         self._pending: dict[asyncio.Future[Any], None] = {}
@@ -205,6 +207,8 @@ class ZooKeeperConnection:
             raise HandleClosedError(f"metadata store {self._uri}")
 
     def _check_lease(self) -> None:
+        if self._refused:
+            raise ConfigurationError(f"{self._uri}: ZooKeeper refuses our credentials")
         if self._expires and self.over.is_set():
             raise SessionExpiredError("it was closed, or ZooKeeper was not heard of in time")
         self.check_open()
@@ -237,7 +241,8 @@ class ZooKeeperConnection:
         self._hand_over(_settle, answer, result)
 
     def _on_state(self, state: str) -> None:
-        self._hand_over(self._follow_state, state)
+        refused = self._client.client_state == KeeperState.AUTH_FAILED
+        self._hand_over(self._follow_state, state, refused)
 
     def _on_complaint(self, complaint: str) -> None:
         self._hand_over(self._remember, complaint)
@@ -250,8 +255,9 @@ class ZooKeeperConnection:
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self._loop.call_soon_threadsafe(call, *arguments)
 
-    def _follow_state(self, state: str) -> None:
+    def _follow_state(self, state: str, refused: bool) -> None:
         self._is_connected = state == KazooState.CONNECTED
+        self._refused = self._refused or refused  # kazoo does not try again
         self._cancel_alarm()
         if self._expires and state == KazooState.LOST:
             self._end()
@@ -328,8 +334,10 @@ def _refusal(path: str, error: BaseException, version: int) -> QuireError | None
             return ConflictError(f"{path} has records below it")
         case kazoo_errors.NoChildrenForEphemeralsError():
             return InvalidRequestError(f"{path} would be below an ephemeral record")
-        case kazoo_errors.NoAuthError() | kazoo_errors.AuthFailedError():
+        case kazoo_errors.NoAuthError():
             return ConfigurationError(f"ZooKeeper allows no access to {path}: check its ACL")
+        case kazoo_errors.AuthFailedError():
+            return ConfigurationError("ZooKeeper refuses our credentials")
         case kazoo_errors.SessionExpiredError():
             return SessionExpiredError("ZooKeeper was not heard of in time")
     return None

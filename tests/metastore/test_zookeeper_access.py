@@ -1,0 +1,206 @@
+"""TLS, credentials and ACLs, against a real server that asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from quire.errors import ConfigurationError, StoreUnavailableError
+from quire.metastore import zookeeper_connection
+from quire.metastore.zookeeper import ZooKeeperStore
+from quire.metastore.zookeeper_server import ZooKeeperServer, free_ports
+
+DEADLINE_SECONDS = 60.0
+NETTY = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+SASL = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+JAAS = """
+Server {
+    org.apache.zookeeper.server.auth.DigestLoginModule required user_quire="secret";
+};
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server that speaks TLS beside plain text and knows one user."""
+
+    server: ZooKeeperServer
+    tls_port: int
+    directory: Path
+
+    def uri(self, query: str = "", root: str = "/root") -> str:
+        return f"{self.server.uri}{root}?{query}".rstrip("?")
+
+    def tls_uri(self, query: str, host: str = "127.0.0.1") -> str:
+        return f"zk://{host}:{self.tls_port}/root?tls=yes&{query}"
+
+    def file(self, name: str, text: str) -> Path:
+        path = self.directory / name
+        path.write_text(text)
+        return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    directory = tmp_path_factory.mktemp("zookeeper")
+    make_certificate(directory / "server", "IP:127.0.0.1")
+    (port,) = free_ports(1)
+    jaas = directory / "jaas.conf"
+    jaas.write_text(JAAS)
+    settings = {
+        "secureClientPort": str(port),
+        "secureClientPortAddress": "127.0.0.1",
+        "serverCnxnFactory": NETTY,
+        "ssl.keyStore.location": str(directory / "server.both.pem"),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(directory / "server.pem"),
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "none",
+        "authProvider.1": SASL,
+    }
+    with ZooKeeperServer(
+        directory / "server",
+        sync=False,
+        tls=True,
+        settings=settings,
+        java_options=[f"-Djava.security.auth.login.config={jaas}"],
+    ) as server:
+        yield Place(server, port, directory)
+
+
+def make_certificate(path: Path, names: str) -> None:
+    """Make NAME.pem, NAME.key and NAME.both.pem: a certificate that signs itself."""
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=quire-test", "-addext", f"subjectAltName={names}"]
+    command += ["-keyout", f"{path}.key", "-out", f"{path}.pem"]
+    subprocess.run(command, check=True, capture_output=True)
+    both = Path(f"{path}.key").read_text() + Path(f"{path}.pem").read_text()
+    Path(f"{path}.both.pem").write_text(both)
+
+
+def with_stores(*uris: str, body: Callable[..., Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            stores = [await ZooKeeperStore.open(uri) for uri in uris]
+            try:
+                await body(*stores)
+            finally:
+                await asyncio.gather(*(store.close() for store in stores))
+
+    asyncio.run(main())
+
+
+def test_everything_works_over_tls(place: Place) -> None:
+    async def body(store: ZooKeeperStore) -> None:
+        version = await store.create("/tls/a", b"sealed")
+        session = await store.open_session(5.0)
+        await session.create("/tls/live", b"")
+        waiting = asyncio.ensure_future(store.wait("/tls/a", version))
+        await store.put("/tls/a", bytes(300_000), version)
+        await waiting
+        values = await asyncio.gather(*(store.get("/tls/live") for _ in range(300)))
+        assert len(values) == 300
+        await store.delete("/tls/a")
+
+    with_stores(place.tls_uri(f"ca={place.directory}/server.pem"), body=body)
+
+
+def test_a_server_that_nobody_vouches_for_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_connection, "READY_SECONDS", 2.0)
+
+    async def body(*_: ZooKeeperStore) -> None:
+        pytest.fail("connected")
+
+    with pytest.raises(StoreUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+        with_stores(place.tls_uri("verify=yes"), body=body)
+    # The certificate is for 127.0.0.1, not for this name of the same machine.
+    by_name = place.tls_uri(f"ca={place.directory}/server.pem", host="localhost")
+    with pytest.raises(StoreUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+        with_stores(by_name, body=body)
+
+
+def test_unusable_certificates_are_named(place: Place) -> None:
+    async def body(*_: ZooKeeperStore) -> None:
+        pytest.fail("connected")
+
+    for query in ("ca=/nowhere.pem", f"certificate=/nowhere.pem&key={place.directory}/server.key"):
+        with pytest.raises(ConfigurationError, match="nowhere"):
+            with_stores(place.tls_uri(query), body=body)
+
+
+def test_a_client_may_show_a_certificate(place: Place) -> None:
+    files = f"certificate={place.directory}/server.pem&key={place.directory}/server.key"
+
+    async def body(store: ZooKeeperStore) -> None:
+        await store.create("/shown/a", b"")
+        await store.delete("/shown/a")
+
+    with_stores(place.tls_uri(f"ca={place.directory}/server.pem&{files}"), body=body)
+
+
+def test_verification_can_be_turned_off(place: Place) -> None:
+    async def body(store: ZooKeeperStore) -> None:
+        assert await store.children("/nothing") == []
+
+    with_stores(place.tls_uri("verify=no", host="localhost"), body=body)
+
+
+@pytest.mark.parametrize("auth", ["digest", "sasl"])
+def test_private_records_are_for_their_owner_only(place: Place, auth: str) -> None:
+    credentials = place.file("credentials", "quire:secret\n")
+    query = f"auth={auth}&credentials={credentials}&acl=private"
+
+    async def body(owner: ZooKeeperStore, same: ZooKeeperStore, other: ZooKeeperStore) -> None:
+        version = await owner.create("/private/a", b"mine")
+        session = await owner.open_session(5.0)
+        await session.create("/private/live", b"")
+        await same.put("/private/a", b"still mine", version)
+        for call in (other.get("/private/a"), other.children("/private"), other.delete("/private")):
+            with pytest.raises(ConfigurationError, match="ACL"):
+                await call
+        assert (await owner.get("/private/a")).value == b"still mine"
+
+    root = f"/private-{auth}"
+    owner = place.uri(query, root)
+    with_stores(owner, owner, place.uri(root=root), body=body)
+
+
+def test_readable_records_are_changed_by_their_owner_only(place: Place) -> None:
+    query = f"auth=digest&credentials={place.file('credentials', 'quire:secret')}&acl=readable"
+
+    async def body(owner: ZooKeeperStore, other: ZooKeeperStore) -> None:
+        version = await owner.create("/a", b"look")
+        assert (await other.get("/a")).value == b"look"
+        with pytest.raises(ConfigurationError, match="ACL"):
+            await other.put("/a", b"touched", version)
+        with pytest.raises(ConfigurationError, match="ACL"):
+            await other.create("/b", b"")
+
+    with_stores(place.uri(query, "/readable"), place.uri(root="/readable"), body=body)
+
+
+def test_a_wrong_password_is_said_to_be_wrong(place: Place) -> None:
+    file = place.file("wrong", "quire:guess\n")
+
+    async def body(store: ZooKeeperStore) -> None:
+        await store.children("/")
+        pytest.fail("let in")
+
+    with pytest.raises(ConfigurationError, match="credentials") as raised:
+        with_stores(place.uri(f"auth=sasl&credentials={file}"), body=body)
+    assert "guess" not in str(raised.value)
+
+
+def test_credentials_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    async def body(*_: ZooKeeperStore) -> None:
+        pytest.fail("connected")
+
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        with_stores(f"zk://127.0.0.1:1/?auth=digest&credentials={tmp_path}/nowhere", body=body)
