@@ -10,6 +10,7 @@ to repeat it: seed, commit, Python version, mix.
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import platform
@@ -116,6 +117,7 @@ def replay(job: Job) -> Result:
 
 
 def _work(job: Job) -> Result:
+    gc.disable()  # run_seed collects now and then
     result = run_seed(*job)
     if result.error is not None:
         result.error = AssertionError(f"{type(result.error).__name__}: {result.error}")

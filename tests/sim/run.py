@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import random
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -94,8 +95,7 @@ def run_seed(
         result.trace = loop.trace.digest()
         result.steps = loop.steps
         result.virtual_seconds = loop.time()
-        loop.dispose()
-        _collect(was_enabled)
+        _clean_up(loop, was_enabled)
     return result
 
 
@@ -134,12 +134,18 @@ def _listening(loop: SimLoop, log: _Log | None) -> Iterator[None]:
         logger.propagate = propagate
 
 
-def _collect(was_enabled: bool) -> None:
+def _clean_up(loop: SimLoop, gc_was_enabled: bool) -> None:
+    """End the run's coroutines; what they say on their way out is of no interest."""
     global _runs
     _runs += 1
-    if _runs % COLLECT_EVERY == 0:
-        gc.collect()
-    if was_enabled:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        loop.dispose()
+        if _runs % COLLECT_EVERY == 0:
+            gc.collect()
+        elif gc_was_enabled:
+            gc.collect(0)
+    if gc_was_enabled:
         gc.enable()
 
 
