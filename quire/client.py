@@ -22,7 +22,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Election
-from quire.entry import BookieId, DigestKind, EntryId, LedgerId
+from quire.entry import BookieId, DigestKind, LedgerId
 from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
@@ -32,7 +32,7 @@ from quire.ledger.reader import LedgerReader
 from quire.ledger.remote import RemoteBookie
 from quire.ledger.roster import BookieRoster
 from quire.ledger.writer import LedgerWriter
-from quire.log.batch import Batch
+from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
 from quire.log.log import Log
@@ -40,7 +40,7 @@ from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
 from quire.log.reader import LogReader
-from quire.log.span import Span
+from quire.log.span import Slice, Span
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 
@@ -256,19 +256,19 @@ class Client:
         )
         return self._remember(reader)
 
-    async def snapshot_log(self, name: str, *, password: bytes = b"") -> list[Span]:
-        """Return what a reader can see of a log now, cut so that other processes can read the
-        pieces at the same time with `read_span`. Never disturbs the writer.
+    async def snapshot_log(
+        self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
+    ) -> list[Span]:
+        """Return what a reader can see of a log now, as far as it lies within bounds, cut so that
+        other processes can read the pieces at the same time. Never disturbs the writer.
 
         Raises `NoSuchLogError`, `UnauthorizedError`, and `UnreadableError` when too few bookies
         answer for a segment that is still written.
         """
-        return list(await self._logs.snapshot(name, password=password))
+        return list(await self._logs.snapshot(name, password=password, bounds=bounds))
 
-    def read_span(
-        self, span: Span, *, password: bytes = b""
-    ) -> AsyncGenerator[tuple[EntryId, int, Batch], None]:
-        """Yield (entry, records to leave out at its start, batch) of a span, in order.
+    def read_span(self, span: Span, *, password: bytes = b"") -> AsyncGenerator[Slice, None]:
+        """Yield the records of a span by entry, in order.
 
         Raises `NoSuchLedgerError` when the segment was trimmed away meanwhile.
         """

@@ -55,7 +55,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.log",
         "quire.wire",
     ),
-    "quire.spark": (*VALUES, "quire.sync", "quire.log"),
+    "quire.spark": (*VALUES, "quire.spark", "quire.sync", "quire.log"),
     "quire.cli": ("quire",),
     "quire.__main__": ("quire.cli",),
     "quire": ("quire",),

@@ -20,10 +20,10 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import lz4.block
 import zstandard
@@ -94,6 +94,33 @@ class BatchHeader:
     def next_offset(self) -> int:
         """Offset of the first record of whatever comes behind this batch."""
         return self.first_offset + self.count
+
+
+class Base(NamedTuple):
+    """Where a ledger that was written outside the log came to lie in it.
+
+    Whoever wrote it could not know: its batches count from offset 0, in epoch 1, at time 0.
+    """
+
+    first_offset: int
+    epoch: int
+    timestamp_ms: int
+
+
+UNPLACED: Final = Base(0, 1, 0)
+"""What the headers of a ledger count from that is written to be adopted by a log."""
+
+
+def place_header(header: BatchHeader, base: Base | None) -> BatchHeader:
+    """Return a header as it is in the log; without a base it is that already."""
+    if base is None:
+        return header
+    return replace(
+        header,
+        first_offset=base.first_offset + header.first_offset,
+        epoch=base.epoch,
+        timestamp_ms=base.timestamp_ms,
+    )
 
 
 @dataclass(frozen=True, slots=True)

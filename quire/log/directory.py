@@ -6,10 +6,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 
-from quire.entry import EntryId
 from quire.errors import ConflictError, InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.batch import Batch
+from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
@@ -19,7 +18,7 @@ from quire.log.position import BEGINNING, Position
 from quire.log.reader import LogReader
 from quire.log.retention import delete_doomed
 from quire.log.segment_reader import SegmentReader, open_segment
-from quire.log.span import Span, read_span, take_snapshot
+from quire.log.span import Slice, Span, read_span, take_snapshot
 from quire.log.takeover import ATTEMPTS_MAX, TakeOver, recover_open_segments
 from quire.metastore.layout import LOGS, unquote_name
 from quire.metastore.store import MetadataStore
@@ -132,16 +131,17 @@ class LogDirectory:
         """Return a log's manifest. Raises `NoSuchLogError`."""
         return (await self._record(name).read())[0]
 
-    async def snapshot(self, name: str, *, password: bytes = b"") -> Sequence[Span]:
+    async def snapshot(
+        self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
+    ) -> Sequence[Span]:
         """Return what a reader can see of a log now, cut for reading in parallel (span.py).
 
         Never fences. Raises `NoSuchLogError`, `UnauthorizedError`, and what `take_snapshot` does.
         """
-        return await take_snapshot(await self.describe(name), self._catalog, password=password)
+        manifest = await self.describe(name)
+        return await take_snapshot(manifest, self._catalog, password=password, bounds=bounds)
 
-    def read_span(
-        self, span: Span, *, password: bytes = b""
-    ) -> AsyncGenerator[tuple[EntryId, int, Batch], None]:
+    def read_span(self, span: Span, *, password: bytes = b"") -> AsyncGenerator[Slice, None]:
         """Yield the batches of a span, whoever took the snapshot (`quire.log.span.read_span`)."""
         return read_span(self._catalog, span, password=password)
 

@@ -30,6 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.log.batch import Base
 from quire.log.position import BEGINNING, Position
 from quire.metastore.record import decode_record, encode_record
 
@@ -54,6 +55,17 @@ class SegmentEnd(NamedTuple):
 EMPTY: Final = SegmentEnd(-1, 0, 0, 0, 0)
 
 
+class Job(NamedTuple):
+    """Work whose ledgers a log adopts; the sequence grows from one piece of it to the next."""
+
+    name: str
+    sequence: int
+
+
+JOBS_MAX: Final = 1000
+"""Jobs remembered; at some 40 bytes each they stay small beside the segments."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One ledger of a log. Open while `end` is None."""
@@ -64,6 +76,16 @@ class Segment:
     created_ms: int
     first_offset: int | None = None
     end: SegmentEnd | None = None
+    adopted: bool = False
+    """Written outside the log, and placed in it when it was closed."""
+
+    @property
+    def base(self) -> Base | None:
+        """What the headers of an adopted ledger are to be counted from."""
+        if not self.adopted:
+            return None
+        assert self.first_offset is not None
+        return Base(self.first_offset, self.epoch, self.created_ms)
 
     @property
     def last_entry(self) -> EntryId | None:
@@ -107,7 +129,8 @@ class Segment:
     def row(self) -> list[Any]:
         """The segment as the record holds it: a row, because names would be most of the bytes."""
         head = [self.number, self.ledger, self.epoch, self.created_ms, self.first_offset]
-        return [*head, list(self.end) if self.end else None]
+        tail = [True] if self.adopted else []
+        return [*head, list(self.end) if self.end else None, *tail]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +150,8 @@ class LogManifest:
     doomed: tuple[LedgerId, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     """Options that hold for every leader of this log (options.py), by name."""
+    jobs: tuple[Job, ...] = ()
+    """The last work of every job whose ledgers were adopted, the latest last."""
 
     # What a reader or leader asks.
 
@@ -175,6 +200,44 @@ class LogManifest:
         for segment in self.open_segments:
             manifest = manifest.seal_segment(segment.number, ends[segment.number])
         return manifest
+
+    def adopt(
+        self,
+        ends: Mapping[int, SegmentEnd],
+        parts: Iterable[tuple[LedgerId, SegmentEnd]],
+        job: Job | None,
+        now_ms: int,
+    ) -> LogManifest:
+        """Begin an epoch that is over at once: seal what was open, append closed ledgers.
+
+        Their records are all of one time, not before that of any record in front of them. `job`
+        is remembered, so that the same work is not adopted a second time.
+        """
+        manifest = self._next_epoch(ends)
+        now_ms = max([now_ms, *(each.last_timestamp_ms or 0 for each in manifest.segments)])
+        for ledger, end in parts:
+            segment = Segment(
+                manifest.next_segment,
+                ledger,
+                manifest.epoch,
+                now_ms,
+                manifest.end_offset,
+                end._replace(last_timestamp_ms=now_ms),
+                adopted=True,
+            )
+            segments = (*manifest.segments, segment)
+            manifest = replace(manifest, segments=segments, next_segment=segment.number + 1)
+        return manifest._with_job(job)._checked()
+
+    def has_done(self, job: Job) -> bool:
+        """True when this work of a job, or later work of it, was adopted."""
+        return any(each.name == job.name and each.sequence >= job.sequence for each in self.jobs)
+
+    def _with_job(self, job: Job | None) -> LogManifest:
+        if job is None:
+            return self
+        others = [each for each in self.jobs if each.name != job.name]
+        return replace(self, jobs=(*others, job)[-JOBS_MAX:])
 
     def append_segment(self, ledger: LedgerId, now_ms: int) -> LogManifest:
         """Add an open segment at the end."""
@@ -289,6 +352,7 @@ class LogManifest:
             body["segments"] = tuple(_segment(row) for row in body["segments"])
             body["trimmed_to"] = Position.parse(body["trimmed_to"])
             body["doomed"] = tuple(body["doomed"])
+            body["jobs"] = tuple(Job(*row) for row in body.get("jobs", ()))
             manifest = cls(**body)
             broken = manifest.check()
         except (TypeError, ValueError, KeyError) as error:
@@ -299,9 +363,9 @@ class LogManifest:
 
 
 def _segment(row: list[Any]) -> Segment:
-    number, ledger, epoch, created_ms, first_offset, end = row
+    number, ledger, epoch, created_ms, first_offset, end, *rest = row
     sealed = None if end is None else SegmentEnd(*end)
-    return Segment(number, ledger, epoch, created_ms, first_offset, sealed)
+    return Segment(number, ledger, epoch, created_ms, first_offset, sealed, rest == [True])
 
 
 def retention_point(

@@ -10,13 +10,13 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quire.entry import Entry, EntryId
 from quire.errors import CorruptEntryError, CorruptRecordError, NoSuchEntryError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.batch import Batch, BatchHeader, decode_batch, decode_header
+from quire.log.batch import Batch, BatchHeader, decode_batch, decode_header, place_header
 from quire.log.manifest import Segment
 from quire.log.position import Position, Record
 
@@ -106,13 +106,15 @@ class SegmentReader:
             self._entries.extend(run)
         entry = self._entries.popleft()
         batch = decode_batch(entry.payload, entry.ledger, entry.entry)
-        self._check(entry.entry, batch.header)
-        return entry.entry, batch
+        header = place_header(batch.header, self.segment.base)
+        self._check(entry.entry, header)
+        return entry.entry, replace(batch, header=header)
 
     async def header(self, entry: EntryId) -> BatchHeader:
         """Return the header of one confirmed entry."""
         found = await self._ledger.read_entry(entry)
         header = decode_header(found.payload, found.ledger, entry)
+        header = place_header(header, self.segment.base)
         self._check(entry, header)
         return header
 

@@ -5,21 +5,25 @@ moment. It contains every record that a reader could see when it was taken. It i
 log without holes: an open segment's successor counts only once the open one is closed, because only
 then is it known that nothing of it is missing.
 
-Taking a snapshot and reading a span never fence, and never disturb the writer.
+Within bounds it holds the entries that have a record within: what the manifest does not tell is
+bisected. Taking a snapshot and reading a span never fence, and never disturb the writer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from quire.entry import EntryId, LedgerId
+from quire.errors import CorruptEntryError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.batch import Batch, decode_batch
+from quire.log.batch import Base, Batch, BatchHeader, decode_batch, decode_header, place_header
+from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.manifest import LogManifest, Segment
 from quire.metastore.layout import ledger_path
 
@@ -29,53 +33,197 @@ CLOSING_SECONDS_MAX: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The entries `first` … `last` of one segment; `skipped` records of the first were trimmed."""
+    """The entries `first` … `last` of one segment, as far as their records are within `bounds`.
+
+    `offsets` are those of the whole segment, as far as the snapshot saw it; `bytes` is the payload
+    of the entries 0 … `last`, None while the segment is open.
+    """
 
     log: str
+    log_id: str
     segment: int
     ledger: LedgerId
+    epoch: int
     first: EntryId
-    skipped: int
     last: EntryId
+    offsets: range
+    bytes: int | None
+    bounds: Bounds
+    base: Base | None = None
+
+    def split(self, bytes_max: int) -> list[Span]:
+        """Return the span cut into entry ranges of about `bytes_max` bytes, in order."""
+        entries = self.last - self.first + 1
+        size = 0 if self.bytes is None else self.bytes * entries // (self.last + 1)
+        pieces = min(entries, max(1, -(-size // bytes_max)))
+        cuts = [self.first + entries * piece // pieces for piece in range(pieces + 1)]
+        return [self.narrow(first, end - 1) for first, end in pairwise(cuts)]
+
+    def narrow(self, first: EntryId, last: EntryId) -> Span:
+        """Return the span with other ends, within the old ones."""
+        size = None if self.bytes is None else self.bytes * (last + 1) // (self.last + 1)
+        return replace(self, first=first, last=last, bytes=size)
+
+
+class Slice(NamedTuple):
+    """Records of one entry that were asked for: the slots `slots` of a batch."""
+
+    entry: EntryId
+    slots: range
+    batch: Batch
+
+    def payloads(self) -> list[bytes]:
+        """The payloads, in order."""
+        return self.batch.payloads()[self.slots.start : self.slots.stop]
 
 
 async def take_snapshot(
-    manifest: LogManifest, catalog: LedgerCatalog, *, password: bytes = b""
+    manifest: LogManifest,
+    catalog: LedgerCatalog,
+    *,
+    password: bytes = b"",
+    bounds: Bounds = EVERYTHING,
 ) -> list[Span]:
     """Return the spans of a log as it is now, in order; segments without records have none.
 
     Raises `UnreadableError` when too few bookies answer for the LAC of an open segment, and
     `NoSuchLedgerError` when the log was trimmed meanwhile: read the manifest again.
     """
-    spans: list[Span] = []
-    for segment in manifest.segments:
-        has_successor = segment is not manifest.segments[-1]
-        last, is_closed = await _last_entry(segment, catalog, password, has_successor)
-        first, skipped = _start(manifest, segment)
-        if first <= last:
-            spans.append(Span(manifest.name, segment.number, segment.ledger, first, skipped, last))
-        if not is_closed:
+    bounds &= Bounds(first=manifest.trimmed_to)
+    taking = _Snapshot(manifest, catalog, password, bounds)
+    for segment in [] if bounds.is_empty else manifest.segments:
+        if not await taking.add(segment):
             break
-    return spans
+    return taking.spans
 
 
-def _start(manifest: LogManifest, segment: Segment) -> tuple[EntryId, int]:
-    trimmed = manifest.trimmed_to
-    return (trimmed.entry, trimmed.slot) if trimmed.segment == segment.number else (0, 0)
+class _Snapshot:
+    """A snapshot that is being taken, segment by segment."""
+
+    def __init__(
+        self, manifest: LogManifest, catalog: LedgerCatalog, password: bytes, bounds: Bounds
+    ) -> None:
+        self.spans: list[Span] = []
+        self._manifest = manifest
+        self._catalog = catalog
+        self._password = password
+        self._bounds = bounds
+        self._next_offset = manifest.first_offset
+        self._before_ms = 0
+
+    async def add(self, segment: Segment) -> bool:
+        """Take a segment in; returns whether the next one counts."""
+        if segment.end is not None and self._is_outside(segment):
+            self._pass_over(segment)
+            return segment.start < self._bounds.end
+        async with await self._catalog.open_without_recovery(
+            segment.ledger, password=self._password
+        ) as reader:
+            if segment is not self._manifest.segments[-1] and segment.end is None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSING_SECONDS_MAX):
+                        await _until_closed(reader)
+            last = segment.last_entry
+            is_closed = last is not None
+            if last is None:
+                last, is_closed = await reader.last_confirmed(), reader.is_closed
+            if last >= 0:
+                await self._add_span(segment, reader, last)
+        return is_closed
+
+    def _is_outside(self, segment: Segment) -> bool:
+        """True when the manifest alone tells that a sealed segment has nothing within bounds."""
+        bounds = self._bounds
+        assert segment.end is not None
+        assert segment.end_offset is not None
+        return (
+            segment.ends_by(bounds.first)
+            or segment.end_offset <= bounds.first_offset
+            or segment.end.last_timestamp_ms < bounds.first_ms
+            or segment.start >= bounds.end
+            or segment.end_offset - segment.end.records >= bounds.end_offset
+            or self._before_ms >= bounds.end_ms
+        )
+
+    def _pass_over(self, segment: Segment) -> None:
+        assert segment.end is not None
+        assert segment.end_offset is not None
+        self._next_offset = segment.end_offset
+        self._before_ms = segment.end.last_timestamp_ms
+
+    async def _add_span(self, segment: Segment, reader: LedgerReader, last: EntryId) -> None:
+        async def header(entry: EntryId) -> BatchHeader:
+            payload = (await reader.read_entry(entry)).payload
+            return place_header(decode_header(payload, segment.ledger, entry), segment.base)
+
+        start, before_ms = self._next_offset, self._before_ms
+        if segment.end is not None:
+            self._pass_over(segment)
+            end_ms = segment.end.last_timestamp_ms
+        else:
+            newest = await header(last)
+            self._next_offset, end_ms = newest.next_offset, newest.timestamp_ms
+        self._before_ms = end_ms
+        span = Span(
+            self._manifest.name,
+            self._manifest.log_id,
+            segment.number,
+            segment.ledger,
+            segment.epoch,
+            0,
+            last,
+            range(start, self._next_offset),
+            segment.bytes,
+            self._bounds,
+            segment.base,
+        )
+        cut = await _cut(span, header, before_ms, end_ms)
+        if cut.first <= cut.last:
+            self.spans.append(cut)
 
 
-async def _last_entry(
-    segment: Segment, catalog: LedgerCatalog, password: bytes, has_successor: bool
-) -> tuple[EntryId, bool]:
-    """Return the last readable entry of a segment, and whether the ledger is closed there."""
-    if segment.end is not None:
-        return segment.end.last_entry, True
-    async with await catalog.open_without_recovery(segment.ledger, password=password) as reader:
-        if has_successor:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSING_SECONDS_MAX):
-                    await _until_closed(reader)
-        return await reader.last_confirmed(), reader.is_closed
+async def _cut(
+    span: Span, header: Callable[[EntryId], Awaitable[BatchHeader]], first_ms: int, last_ms: int
+) -> Span:
+    """Drop the entries at both ends that have no record within bounds."""
+    bounds, number, first, last = span.bounds, span.segment, span.first, span.last
+    starts_inside = (
+        bounds.first <= (number, 0, 0)
+        and bounds.first_offset <= span.offsets.start
+        and bounds.first_ms <= first_ms
+    )
+    if not starts_inside:
+        first = await _bisect(
+            first, last, header, lambda at, found: not bounds.is_before(number, at, found)
+        )
+    ends_inside = (
+        bounds.end > (number, last + 1, 0)
+        and bounds.end_offset >= span.offsets.stop
+        and bounds.end_ms > last_ms
+    )
+    if not ends_inside:
+        behind = await _bisect(
+            first, last, header, lambda at, found: bounds.is_behind(number, at, found)
+        )
+        last = behind - 1
+    return span.narrow(first, last)
+
+
+async def _bisect(
+    first: EntryId,
+    last: EntryId,
+    header: Callable[[EntryId], Awaitable[BatchHeader]],
+    is_reached: Callable[[EntryId, BatchHeader], bool],
+) -> EntryId:
+    """Return the first entry for which something holds that holds from there on; last + 1: none."""
+    low, high = first, last + 1
+    while low < high:
+        middle = (low + high) // 2
+        if is_reached(middle, await header(middle)):
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 async def _until_closed(reader: LedgerReader) -> None:
@@ -86,11 +234,11 @@ async def _until_closed(reader: LedgerReader) -> None:
 
 async def read_span(
     catalog: LedgerCatalog, span: Span, *, password: bytes = b""
-) -> AsyncGenerator[tuple[EntryId, int, Batch], None]:
-    """Yield (entry, records to leave out at its start, batch) of a span, in order.
+) -> AsyncGenerator[Slice, None]:
+    """Yield the records of a span by entry, in order.
 
-    Raises `NoSuchLedgerError` when the segment was trimmed away meanwhile, and what reading a
-    ledger raises.
+    Raises `NoSuchLedgerError` when the segment was trimmed away meanwhile, `CorruptEntryError`
+    for a batch that cannot be there, and what reading a ledger raises.
     """
     async with (
         await catalog.open_without_recovery(span.ledger, password=password) as reader,
@@ -98,7 +246,21 @@ async def read_span(
     ):
         async for entries in runs:
             for entry in entries:
-                skipped = span.skipped if entry.entry == span.first else 0
                 batch = decode_batch(entry.payload, span.ledger, entry.entry)
-                if skipped < len(batch):
-                    yield entry.entry, skipped, batch
+                if span.base is not None:
+                    batch = replace(batch, header=place_header(batch.header, span.base))
+                _check(span, entry.entry, batch.header)
+                slots = span.bounds.slots(span.segment, entry.entry, batch.header)
+                if slots:
+                    yield Slice(entry.entry, slots, batch)
+
+
+def _check(span: Span, entry: EntryId, header: BatchHeader) -> None:
+    fits = span.offsets.start + entry <= header.first_offset < span.offsets.stop
+    if header.epoch != span.epoch or not fits:
+        raise CorruptEntryError(
+            span.ledger,
+            entry,
+            f"epoch {header.epoch}, offset {header.first_offset} cannot be in a segment of epoch "
+            f"{span.epoch} with offsets {span.offsets.start} to {span.offsets.stop - 1}",
+        )

@@ -8,7 +8,7 @@ Every name works as its asynchronous twin, without `await`; asynchronous iterato
 """
 
 from quire.sync.client import SyncClient, connect
-from quire.sync.cluster import SyncLocalCluster, local_cluster
+from quire.sync.cluster import SyncLocalCluster
 from quire.sync.cursors import SyncCursor, SyncLogCursors
 from quire.sync.elections import SyncElection, SyncLeadership
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
@@ -26,5 +26,4 @@ __all__ = [
     "SyncLogCursors",
     "SyncLogReader",
     "connect",
-    "local_cluster",
 ]

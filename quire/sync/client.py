@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from quire import client as asynchronous
 from quire.bookie import BookieAddress, BookieInfo
 from quire.client import CONNECT_SECONDS, SESSION_SECONDS, Client, always
-from quire.entry import BookieId, DigestKind, EntryId, LedgerId
+from quire.entry import BookieId, DigestKind, LedgerId
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from quire.log.batch import Batch
+from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
-from quire.log.span import Span
+from quire.log.span import Slice, Span
 from quire.sync.cursors import SyncLogCursors
 from quire.sync.elections import SyncElection
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
@@ -125,17 +125,17 @@ class SyncClient:
         )
         return SyncLogReader(self._portal, self._portal.call(work))
 
-    def snapshot_log(self, name: str, *, password: bytes = b"") -> list[Span]:
+    def snapshot_log(
+        self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
+    ) -> list[Span]:
         """See `Client.snapshot_log`."""
-        return self._portal.call(self._client.snapshot_log(name, password=password))
+        return self._portal.call(self._client.snapshot_log(name, password=password, bounds=bounds))
 
-    def read_span(
-        self, span: Span, *, password: bytes = b""
-    ) -> Iterator[tuple[EntryId, int, Batch]]:
+    def read_span(self, span: Span, *, password: bytes = b"") -> Iterator[Slice]:
         """See `Client.read_span`."""
         return self._portal.iterate(
             lambda: self._client.read_span(span, password=password),
-            lambda item: len(item[2].body),
+            lambda item: len(item.batch.body),
         )
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> SyncLogCursors:

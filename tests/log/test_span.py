@@ -8,17 +8,19 @@ import pytest
 
 from quire.errors import NoSuchLedgerError, NoSuchLogError
 from quire.ledger.metadata import LedgerMetadata
-from quire.log.position import Position
+from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.position import LATEST, Position
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import NAME, Client, Gate, LogCluster, append_all, numbered, run
 
 
-async def spanned(client: Client) -> list[bytes]:
+async def spanned(client: Client, bounds: Bounds = EVERYTHING, cut: int = 2**40) -> list[bytes]:
     """The log's records as spans give them."""
     payloads: list[bytes] = []
-    for span in await client.logs.snapshot(NAME):
-        async for _, skipped, batch in client.logs.read_span(span):
-            payloads += batch.payloads()[skipped:]
+    whole = await client.logs.snapshot(NAME, bounds=bounds)
+    for span in [piece for each in whole for piece in each.split(cut)]:
+        async for piece in client.logs.read_span(span):
+            payloads += piece.payloads()
     return payloads
 
 
@@ -59,7 +61,7 @@ def test_trimmed_records_are_left_out() -> None:
                 await log.append_many(numbered(10, 10))
             await client.logs.trim(NAME, Position(1, 1, 4))
             (span,) = await client.logs.snapshot(NAME)
-            assert (span.first, span.skipped) == (1, 4)
+            assert (span.first, span.last) == (1, 1)
             assert await spanned(client) == numbered(14, 6)
 
     run(main)
@@ -121,6 +123,54 @@ def test_what_is_gone_is_said_to_be_gone() -> None:
             await client.logs.delete(NAME)
             with pytest.raises(NoSuchLedgerError):
                 await anext(client.logs.read_span(spans[0]))
+
+    run(main)
+
+
+def test_bounds_are_kept_wherever_they_cut() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader = cluster.new_client()
+            log = await leader.open(batch_records=7)
+            for start in range(0, 90, 30):
+                cluster.now += 10
+                await append_all(log, numbered(start, 30))
+                if start < 60:
+                    await log.roll()
+            await asyncio.sleep(1)
+            client = cluster.new_client()
+            records = await client.read()
+            for one in range(0, 90, 4):
+                for other in range(one, 91, 9):
+                    end = records[other].position if other < 90 else LATEST
+                    for bounds in (
+                        Bounds(first_offset=one, end_offset=other),
+                        Bounds(first=records[one].position, end=end),
+                        Bounds(first_offset=one, end=end),
+                    ):
+                        assert await spanned(client, bounds) == numbered(one, other - one)
+            later = Bounds(first_ms=1_020_000, end_ms=1_030_000)
+            assert await spanned(client, later) == numbered(30, 30)
+            assert await spanned(client, Bounds(first_ms=1_030_001)) == []
+            assert await client.logs.snapshot(NAME, bounds=Bounds(first_ms=1_030_001)) == []
+            await log.close()
+
+    run(main)
+
+
+def test_a_span_is_split_without_loss() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open(batch_records=7) as log:
+                await append_all(log, numbered(0, 100))
+            (span,) = await client.logs.snapshot(NAME)
+            assert span.bytes is not None
+            pieces = span.split(span.bytes // 4 + 1)
+            assert 3 <= len(pieces) <= 5
+            for cut in (1, 50, 200, 10_000):
+                assert await spanned(client, cut=cut) == numbered(0, 100)
+                assert await spanned(client, Bounds(first_offset=33), cut) == numbered(33, 67)
 
     run(main)
 

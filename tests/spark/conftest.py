@@ -11,9 +11,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from quire.spark import LogDataSource
+from quire.sync import SyncLocalCluster
 from tests.support.java import java_home
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The store of three bookie processes, for all tests of this folder."""
+    with SyncLocalCluster(tmp_path_factory.mktemp("cluster"), bookies=3) as running:
+        yield running.store_uri
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +46,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
             .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.python.filterPushdown.enabled", "true")
+            .config("spark.sql.shuffle.partitions", "2")
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("ERROR")

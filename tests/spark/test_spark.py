@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
@@ -13,20 +11,12 @@ from pyspark.sql import functions as sql
 
 import quire.sync
 from quire import LogOptions
-from quire.sync import local_cluster
 
 ROLLED = LogOptions(roll_entries=50)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory: Path = tmp_path_factory.mktemp("cluster")
-    with local_cluster(directory, bookies=3) as running:
-        yield running.store_uri
-
-
-def load(spark: SparkSession, cluster: str, log: str) -> DataFrame:
-    return spark.read.format("quire").option("cluster", cluster).option("log", log).load()
+def load(spark: SparkSession, cluster: str, log: str, **options: str | int) -> DataFrame:
+    return spark.read.format("quire").options(cluster=cluster, log=log, **options).load()
 
 
 def write(cluster: str, log: str, batches: list[list[bytes]], options: LogOptions) -> None:
@@ -93,13 +83,71 @@ def test_columns_have_the_types_and_times_they_say(spark: SparkSession, cluster:
     assert (row.log, row.offset, row.slot, row.epoch) == ("typed", 0, 0, 1)
 
 
+def offsets(frame: DataFrame) -> list[int]:
+    return [row.offset for row in frame.select("offset").collect()]
+
+
+def test_options_say_which_logs_and_which_part_of_them(spark: SparkSession, cluster: str) -> None:
+    for name in ("part-a", "part-b"):
+        write(cluster, name, [[f"{n}-{i}".encode() for i in range(3)] for n in range(120)], ROLLED)
+    with quire.sync.connect(cluster) as client:
+        records = list(client.read_log("part-a"))
+    frame = load(spark, cluster, "part-*, part-a", fromOffset=10, toOffset=200)
+    found = [(row.log, row.offset) for row in frame.select("log", "offset").collect()]
+    assert found == [(log, n) for log in ("part-a", "part-b") for n in range(10, 200)]
+    here, there = records[100].position, records[250].position
+    frame = load(
+        spark, cluster, "part-a", fromPosition=str(here), toPosition=str(there), columns="offset"
+    )
+    assert frame.columns == ["offset"]
+    assert offsets(frame) == list(range(100, 250))
+    moment = datetime.fromtimestamp(records[150].timestamp_ms / 1000, UTC).isoformat()
+    expected = [each.offset for each in records if each.timestamp_ms >= records[150].timestamp_ms]
+    assert offsets(load(spark, cluster, "part-a", fromTime=moment)) == expected
+
+
+def test_segments_are_split_and_stay_in_order(spark: SparkSession, cluster: str) -> None:
+    write(cluster, "split", [[bytes(1000)] * 10 for _ in range(100)], LogOptions())
+    frame = load(spark, cluster, "split", splitBytes=200_000)
+    assert frame.rdd.getNumPartitions() == 6
+    assert offsets(frame) == list(range(1000))
+
+
+def test_filters_narrow_what_is_read(spark: SparkSession, cluster: str) -> None:
+    write(cluster, "filtered", [[f"{n}".encode()] for n in range(160)], ROLLED)
+    frame = load(spark, cluster, "filtered", pushdown="true")
+    for condition, expected in [
+        ("offset >= 70 and offset < 80", list(range(70, 80))),
+        ("segment = 2", list(range(50, 100))),
+        ("segment in (1, 3) and offset % 10 = 0", [0, 10, 20, 30, 40, 100, 110, 120, 130, 140]),
+        ("timestamp < timestamp'2020-01-01 00:00:00'", []),
+        ("log = 'filtered' and offset = 3", [3]),
+        ("log = 'another'", []),
+    ]:
+        chosen = frame.where(condition)
+        assert offsets(chosen) == expected, condition
+    assert frame.where("offset < 10").rdd.getNumPartitions() == 1
+    assert frame.where("timestamp > timestamp'2100-01-01 00:00:00'").rdd.getNumPartitions() == 0
+
+
+def test_a_raw_ledger_is_read_entry_by_entry(spark: SparkSession, cluster: str) -> None:
+    with quire.sync.connect(cluster) as client, client.create_ledger() as writer:
+        ledger = writer.ledger
+        writer.append_many([f"entry {n}".encode() * 100 for n in range(50)])
+    reading = spark.read.format("quire")
+    frame = reading.options(cluster=cluster, ledger=ledger, splitBytes=10_000).load()
+    assert frame.rdd.getNumPartitions() > 2
+    rows = [(row.ledger, row.entry, bytes(row.payload)) for row in frame.collect()]
+    assert rows == [(ledger, n, f"entry {n}".encode() * 100) for n in range(50)]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"log": "whole"}, r"needs .option\('cluster'"),
         ({"cluster": "CLUSTER"}, r"needs .option\('log'"),
         ({"cluster": "CLUSTER", "log": "absent"}, "'absent' does not exist"),
-        ({"cluster": "CLUSTER", "log": "whole", "from": "1"}, "option 'from' is not one"),
+        ({"cluster": "CLUSTER", "log": "whole", "from": "1"}, "option 'from' is not one of"),
     ],
 )
 def test_a_wrong_option_is_named(

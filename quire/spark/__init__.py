@@ -1,0 +1,14 @@
+"""Whole logs as Spark data frames, both ways, through PySpark's Python Data Source API.
+
+    spark.dataSource.register(quire.spark.LogDataSource)
+    spark.read.format("quire").option("cluster", "./quire-data").option("log", "orders").load()
+
+Planning happens on the driver, reading and writing in Spark's workers, each with a client of its
+own. docs/spark.md has the options, and what is guaranteed.
+
+pyspark and pyarrow are imported in this package and nowhere else (`pip install 'quire[spark]'`).
+"""
+
+from quire.spark.source import LogDataSource
+
+__all__ = ["LogDataSource"]

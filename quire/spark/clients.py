@@ -1,0 +1,29 @@
+"""One client per worker process, kept from task to task.
+
+Connecting costs a few round trips; Spark reuses its worker processes, and so are their connections.
+The last cluster connected to is the one that is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+
+import quire.sync
+from quire.sync import SyncClient
+
+_kept: tuple[int, str, SyncClient, AbstractContextManager[SyncClient]] | None = None
+
+
+def worker_client(cluster: str) -> SyncClient:
+    """Return this process's client of a cluster. Raises as `quire.connect`."""
+    global _kept
+    if _kept is not None and _kept[:2] == (os.getpid(), cluster):
+        return _kept[2]
+    if _kept is not None and _kept[0] == os.getpid():
+        kept, _kept = _kept, None
+        kept[3].__exit__(None, None, None)
+    manager = quire.sync.connect(cluster)
+    client = manager.__enter__()
+    _kept = (os.getpid(), cluster, client, manager)
+    return client

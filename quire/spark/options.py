@@ -1,0 +1,207 @@
+"""The options of format `quire`, checked where they are given: every error names its option.
+
+Spark hands over option names in lower case and values as text. Pure: no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any, Final, TypeVar
+
+from quire.entry import LedgerId
+from quire.errors import ConfigurationError, InvalidRequestError
+from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.position import Position
+
+T = TypeVar("T")
+
+SPLIT_BYTES: Final = 64 * 1024 * 1024
+"""A task reads as much: a second or two, so that the last task does not keep others waiting."""
+
+LOG_COLUMNS: Final = {
+    "log": "string",
+    "segment": "long",
+    "ledger": "long",
+    "entry": "long",
+    "slot": "int",
+    "offset": "long",
+    "epoch": "long",
+    "timestamp": "timestamp",
+    "payload": "binary",
+}
+"""One row per record; `timestamp` is when the leader made the batch."""
+
+LEDGER_COLUMNS: Final = {"ledger": "long", "entry": "long", "payload": "binary"}
+"""One row per entry of a raw ledger."""
+
+_FLAGS: Final = {"true": True, "false": False}
+
+_READ: Final = (
+    "cluster", "log", "ledger", "password", "columns", "splitBytes", "pushdown",
+    "fromPosition", "toPosition", "fromOffset", "toOffset", "fromTime", "toTime",
+)  # fmt: skip
+_STREAM: Final = ("maxRecordsPerTrigger", "failOnDataLoss", "cursor")
+_WRITE: Final = (
+    "cluster", "log", "password", "job", "sequence", "compression", "ensemble", "writeQuorum",
+    "ackQuorum", "checkpointLocation", "path",
+)  # fmt: skip
+
+
+class Given:
+    """The options of one call, by the names they are documented under."""
+
+    def __init__(self, options: Mapping[str, str], known: Iterable[str], what: str) -> None:
+        names = {name.lower(): name for name in known}
+        for key in sorted(options):
+            if key.lower() not in names:
+                raise ConfigurationError(
+                    f"option {key!r} is not one of {what} format 'quire': use "
+                    f"{', '.join(sorted(names.values()))}"
+                )
+        self._values = {names[key.lower()]: value for key, value in options.items()}
+
+    def required(self, name: str) -> str:
+        """Return an option that has to be given. Raises `ConfigurationError` naming it."""
+        if not self._values.get(name):
+            raise ConfigurationError(f"format 'quire' needs .option({name!r}, …)")
+        return self._values[name]
+
+    def get(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        """Return an option as `parse` understands it. Raises `ConfigurationError` naming it."""
+        if name not in self._values:
+            return default
+        try:
+            return parse(self._values[name])
+        except (ValueError, InvalidRequestError) as error:
+            raise ConfigurationError(
+                f"option {name}={self._values[name]!r} is not understood: {error}"
+            ) from None
+
+    def has(self, name: str) -> bool:
+        """Whether an option was given."""
+        return name in self._values
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What to read, of what, and how. `logs` are names and patterns (`*`, `?`, `[…]`)."""
+
+    cluster: str
+    logs: tuple[str, ...] = ()
+    ledger: LedgerId | None = None
+    password: bytes = field(default=b"", repr=False)
+    columns: tuple[str, ...] = tuple(LOG_COLUMNS)
+    split_bytes: int = SPLIT_BYTES
+    pushdown: bool = False
+    bounds: Bounds = EVERYTHING
+    records_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    cursor: str | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
+        """Raises `ConfigurationError` naming the option that is wrong."""
+        known = (*_READ, *_STREAM) if streaming else _READ
+        given = Given(options, known, "a streaming read of" if streaming else "a read of")
+        ledger = given.get("ledger", _natural, None)
+        if ledger is not None and (streaming or given.has("log")):
+            raise ConfigurationError(
+                "option 'ledger' reads one raw ledger, in a batch: give it without 'log'"
+            )
+        return cls(
+            cluster=given.required("cluster"),
+            logs=() if ledger is not None else _names(given.required("log")),
+            ledger=ledger,
+            password=given.get("password", str.encode, b""),
+            columns=given.get("columns", _columns_of(ledger), tuple(_schema_of(ledger))),
+            split_bytes=given.get("splitBytes", _positive, SPLIT_BYTES),
+            pushdown=given.get("pushdown", _flag, False),
+            bounds=_bounds(given),
+            records_per_trigger=given.get("maxRecordsPerTrigger", _positive, None),
+            fail_on_data_loss=given.get("failOnDataLoss", _flag, True),
+            cursor=given.get("cursor", str, None),
+        )
+
+    def select(self, names: Iterable[str]) -> list[str]:
+        """Return which of a cluster's logs are meant; a name without a pattern always is."""
+        existing = sorted(names)
+        chosen: dict[str, None] = {}
+        for wanted in self.logs:
+            if any(sign in wanted for sign in "*?["):
+                chosen.update((name, None) for name in existing if fnmatchcase(name, wanted))
+            else:
+                chosen[wanted] = None
+        return list(chosen)
+
+
+def read_schema(options: Mapping[str, str]) -> str:
+    """Return the schema of what these options read, as Spark writes it."""
+    given = Given(options, (*_READ, *_STREAM), "a read of")
+    ledger = given.get("ledger", _natural, None)
+    kinds = _schema_of(ledger)
+    columns = given.get("columns", _columns_of(ledger), tuple(kinds))
+    return ", ".join(f"{name} {kinds[name]}" for name in columns)
+
+
+def _schema_of(ledger: LedgerId | None) -> dict[str, str]:
+    return LOG_COLUMNS if ledger is None else LEDGER_COLUMNS
+
+
+def _columns_of(ledger: LedgerId | None) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        columns = tuple(dict.fromkeys(_names(text)))
+        for name in columns:
+            if name not in _schema_of(ledger):
+                raise ValueError(f"{name!r} is not one of {', '.join(_schema_of(ledger))}")
+        return columns
+
+    return parse
+
+
+def _bounds(given: Given) -> Bounds:
+    everything = EVERYTHING
+    return Bounds(
+        first=given.get("fromPosition", Position.parse, everything.first),
+        end=given.get("toPosition", Position.parse, everything.end),
+        first_offset=given.get("fromOffset", _natural, None) or 0,
+        end_offset=_or(given.get("toOffset", _natural, None), everything.end_offset),
+        first_ms=given.get("fromTime", time_ms, everything.first_ms),
+        end_ms=given.get("toTime", time_ms, everything.end_ms),
+    )
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+def time_ms(text: str) -> int:
+    """Return Unix milliseconds of an ISO time with its zone. Raises `ValueError`."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("say which zone, as in 2026-11-21T10:00:00Z")
+    return int(moment.timestamp() * 1000)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _natural(text: str) -> Any:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("write a whole number, 0 or more")
+    return int(text)
+
+
+def _positive(text: str) -> Any:
+    if _natural(text) == 0:
+        raise ValueError("write a whole number above 0")
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError("write true or false")
+    return _FLAGS[text.lower()]

@@ -1,0 +1,89 @@
+"""Options: understood as documented, and every error names the option that is wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, LessThanOrEqual, Not
+
+from quire.errors import ConfigurationError
+from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.position import Position
+from quire.spark.filters import bounds_of, logs_of
+from quire.spark.options import ReadOptions, read_schema
+
+BASE = {"cluster": "c", "log": "orders"}
+
+
+def test_names_and_patterns_choose_logs() -> None:
+    options = ReadOptions.parse({"cluster": "c", "log": "b, x-*, absent"})
+    assert options.select(["x-2", "x-1", "a", "b"]) == ["b", "x-1", "x-2", "absent"]
+
+
+def test_bounds_are_what_the_options_say() -> None:
+    given = {
+        "fromposition": "2.3.4",
+        "tooffset": "0",
+        "fromtime": "2020-01-01T00:00:00Z",
+        "totime": "2020-01-01T01:00:00+01:00",
+    }
+    bounds = ReadOptions.parse(BASE | given).bounds
+    assert bounds == Bounds(
+        first=Position(2, 3, 4), end_offset=0, first_ms=1577836800000, end_ms=1577836800000
+    )
+    assert bounds.is_empty
+
+
+def test_the_schema_is_that_of_the_columns() -> None:
+    assert read_schema(BASE | {"columns": "payload,offset"}) == "payload binary, offset long"
+    assert read_schema({"cluster": "c", "ledger": "3"}) == (
+        "ledger long, entry long, payload binary"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cluster": ""}, "'cluster'"),
+        ({"ledger": "1"}, "'ledger'"),
+        ({"fromoffset": "-1"}, "fromOffset='-1'"),
+        ({"fromposition": "1.2"}, "fromPosition='1.2'"),
+        ({"totime": "2020-01-01T00:00:00"}, "toTime=.*which zone"),
+        ({"splitbytes": "0"}, "splitBytes='0'"),
+        ({"columns": "offset,key"}, "columns=.*'key' is not one of"),
+        ({"pushdown": "maybe"}, "pushdown='maybe'"),
+        ({"maxrecordspertrigger": "5"}, "'maxrecordspertrigger' is not one of a read of"),
+        ({"transactionid": "5"}, "'transactionid' is not one of"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        ReadOptions.parse(BASE | options)
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOON_MS = int(NOON.timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([], EVERYTHING),
+        ([EqualTo(("offset",), 7)], Bounds(first_offset=7, end_offset=8)),
+        ([GreaterThan(("offset",), 7), LessThanOrEqual(("offset",), 9)],
+         Bounds(first_offset=7, end_offset=10)),
+        ([In(("segment",), (5, 3))], Bounds(first=Position(3, 0, 0), end=Position(6, 0, 0))),
+        ([GreaterThan(("timestamp",), NOON)], Bounds(first_ms=NOON_MS)),
+        ([LessThanOrEqual(("timestamp",), NOON)], Bounds(end_ms=NOON_MS + 1)),
+        ([Not(EqualTo(("offset",), 7)), IsNotNull(("offset",)), EqualTo(("payload",), b"x")],
+         EVERYTHING),
+    ],
+)  # fmt: skip
+def test_filters_become_bounds(filters: list[Filter], expected: Bounds) -> None:
+    assert bounds_of(filters) == expected
+
+
+def test_filters_choose_logs() -> None:
+    assert logs_of([IsNotNull(("log",))]) is None
+    assert logs_of([In(("log",), ("a", "b")), EqualTo(("log",), "b")]) == frozenset("b")
