@@ -111,6 +111,12 @@ async def identify(disk: Disk, store: MetadataStore) -> BookieCookie:
             f"bookie {cookie.bookie}", f"the cluster at {store.uri}", "another: it has no cookie"
         ) from error
     cookie.check(f"cookie {path} at {store.uri}", _decode_twin(path, twin.value))
+    try:
+        here = _decode_cluster((await store.get(CLUSTER)).value)
+    except NoSuchNodeError:
+        here = "no cluster"
+    if here != cookie.cluster:
+        raise WrongBookieError(f"bookie {cookie.bookie} at {store.uri}", cookie.cluster, here)
     return cookie
 
 
@@ -135,11 +141,15 @@ async def cluster_id(store: MetadataStore, rng: random.Random) -> str:
                     CLUSTER, encode_record("cluster", VERSION, {"cluster": _new_id(rng)})
                 )
             continue
-        _, body = decode_record(CLUSTER, "cluster", found.value)
-        cluster = body.get("cluster")
-        if not isinstance(cluster, str) or not cluster:
-            raise CorruptRecordError(CLUSTER, f"cluster id {cluster!r}")
-        return cluster
+        return _decode_cluster(found.value)
+
+
+def _decode_cluster(data: bytes) -> str:
+    _, body = decode_record(CLUSTER, "cluster", data)
+    cluster = body.get("cluster")
+    if not isinstance(cluster, str) or not cluster:
+        raise CorruptRecordError(CLUSTER, f"cluster id {cluster!r}")
+    return cluster
 
 
 def _new_id(rng: random.Random) -> str:

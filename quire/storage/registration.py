@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from quire.bookie import Bookie, BookieAddress
@@ -68,8 +68,11 @@ class Registration:
         address: str,
         rng: random.Random,
         session_timeout: float = SESSION_SECONDS,
+        check_identity: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
+        """`check_identity` is called before each registration: what it raises ends the bookie."""
         self._store = store
+        self._check_identity = check_identity
         self._bookie = bookie
         self._bookie_id = bookie_id
         self._address = address
@@ -89,6 +92,8 @@ class Registration:
             try:
                 session = await self._store.open_session(self._session_timeout)
                 try:
+                    if self._check_identity is not None:
+                        await self._check_identity()
                     address, version = await self._claim(session)
                     self._pause, self._was_registered = PAUSE_FIRST_SECONDS, True
                     if on_ready is not None:

@@ -75,5 +75,9 @@ async def serve(
         address = await stack.enter_async_context(
             serve_bookie(node, cookie.bookie, listen, limits=limits)
         )
-        registration = Registration(store, node, cookie.bookie, address, rng, session_timeout)
+        registration = Registration(
+            *(store, node, cookie.bookie, address, rng, session_timeout),
+            # The store may have been replaced by another cluster's while the bookie served.
+            check_identity=lambda: identify(disk, store),
+        )
         await registration.keep(on_ready)

@@ -111,6 +111,23 @@ def test_a_cookie_that_differs_from_its_twin_is_refused(tmp_path: Path) -> None:
     on_disk(tmp_path, check)
 
 
+def test_a_cookie_whose_cluster_is_gone_is_refused(tmp_path: Path) -> None:
+    async def check(disk: LocalDisk, store: MemoryStore) -> None:
+        bookie = await format_disk(disk, store, random.Random(1))
+        mine = await cluster_id(store, random.Random(1))
+        await store.delete(CLUSTER)
+        with pytest.raises(WrongBookieError, match="no cluster"):
+            await identify(disk, store)
+        # Somebody began a new cluster in a store that was not emptied.
+        other = await cluster_id(store, random.Random(2))
+        assert other != mine
+        with pytest.raises(WrongBookieError, match=other):
+            await identify(disk, store)
+        assert await store.children(COOKIES) == [bookie]
+
+    on_disk(tmp_path, check)
+
+
 def test_all_who_come_first_agree_on_the_cluster() -> None:
     async def main() -> None:
         store = MemoryStore()

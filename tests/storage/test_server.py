@@ -14,7 +14,7 @@ from quire.entry import DigestKind, Sealer
 from quire.errors import ConfigurationError, NoSuchNodeError, QuireError, WrongBookieError
 from quire.ledger.remote import RemoteBookie
 from quire.metastore import open_store
-from quire.metastore.layout import bookie_path
+from quire.metastore.layout import BOOKIES, CLUSTER, bookie_path, cookie_path
 from quire.metastore.registration import decode_registration
 from quire.run import pack_run
 from quire.storage.identity import format_directory
@@ -128,6 +128,53 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
         await format_directory(tmp_path / "bookie", uri_of(tmp_path))
         with pytest.raises(WrongBookieError):
             await serve(tmp_path / "bookie", uri_of(tmp_path / "elsewhere"))
+
+    asyncio.run(main())
+
+
+def test_a_bookie_ends_when_its_store_becomes_another_clusters(tmp_path: Path) -> None:
+    async def main() -> None:
+        bookie = await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        store = await open_store(uri_of(tmp_path))
+        serving = asyncio.create_task(serve(tmp_path / "bookie", uri_of(tmp_path), options=SMALL))
+        async with asyncio.timeout(SOON):
+            await store.wait(bookie_path(bookie), None)
+            # Metadata that was lost and begun anew gives ledger ids out again: what this bookie
+            # holds under them must not be taken for theirs.
+            await store.delete(cookie_path(bookie))
+            await store.delete(CLUSTER)
+            await store.delete(bookie_path(bookie))
+            with pytest.raises(WrongBookieError, match="no cookie"):
+                await serving
+        assert await store.children(BOOKIES) == []
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_client_never_talks_to_a_bookie_of_another_cluster(tmp_path: Path) -> None:
+    """Another cluster's bookie listens where one of ours did: the address was given away."""
+    (tmp_path / "elsewhere").mkdir()
+
+    async def main() -> None:
+        theirs = tmp_path / "elsewhere"
+        await format_directory(theirs / "bookie", uri_of(theirs))
+        bookie = await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        async with served(theirs) as address:
+            stub = RemoteBookie(BookieAddress(bookie, address.address))
+            for call in (
+                stub.add(7, KEY, run_of(0)),
+                stub.read(7, 0, 0),
+                stub.read_tail(7, fence_key=KEY),
+                stub.list_entries(7),
+                stub.info(),
+            ):
+                with pytest.raises(WrongBookieError, match=address.bookie):
+                    await call
+            await stub.close()
+            right = RemoteBookie(address)
+            assert await right.list_entries(7) == []
+            await right.close()
 
     asyncio.run(main())
 
