@@ -33,6 +33,7 @@
     │   └── ForkedError                quire.sync was in use when this process was forked
     ├── InvalidRequestError        the call itself is wrong: change it
     │   ├── InvalidReplicationError    not E ≥ Qw ≥ Qa ≥ 1
+    │   ├── DuplicateEntryError        an entry id was given before
     │   ├── EntryTooLargeError         a payload exceeds the limit
     │   ├── UnauthorizedError          wrong password for the ledger
     │   └── ConfigurationError         an option, address or file that cannot work
@@ -345,6 +346,15 @@ class InvalidReplicationError(InvalidRequestError):
         self.ensemble = ensemble
         self.write_quorum = write_quorum
         self.ack_quorum = ack_quorum
+
+
+class DuplicateEntryError(InvalidRequestError):
+    """The application gave the same entry id twice."""
+
+    def __init__(self, ledger: int, entry: int) -> None:
+        super().__init__(f"entry {entry} of ledger {ledger} was given before: ids are taken once")
+        self.ledger = ledger
+        self.entry = entry
 
 
 class EntryTooLargeError(InvalidRequestError):

@@ -1,0 +1,177 @@
+"""Entry ids chosen by the application.
+
+For who numbers entries elsewhere, and may have them ready in another order: entries are accepted
+in any order, sent as soon as all before them are there, and confirmed in the order of their ids,
+from 0 on and without a gap. An id is taken once; what comes again is refused.
+
+What waits behind a gap is held here and bounded in entries and bytes like everything in flight; the
+entry that fills the gap is never held up by that bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId
+from quire.errors import (
+    DuplicateEntryError,
+    EntryTooLargeError,
+    HandleClosedError,
+    InvalidRequestError,
+)
+from quire.ledger.handle import Handle
+from quire.ledger.options import LedgerOptions
+from quire.ledger.tasks import Tasks
+from quire.ledger.writer import LedgerWriter
+
+
+class NumberedWriter(Handle):
+    """Appends to a ledger under ids that the caller gives; owns the writer it is made of.
+
+    Raises what `LedgerWriter` raises; besides, `DuplicateEntryError` for an id that was given
+    before, and `InvalidRequestError` for one that can never be reached.
+    """
+
+    def __init__(self, writer: LedgerWriter, options: LedgerOptions | None = None) -> None:
+        """Take over a writer that was not appended to. The bounds are those of `options`."""
+        limits = options or LedgerOptions()
+        self.writer = writer
+        self._entries_max = limits.entries_in_flight_max
+        self._bytes_max = limits.bytes_in_flight_max
+        self._next = writer.last_pushed + 1
+        self._held: dict[EntryId, tuple[bytes, asyncio.Future[EntryId]]] = {}
+        self._waiting: dict[EntryId, None] = {}
+        self._bytes = 0
+        self._moved = asyncio.Event()
+        self._tasks = Tasks()
+        self._pump: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def ledger(self) -> LedgerId:
+        return self.writer.ledger
+
+    @property
+    def expected(self) -> EntryId:
+        """The id that everything held here waits for."""
+        return self._next
+
+    async def append(self, entry: EntryId, payload: bytes) -> EntryId:
+        """Append an entry under an id; return it once it and all below it are confirmed.
+
+        Cancelling abandons the answer: an entry that was accepted stays accepted.
+        """
+        return await asyncio.shield(await self.submit(entry, payload))
+
+    async def submit(self, entry: EntryId, payload: bytes) -> asyncio.Future[EntryId]:
+        """Wait for room only and return the future of the answer.
+
+        An entry too far ahead waits until the gap before it has shrunk. Cancelling then leaves the
+        id free.
+        """
+        self._check(entry, payload)
+        self._waiting[entry] = None
+        try:
+            while not self._is_room(entry, len(payload)):
+                self._moved.clear()
+                await self._moved.wait()
+                self._check_open()
+        finally:
+            del self._waiting[entry]
+        answer: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
+        self._held[entry] = payload, answer
+        self._bytes += len(payload)
+        if self._pump is None or self._pump.done():
+            self._pump = self._tasks.start(self._send(), f"numbers of ledger {self.ledger}")
+        return answer
+
+    async def force(self) -> EntryId:
+        """See `LedgerWriter.force`; what waits behind a gap is not part of it."""
+        return await self.writer.force()
+
+    async def close(self) -> None:
+        """Close the ledger behind the last entry without a gap before it.
+
+        What waits behind a gap was never sent: it fails with `HandleClosedError`. Raises as
+        `LedgerWriter.close`.
+        """
+        self._is_closed = True
+        self._moved.set()
+        await self._tasks.join()
+        self._fail_held()
+        await self.writer.close()
+
+    def abandon(self) -> None:
+        """See `LedgerWriter.abandon`."""
+        self._is_closed = True
+        self._moved.set()
+        self._tasks.cancel()
+        self._fail_held()
+        self.writer.abandon()
+
+    def _check(self, entry: EntryId, payload: bytes) -> None:
+        self._check_open()
+        if entry < 0:
+            raise InvalidRequestError(f"entry id {entry} is negative")
+        if entry < self._next or entry in self._held or entry in self._waiting:
+            raise DuplicateEntryError(self.ledger, entry)
+        if len(payload) > ENTRY_BYTES_MAX:
+            raise EntryTooLargeError(len(payload), ENTRY_BYTES_MAX)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise HandleClosedError(f"writer of ledger {self.ledger}")
+
+    def _is_room(self, entry: EntryId, size: int) -> bool:
+        if entry == self._next:
+            return True
+        return entry < self._next + self._entries_max and self._bytes + size <= self._bytes_max
+
+    async def _send(self) -> None:
+        """Pass on whatever has no gap before it, in the order of ids."""
+        while self._next in self._held:
+            payload, answer = self._held[self._next]
+            try:
+                sent = await self.writer.submit(payload)
+            except Exception as error:
+                self._fail(error)
+                return
+            del self._held[self._next]
+            self._bytes -= len(payload)
+            self._next += 1
+            self._moved.set()
+            sent.add_done_callback(_Passing(answer))
+
+    def _fail(self, error: Exception) -> None:
+        """Nothing of what is held was sent, nor can it be."""
+        for _, answer in self._held.values():
+            if not answer.done():
+                answer.set_exception(error)
+                answer.exception()
+        self._held.clear()
+        self._bytes = 0
+
+    def _fail_held(self) -> None:
+        self._fail(HandleClosedError(f"writer of ledger {self.ledger}"))
+
+
+class _Passing:
+    """Passes an answer on."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: asyncio.Future[EntryId]) -> None:
+        self._answer = answer
+
+    def __call__(self, sent: asyncio.Future[EntryId]) -> None:
+        answer = self._answer
+        if answer.done():
+            return
+        error = None if sent.cancelled() else sent.exception()
+        if sent.cancelled():
+            answer.cancel()
+        elif error is not None:
+            answer.set_exception(error)
+            answer.exception()
+        else:
+            answer.set_result(sent.result())

@@ -1,0 +1,150 @@
+"""Entry ids chosen by the application: any order in, order of ids out, no id twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from quire.entry import ENTRY_BYTES_MAX
+from quire.errors import (
+    DuplicateEntryError,
+    EntryTooLargeError,
+    HandleClosedError,
+    InvalidRequestError,
+    LedgerFencedError,
+)
+from quire.ledger.numbered import NumberedWriter
+from quire.ledger.options import LedgerOptions
+from quire.ledger.quorum import Replication
+from tests.sim.loop import Policy
+from tests.support.memory_cluster import MemoryCluster, down
+from tests.support.virtual import virtually
+from tests.support.writing import LEDGER, Writing, settle
+
+
+def test_entries_come_in_any_order_and_are_confirmed_in_the_order_of_ids() -> None:
+    async def main() -> None:
+        async with Writing() as world:
+            writer = NumberedWriter(world.writer)
+            done: list[int] = []
+            futures = {}
+            for entry in (3, 1, 2):
+                futures[entry] = await writer.submit(entry, b"%d" % entry)
+                futures[entry].add_done_callback(lambda future: done.append(future.result()))
+            await settle()
+            assert done == []
+            assert world.bookies["a"].held() == []
+            assert await writer.append(0, b"0") == 0
+            await settle()
+            assert done == [1, 2, 3]
+            frames = world.bookies["a"].ledgers[LEDGER].frames
+            assert [world.sealer.unseal(entry, frames[entry]).payload for entry in range(4)] == [
+                b"0",
+                b"1",
+                b"2",
+                b"3",
+            ]
+            assert writer.expected == 4
+
+    virtually(main)
+
+
+def test_an_id_is_taken_once() -> None:
+    async def main() -> None:
+        async with Writing() as world:
+            writer = NumberedWriter(world.writer)
+            await writer.append(0, b"a")
+            await writer.submit(2, b"c")
+            for entry in (0, 2):
+                with pytest.raises(DuplicateEntryError) as caught:
+                    await writer.submit(entry, b"again")
+                assert (caught.value.ledger, caught.value.entry) == (LEDGER, entry)
+            with pytest.raises(InvalidRequestError, match="negative"):
+                await writer.submit(-1, b"x")
+            with pytest.raises(EntryTooLargeError):
+                await writer.submit(1, bytes(ENTRY_BYTES_MAX + 1))
+            assert await writer.append(1, b"b") == 1
+
+    virtually(main)
+
+
+def test_what_waits_behind_a_gap_is_bounded_but_the_gap_can_be_filled() -> None:
+    async def main() -> None:
+        options = LedgerOptions(entries_in_flight_max=4)
+        async with Writing() as world:
+            writer = NumberedWriter(world.writer, options)
+            for entry in (1, 2, 3):
+                await writer.submit(entry, b"x")
+            ahead = asyncio.create_task(writer.append(4, b"x"))
+            await settle()
+            assert not ahead.done()
+            with pytest.raises(DuplicateEntryError):
+                await writer.submit(4, b"x")
+            given_up = asyncio.create_task(writer.append(40, b"x"))
+            await settle()
+            given_up.cancel()
+            assert await writer.append(0, b"x") == 0
+            assert await ahead == 4
+
+    virtually(main)
+
+
+def test_closing_keeps_what_has_no_gap_before_it_and_refuses_the_rest() -> None:
+    async def main() -> None:
+        async with Writing() as world, NumberedWriter(world.writer) as writer:
+            answers = [await writer.submit(entry, b"x") for entry in (1, 0, 3)]
+            await writer.close()
+            assert [await answer for answer in answers[:2]] == [1, 0]
+            with pytest.raises(HandleClosedError):
+                await answers[2]
+            with pytest.raises(HandleClosedError):
+                await writer.submit(2, b"x")
+            assert (await world.metadata()).last_entry == 1
+
+    virtually(main)
+
+
+def test_the_end_of_the_writer_is_everybodys() -> None:
+    async def main() -> None:
+        async with Writing() as world:
+            writer = NumberedWriter(world.writer)
+            held = await writer.submit(1, b"b")
+            for name in "abc":
+                await world.bookies[name].read_tail(LEDGER, fence_key=world.sealer.access_key)
+            with pytest.raises(LedgerFencedError):
+                await writer.append(0, b"a")
+            with pytest.raises((LedgerFencedError, HandleClosedError)):
+                await asyncio.gather(held, writer.append(2, b"c"))
+            writer.abandon()
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_orders_with_failing_bookies(seed: int) -> None:
+    """Scenario 36: whatever comes first and whoever fails, the ledger is the sequence of ids."""
+
+    async def main() -> None:
+        rng = random.Random(seed)
+        options = LedgerOptions(entries_in_flight_max=8, request_timeout=1.0)
+        async with MemoryCluster(6, seed=seed, options=options) as cluster:
+            inner = await cluster.catalog.create(Replication(4, 3, 2))
+            async with NumberedWriter(inner, options) as writer:
+                ids = list(range(40))
+                for start in range(0, 40, 5):
+                    part = ids[start : start + 5]
+                    rng.shuffle(part)
+                    ids[start : start + 5] = part
+                appends = [
+                    asyncio.create_task(writer.append(entry, b"%d" % entry)) for entry in ids
+                ]
+                await asyncio.sleep(rng.random() * 0.001)
+                cluster.bookies[f"b{rng.randrange(6)}"].before = down("add")
+                assert await asyncio.gather(*appends) == ids
+            reader = await cluster.catalog.open(inner.ledger)
+            read = [entry.payload async for entry in reader.read()]
+            assert read == [b"%d" % entry for entry in range(40)]
+
+    virtually(main, seed, Policy.WALK)
