@@ -16,6 +16,7 @@ unknown outcome, and so does whatever comes after. A handle never comes back; op
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
@@ -41,6 +42,8 @@ from quire.log.position import Position
 from quire.log.retention import apply_retention, delete_doomed
 from quire.log.retry import retry
 from quire.log.takeover import Tenure
+
+_log = logging.getLogger(__name__)
 
 
 class Log:
@@ -232,6 +235,8 @@ class Log:
         try:
             await work()
         except Exception as error:
+            if not isinstance(error, QuireError):
+                _log.error("leader of log %r meets a defect", self.name, exc_info=error)
             self._end(error)
 
     def _end(self, error: Exception) -> None:

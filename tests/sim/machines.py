@@ -181,6 +181,8 @@ class BookieMachine(Machine):
 
     def _fatal(self, life: Incarnation, error: BaseException) -> None:
         """The node cannot go on: the process ends at once, and a supervisor starts another."""
+        if not isinstance(error, OSError):
+            self.world.loop.fail(error)
         self.world.network.counters["bookie gave up"] += 1
         if self.life is life:
             self.world.network.later(0.0, self._give_up, life)
