@@ -164,13 +164,21 @@ class Client:
         password: bytes = b"",
         digest: DigestKind = DigestKind.CRC32C,
         custom: Mapping[str, str] | None = None,
+        deferred_sync: bool = False,
     ) -> LedgerWriter:
         """Create a ledger and return its one writer.
+
+        With `deferred_sync` an answered append is only received, not durable: it is confirmed, and
+        seen by followers, at the next `LedgerWriter.force`, or when the ledger is closed.
 
         Raises `NotEnoughBookiesError` when fewer bookies than the ensemble are writable.
         """
         writer = await self._catalog.create(
-            replication or Replication(), password=password, digest=digest, custom=custom
+            replication,
+            password=password,
+            digest=digest,
+            custom=custom,
+            deferred_sync=deferred_sync,
         )
         return self._remember(writer)
 

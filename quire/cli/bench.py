@@ -10,7 +10,7 @@ import click
 
 from quire.bench import Figures, Report, measure
 from quire.bench.suite import STEPS
-from quire.cli.output import Value, print_json, print_table, progress
+from quire.cli.output import Value, note, print_json, print_table, progress
 from quire.cli.settings import Settings, run, with_settings
 
 
@@ -69,6 +69,8 @@ def _print(settings: Settings, report: Report) -> None:
     click.echo()
     rows = [(*_row(each), _share(report, each)) for each in report.appends]
     print_table(("appends of 1 KiB, 2 of 3", *columns[1:], "share of raw limit"), rows, empty="")
+    if any(report.share(each)[0] > 1 for each in report.appends):
+        note("The machine was busy when its limits were measured: repeat it when it is quiet.")
 
 
 def _row(figures: Figures) -> tuple[object, ...]:

@@ -62,10 +62,15 @@ class SyncClient:
         password: bytes = b"",
         digest: DigestKind = DigestKind.CRC32C,
         custom: Mapping[str, str] | None = None,
+        deferred_sync: bool = False,
     ) -> SyncLedgerWriter:
         """See `Client.create_ledger`."""
         work = self._client.create_ledger(
-            replication, password=password, digest=digest, custom=custom
+            replication,
+            password=password,
+            digest=digest,
+            custom=custom,
+            deferred_sync=deferred_sync,
         )
         return SyncLedgerWriter(self._portal, self._portal.call(work))
 

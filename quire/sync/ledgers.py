@@ -74,6 +74,14 @@ class SyncLedgerWriter:
         """See `LedgerWriter.drain`."""
         self._portal.call(self._writer.drain())
 
+    def force(self) -> EntryId:
+        """See `LedgerWriter.force`."""
+        return self._portal.call(self._writer.force())
+
+    def wait_ended(self) -> None:
+        """See `LedgerWriter.wait_ended`."""
+        self._portal.call(self._writer.wait_ended())
+
     def close(self) -> None:
         """See `LedgerWriter.close`."""
         self._portal.call(self._writer.close())

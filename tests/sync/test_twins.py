@@ -9,6 +9,7 @@ import pytest
 
 from quire import client, sync
 from quire.client import Client
+from quire.cluster import LocalCluster
 from quire.election.election import Election, Leadership
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
@@ -26,6 +27,7 @@ PAIRS: dict[type, type] = {
     Cursor: sync.SyncCursor,
     Election: sync.SyncElection,
     Leadership: sync.SyncLeadership,
+    LocalCluster: sync.SyncLocalCluster,
 }
 
 INTERNAL: dict[type, frozenset[str]] = {

@@ -1,0 +1,24 @@
+"""The benchmark runs, says what it found, and leaves nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.command import quire
+
+
+def test_a_short_benchmark(tmp_path: Path) -> None:
+    done = quire("bench", "--seconds", "0.2", "--data", str(tmp_path), "--json")
+    assert done.code == 0, done.err
+    found = done.json[0]
+    assert [each["name"] for each in found["appends"]] == [
+        "one at a time",
+        "64 in flight",
+        "1,000 in flight",
+        "4,000 in flight",
+    ]
+    assert len(found["limits"]) == 4
+    for each in found["appends"] + found["limits"]:
+        assert each["per_second"] > 0
+        assert 0 < each["p50_ms"] <= each["p99_ms"]
+    assert list(tmp_path.iterdir()) == []
