@@ -11,14 +11,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from quire.entry import DigestKind, LedgerId, Sealer
 from quire.errors import (
+    ConflictError,
     NodeExistsError,
     NoSuchLedgerError,
     NoSuchNodeError,
     NotEnoughBookiesError,
+    OutcomeUnknownError,
+    RetryError,
     StoreOutcomeUnknownError,
     StoreUnavailableError,
     UnauthorizedError,
@@ -33,7 +37,7 @@ from quire.ledger.recovery import LedgerRecovery
 from quire.ledger.roster import BookieRoster
 from quire.ledger.versioned import VersionedMetadata, read_metadata
 from quire.ledger.writer import LedgerWriter
-from quire.metastore.layout import LEDGERS, ledger_path, parse_ledger
+from quire.metastore.layout import LEDGERS, ledger_path, parent_of, parse_ledger
 from quire.metastore.store import MetadataStore
 
 ATTEMPTS_MAX: Final = 16
@@ -72,17 +76,18 @@ class LedgerCatalog:
         digest: DigestKind = DigestKind.CRC32C,
         custom: Mapping[str, str] | None = None,
         deferred_sync: bool = False,
+        full_quorum: bool = False,
     ) -> LedgerWriter:
         """Create a ledger and return its only writer.
 
         `replication` is 3/3/2 when None. With `deferred_sync` appends are answered before they are
-        durable, and `LedgerWriter.force` confirms them.
+        durable, and `LedgerWriter.force` confirms them. With `full_quorum` the ledger is closed
+        only when every entry is on all bookies of its write set; otherwise on an ack quorum.
 
         Raises `NotEnoughBookiesError` when too few bookies are up and writable, and the store's
         errors; a creation that fails or is cancelled may leave an empty ledger behind.
         """
-        wanted = replication or Replication()
-        ensemble = await self._choose(wanted.ensemble)
+        wanted, ensemble = await self._choose(replication or Replication())
         created_ms = int(self._clock() * 1000)
         token = f"{self._rng.getrandbits(TOKEN_BITS):032x}"
         for _ in range(ATTEMPTS_MAX):
@@ -96,6 +101,7 @@ class LedgerCatalog:
                 custom=dict(custom or {}),
                 created_ms=created_ms,
                 token=token,
+                full_quorum=full_quorum,
             )
             created = await self._create(metadata)
             if created is not None:
@@ -142,14 +148,20 @@ class LedgerCatalog:
         path, may_be_done = ledger_path(ledger), False
         for _ in range(ATTEMPTS_MAX):
             try:
-                return await self._store.delete(path)
+                await self._store.delete(path)
             except StoreOutcomeUnknownError:
                 may_be_done = True
+                continue
             except NoSuchNodeError:
-                if may_be_done:
-                    return None
-                raise NoSuchLedgerError(ledger) from None
+                if not may_be_done:
+                    raise NoSuchLedgerError(ledger) from None
+            return await self._delete_shard(parent_of(path))
         raise StoreOutcomeUnknownError(path, f"{ATTEMPTS_MAX} deletions were not answered")
+
+    async def _delete_shard(self, shard: str) -> None:
+        """Delete a shard that has become empty: ids only grow, and listing visits every shard."""
+        with suppress(ConflictError, NoSuchNodeError, OutcomeUnknownError, RetryError):
+            await self._store.delete(shard)
 
     async def list(self) -> list[LedgerId]:
         """Return all ledger ids, ascending. One that is created meanwhile may be missing."""
@@ -163,13 +175,17 @@ class LedgerCatalog:
         """Return a ledger's metadata. Raises `NoSuchLedgerError` and the store's errors."""
         return (await read_metadata(self._store, ledger)).metadata
 
-    async def _choose(self, size: int) -> tuple[str, ...]:
-        """Return an ensemble; look at the registrations again before giving up."""
-        try:
-            return choose_ensemble(self._rng, self._roster.writable(), size)
-        except NotEnoughBookiesError:
+    async def _choose(self, wanted: Replication) -> tuple[Replication, tuple[str, ...]]:
+        """Return an ensemble; look at the registrations again before giving up.
+
+        With opportunistic striping it may be smaller than wanted: all there are, at least Qw.
+        """
+        if len(self._roster.writable()) < wanted.ensemble:
             await self._roster.refresh()
-        return choose_ensemble(self._rng, self._roster.writable(), size)
+        writable, found = self._roster.writable(), wanted
+        if self._options.opportunistic_striping and len(writable) < wanted.ensemble:
+            found = replace(wanted, ensemble=max(len(writable), wanted.write_quorum))
+        return found, choose_ensemble(self._rng, writable, found.ensemble)
 
     async def _create(self, metadata: LedgerMetadata) -> VersionedMetadata | None:
         """Create a record; None when its id is somebody else's."""
@@ -183,6 +199,9 @@ class LedgerCatalog:
                     raise
             except NodeExistsError:
                 return await self._own(metadata)
+            except ConflictError:  # the shard was deleted as empty meanwhile
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
         raise AssertionError("the last attempt returns or raises")
 
     async def _own(self, metadata: LedgerMetadata) -> VersionedMetadata | None:

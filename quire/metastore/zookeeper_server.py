@@ -35,6 +35,14 @@ INIT_TICKS: Final = 40
 SYNC_TICKS: Final = 20
 """How long a server of an ensemble may take to join its leader, and then to follow it."""
 
+_JAVA_OPTIONS: Final = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xmx512m",
+    "-XX:+ExitOnOutOfMemoryError",
+)
+"""Quick to start and small. Every record is in memory: about 1 KiB for that of a ledger."""
+
 _START_ATTEMPTS: Final = 3
 
 _GUARD: Final = """
@@ -228,7 +236,7 @@ class ZooKeeperServer:
         return lines + "".join(member.line for member in self._members)
 
     def _command(self, config: Path) -> list[str]:
-        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", *self._java_options]
+        options = [*_JAVA_OPTIONS, *self._java_options]
         class_path = os.pathsep.join(str(jar) for jar in self._jars)
         main = "quorum.QuorumPeerMain" if self._members else "ZooKeeperServerMain"
         name = f"org.apache.zookeeper.server.{main}"
