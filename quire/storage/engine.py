@@ -66,7 +66,12 @@ class Engine:
         self._failure: str | None = None
         self._segments = Segments(disk, bookie, options, rng, self._die)
         self._journal: Journal[_Subject] = Journal(
-            self._segments, options, bookie=bookie, apply=self._apply, on_fatal=self._die
+            self._segments,
+            options,
+            bookie=bookie,
+            apply=self._apply,
+            on_fatal=self._die,
+            on_idle=self._witness,
         )
         self.upkeep: Final = Upkeep(
             disk,
@@ -133,6 +138,11 @@ class Engine:
         """Journal a ledger's first key, ahead of what it came with. Nobody waits for it alone."""
         body = _LEDGER.pack(ledger) + key
         self._journal.append(RecordKind.LEDGER, body, _Key(ledger, key)).cancel()
+
+    def _witness(self) -> None:
+        """Let a batch follow that says what was durable before it. Nobody waits for it."""
+        if self._failure is None:
+            self._journal.append(RecordKind.MARK, b"", None).cancel()
 
     async def settle(self) -> None:
         """Return when everything accepted before is durable and applied."""

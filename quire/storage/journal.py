@@ -6,6 +6,9 @@ are woken. So at any moment what was applied is exactly the records up to `posit
 flush can start anywhere between two awaits, a read sees durable entries only, and nobody sees half
 a batch.
 
+When the journal falls idle a record of its own follows (`on_idle`), because only a later batch can
+prove that the last one was durable (record.py).
+
 One task does all this. If it fails, for whatever reason, every waiter is told, nothing is tried
 again (after a failed sync the kernel may call lost pages clean) and `on_fatal` must end the
 process. Not here: the bytes (record.py), the files (segments.py), what records mean (node.py),
@@ -57,8 +60,11 @@ class Journal(Generic[SubjectT]):
         bookie: str,
         apply: Callable[[list[SubjectT]], None],
         on_fatal: Callable[[BaseException], None],
+        on_idle: Callable[[], None],
     ) -> None:
         self._segments = segments
+        self._on_idle = on_idle
+        self._is_witnessed = True
         self._options = options
         self._bookie = bookie
         self._apply = apply
@@ -105,8 +111,7 @@ class Journal(Generic[SubjectT]):
         try:
             while self._queue or not self._is_closing:
                 if not self._queue:
-                    self._arrived.clear()
-                    await self._arrived.wait()
+                    await self._wait()
                     continue
                 batch = self._take_batch()
                 if not batch:
@@ -118,6 +123,17 @@ class Journal(Generic[SubjectT]):
             if isinstance(error, asyncio.CancelledError):
                 raise
             self._on_fatal(error)
+
+    async def _wait(self) -> None:
+        """Wait for records; when none come and the last batch has no witness yet, ask for one."""
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(
+                None if self._is_witnessed else self._options.witness_seconds
+            ):
+                await self._arrived.wait()
+        except TimeoutError:
+            self._on_idle()
 
     def _take_batch(self) -> list[_Pending[SubjectT]]:
         """Take from the queue what fits into the segment; nothing when a new one is needed."""
@@ -141,6 +157,7 @@ class Journal(Generic[SubjectT]):
         await self._segment.file.write(self._offset, data, sync=True)
         self._offset = end
         self._durable += len(batch)
+        self._is_witnessed = all(pending.kind is RecordKind.MARK for pending in batch)
         self._apply([pending.subject for pending in batch])
         for pending in batch:
             if not pending.done.done():

@@ -20,6 +20,10 @@ class StorageOptions:
     """One write and sync of the journal takes at most this much (a larger run goes alone): 4 MiB is
     1.5 ms on a disk of 2.5 GB/s, so nobody waits long behind a bulk writer."""
 
+    witness_seconds: float = 0.25
+    """How long the journal is idle before it proves its last batch durable: one more 4 KiB block
+    per pause, and never while somebody waits."""
+
     write_cache_bytes: int = 32 * 1024 * 1024
     """Entries gathered before they are sorted into an entry-log file."""
 

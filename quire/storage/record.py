@@ -16,9 +16,10 @@ record is judged.
     bad record `s`, and behind it a header with durable ≥ s  →  s was durable: corruption
     bad record `s`, and nothing behind it that says so       →  a torn tail: never acked
 
-A later record of the *same* torn batch proves nothing, and carries durable < s. One case cannot be
-told: rot inside the very last batch looks like a torn write; the other copies of the entry have to
-do.
+A later record of the *same* torn batch proves nothing, and carries durable < s. Rot inside the very
+last batch looks like a torn write; so a journal that falls idle writes a MARK, which proves what is
+before it and holds nothing that could rot. Unproven stays what was acknowledged in the last moments
+before a crash; then the other copies of the entry have to do.
 
 Batches begin at block boundaries because a page is what the kernel writes: a batch never touches a
 page that holds acknowledged bytes, and costs no more input or output than one that would. The
@@ -69,7 +70,7 @@ class RecordKind(IntEnum):
     FENCE = 3
     """ledger i64, key: the ledger is fenced. Names the key, so it stands alone."""
     MARK = 4
-    """Nothing: something to wait for."""
+    """Nothing: something to wait for, or the witness of the batch before."""
 
 
 @dataclass(frozen=True, slots=True)

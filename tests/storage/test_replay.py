@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -23,7 +24,7 @@ from quire.storage.record import (
     read_records,
 )
 from tests.sim.disk import SimDisk
-from tests.storage.scene import KEY, Scene, drive, run_of, sealed
+from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
 
 BATCHES = 4
 
@@ -202,5 +203,28 @@ def test_stale_bytes_of_a_recycled_segment_are_never_replayed() -> None:
             await scene.start()
             assert await scene.entries(7) == held
         await scene.close()
+
+    drive(main())
+
+
+def test_rot_in_the_last_batch_is_proven_once_the_journal_fell_idle() -> None:
+    async def main() -> None:
+        scene = Scene(options=replace(SMALL, witness_seconds=0.001))
+        node = await scene.start()
+        journal_ = node._engine._journal
+        start = journal_.position()
+        await node.add(7, KEY, run_of(7, 0))
+        end = journal_.position().offset
+        await eventually(lambda: journal_.position().offset > end)
+        witnessed = journal_.position()
+        await asyncio.sleep(0.02)
+        assert journal_.position() == witnessed, "one witness per pause is enough"
+        await scene.kill()
+        path = f"journal/{start.segment:016x}.journal"
+        for at in range(start.offset, start.offset + 159):
+            damaged = _copy(scene)
+            damaged.disk.rot(path, at)
+            with pytest.raises(CorruptStorageError, match="durable"):
+                await damaged.start()
 
     drive(main())
