@@ -20,7 +20,6 @@ from quire.errors import (
     NodeExistsError,
     NoSuchLedgerError,
     NoSuchNodeError,
-    NotEnoughBookiesError,
     OutcomeUnknownError,
     RetryError,
     StoreOutcomeUnknownError,

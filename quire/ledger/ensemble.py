@@ -24,6 +24,7 @@ from quire.errors import (
     InvalidRequestError,
     LedgerFencedError,
     QuireError,
+    ReadOnlyBookieError,
 )
 from quire.ledger.backlog import Backlog
 from quire.ledger.lane import Lane, LaneContext, LaneState
@@ -108,6 +109,23 @@ class Ensemble:
         """The lanes that are down or probing: a spare would be better."""
         return [lane for lane in self.lanes if lane.state is not LaneState.UP]
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether lanes that are not up may keep their place: by option, while Qa others do."""
+        if not self._options.delay_ensemble_change or any(lane.is_read_only for lane in self.lanes):
+            return False
+        replication, ailing = self._context.replication, {lane.position for lane in self.ailing}
+        return all(
+            len(ailing.intersection(replication.write_set(start))) < replication.coverage
+            for start in range(replication.ensemble)
+        )
+
+    def is_complete(self, metadata: LedgerMetadata) -> bool:
+        """Return whether every bookie is known to hold its whole share of the ledger."""
+        marks = [self.window.watermark(lane.position) for lane in self.lanes]
+        never_failed = len(metadata.fragments) == 1 and not self.suspects
+        return never_failed and min(marks) >= self.window.lac
+
     def is_room(self, size: int) -> bool:
         """Return whether a payload of `size` bytes may be pushed."""
         return self.backlog.is_room(size, self.window.lac)
@@ -166,6 +184,7 @@ class Ensemble:
         if not isinstance(error, QuireError):
             _log.error("ledger %d, bookie %s", self.ledger, lane.bookie, exc_info=error)
         now = asyncio.get_running_loop().time()
+        lane.is_read_only = isinstance(error, ReadOnlyBookieError)
         pause = min(RETRY_SECONDS_MIN * 2**lane.failures, RETRY_SECONDS_MAX)
         level = logging.DEBUG if lane.failures else logging.WARNING
         _log.log(level, "ledger %d, position %d is down: %s", self.ledger, lane.position, error)

@@ -4,6 +4,8 @@ A change is: freeze LAC → draw replacements → compare-and-set the fragment a
 replacements → thaw. Bookies that fail meanwhile are replaced by another round before the thaw. LAC
 cannot move in between, so no entry is confirmed by an ensemble that metadata does not name.
 
+With `delay_ensemble_change` nothing is replaced as long as the others suffice.
+
 A position for which there is no spare stays down: the others go on, and it is probed and offered
 a spare again after a pause that grows with its failures. The same when the store provably changed
 nothing. A change whose outcome is unknown keeps LAC frozen until it is known.
@@ -82,7 +84,7 @@ class EnsembleChange:
         """Replace what can be replaced, in as many rounds as bookies fail meanwhile."""
         self.obstacle = None
         try:
-            while self._ensemble.ailing:
+            while self._ensemble.ailing and not self._ensemble.can_wait:
                 fragment = self._draw()
                 await self._record.begin_fragment(fragment)
                 self._ensemble.install(fragment)

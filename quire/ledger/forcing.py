@@ -62,11 +62,12 @@ class Forcing:
         self.wanted = max(self.wanted, through)
         self._sync()
 
-    def wait(self, through: EntryId) -> asyncio.Future[None]:
-        """The same; the future is done when LAC is there."""
+    def wait(self, through: EntryId, lac: EntryId) -> asyncio.Future[None]:
+        """The same; the future is done when LAC, which is at `lac` now, is there."""
         done = self._loop.create_future()
-        self._waiting.append((max(through, self.wanted), done))
+        self._waiting.append((through, done))
         self.want(through)
+        self.confirmed(lac)
         return done
 
     def confirmed(self, lac: EntryId) -> None:

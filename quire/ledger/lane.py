@@ -98,6 +98,7 @@ class Lane:
         "bookie",
         "cursor",
         "failures",
+        "is_read_only",
         "position",
         "retry_at",
         "state",
@@ -114,6 +115,8 @@ class Lane:
         self.state = LaneState.UP
         self.failures = 0
         """Failures since the last ack."""
+        self.is_read_only = False
+        """Whether the last failure was that the bookie takes no new entries."""
         self.retry_at = 0.0
         """Loop time at which the owner revives a lane that is down."""
         self._context = context

@@ -16,7 +16,7 @@ Not here: when to change the ensemble, and what LAC is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from quire.entry import EntryId, LedgerId
@@ -31,7 +31,7 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
-from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.metastore.layout import ledger_path
 from quire.metastore.store import MetadataStore
 
@@ -81,8 +81,16 @@ class LedgerRecord:
         await self._change(decide)
         self._attempt = None
 
-    async def close(self, last_entry: EntryId, length: int, timeout: float) -> None:
+    async def close(
+        self,
+        last_entry: EntryId,
+        length: int,
+        timeout: float,
+        replicas: Sequence[Replica] = (),
+    ) -> None:
         """Close the ledger, or find it closed at the same end. `timeout` in seconds.
+
+        `replicas` are positions that were given to other bookies for it.
 
         Raises `LedgerFencedError` when it is being recovered and `LedgerClosedError` when
         somebody else closed it at another end; `StoreUnavailableError` or
@@ -93,7 +101,7 @@ class LedgerRecord:
             if (current.last_entry, current.length) == (last_entry, length):
                 return None
             self._check_ours(current)
-            return current.closed(last_entry, length)
+            return current.closed(last_entry, length).with_replicas(replicas)
 
         try:
             self._is_patient = True

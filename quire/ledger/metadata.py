@@ -19,7 +19,7 @@ about concurrency: every change is a compare-and-set by the driver that makes it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -66,9 +66,20 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
+class Replica:
+    """One position of the fragment that begins at `first` went from one bookie to another."""
+
+    first: EntryId
+    position: int
+    old: BookieId
+    new: BookieId
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerMetadata:
     """One ledger's record. `last_entry` and `length` (payload bytes) are known once it is CLOSED.
 
+    `full_quorum` promises that then every entry was on all Qw bookies of its write set, not on Qa.
     `token` is drawn by the creator, so that it recognises its own creation after a lost
     answer. Raises `InvalidRequestError` when the parts contradict each other.
     """
@@ -84,6 +95,7 @@ class LedgerMetadata:
     custom: Mapping[str, str] = field(default_factory=dict)
     created_ms: int = 0
     token: str = ""
+    full_quorum: bool = False
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -192,6 +204,17 @@ class LedgerMetadata:
                 )
         raise InvalidRequestError(f"ledger {self.ledger} has no finished fragment {first}")
 
+    def with_replicas(self, replicas: Iterable[Replica]) -> LedgerMetadata:
+        """Return the value with each position given away that its old bookie still holds.
+
+        Where another edit was faster, that one stays. Raises as `with_replica`.
+        """
+        value = self
+        for replica in replicas:
+            if value.fragment_of(replica.first).bookies[replica.position] == replica.old:
+                value = value.with_replica(replica.first, replica.position, replica.new)
+        return value
+
     def _check_open_ended(self) -> None:
         if self.is_closed:
             raise LedgerClosedError(self.ledger, self.last_entry)
@@ -219,6 +242,7 @@ class LedgerMetadata:
             "custom": dict(self.custom),
             "created_ms": self.created_ms,
             "token": self.token,
+            "full_quorum": self.full_quorum,
         }
         return encode_record(RECORD_KIND, RECORD_VERSION, body)
 
@@ -257,12 +281,19 @@ def _from_body(body: Mapping[str, Any]) -> LedgerMetadata:
         custom={_text(key): _text(value) for key, value in _mapping(body["custom"]).items()},
         created_ms=_number(body["created_ms"]),
         token=_text(body["token"]),
+        full_quorum=_flag(body["full_quorum"]),
     )
 
 
 def _number(value: object) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r} is not an integer")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"{value!r} is neither true nor false")
     return value
 
 

@@ -44,7 +44,15 @@ class LedgerOptions:
     speculative_delay: float = 0.250
     """A read asks a second bookie when the first took this long."""
 
+    delay_ensemble_change: bool = False
+    """Leave a failed bookie in its place while every write set has Qa others: fewer fragments,
+    for entries on fewer bookies than Qw. A read-only bookie is replaced at once."""
+
+    opportunistic_striping: bool = False
+    """Create a ledger on fewer bookies than asked for, at least Qw, when no more are writable."""
+
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if not getattr(self, name) > 0:
+            value = getattr(self, name)
+            if not isinstance(value, bool) and not value > 0:
                 raise ConfigurationError(f"{name} must be positive, not {getattr(self, name)}")

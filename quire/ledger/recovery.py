@@ -23,8 +23,9 @@ from typing import Final
 from quire.entry import NO_ENTRY, BookieId, Entry, EntryId, LedgerId, Sealer
 from quire.errors import NoSuchEntryError, NoSuchLedgerError, QuireError, UnreadableError
 from quire.ledger.asking import Asking, persist, within
+from quire.ledger.completion import Completion
 from quire.ledger.fetch import EntryFetcher
-from quire.ledger.metadata import LedgerMetadata, LedgerState
+from quire.ledger.metadata import LedgerMetadata, LedgerState, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.proof import unseal_run
 from quire.ledger.recovery_plan import Evidence, Verdict, closing_change
@@ -98,11 +99,19 @@ class LedgerRecovery:
                 end = batch[-1]
         if end is None:
             end = await self._entry(frozen, start)
+        replicas = await self._complete(writing.mended, end)
         return await change_metadata(
             self._store,
             self.ledger,
-            lambda current: closing_change(current, frozen, writing.mended, end),
+            lambda current: closing_change(current, frozen, writing.mended, end, replicas),
         )
+
+    async def _complete(self, mended: LedgerMetadata, end: Entry | None) -> list[Replica]:
+        """With full quorum, see that every entry is on its whole write set."""
+        if end is None or not mended.full_quorum:
+            return []
+        completion = Completion(self._bookies, self._sealer, self._options, self._rng)
+        return await completion.run(mended, end.entry)
 
     async def _entry(self, frozen: LedgerMetadata, entry: EntryId) -> Entry | None:
         """Return the entry before which nothing was recovered: its header knows the length."""

@@ -20,13 +20,13 @@ Pure: answers in, verdicts out. Who asks, how often and until when is `recovery`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
 from quire.entry import NO_ENTRY, Entry, EntryId
 from quire.errors import CorruptRecordError
-from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
 from quire.metastore.layout import ledger_path
 
@@ -140,13 +140,18 @@ class Evidence:
 
 
 def closing_change(
-    current: LedgerMetadata, frozen: LedgerMetadata, mended: LedgerMetadata, end: Entry | None
+    current: LedgerMetadata,
+    frozen: LedgerMetadata,
+    mended: LedgerMetadata,
+    end: Entry | None,
+    replicas: Sequence[Replica] = (),
 ) -> LedgerMetadata | None:
     """Return the value to close the ledger with, None when it is closed already (adopt that).
 
     `frozen` is the metadata recovery began with, `mended` the same with the ensembles recovery
-    changed in memory, `end` the ledger's last entry (None: it is empty). Edits of older fragments
-    in `current` are re-replication's and stay.
+    changed in memory, `end` the ledger's last entry (None: it is empty), `replicas` the positions
+    it gave away to complete copies. Edits of older fragments in `current` are re-replication's
+    and stay.
 
     Raises `CorruptRecordError` when `current` has the marks of a writer that wrote on during
     recovery.
@@ -166,4 +171,5 @@ def closing_change(
         )
     kept = current.fragments[:-1]
     merged = replace(current, fragments=kept + mended.fragments[len(kept) :])
-    return merged.closed(end.entry if end else NO_ENTRY, end.length if end else 0)
+    closed = merged.closed(end.entry if end else NO_ENTRY, end.length if end else 0)
+    return closed.with_replicas(replicas)

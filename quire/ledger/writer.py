@@ -35,13 +35,14 @@ from quire.errors import (
 )
 from quire.ledger.alarm import Alarm
 from quire.ledger.appends import Appends, Request
+from quire.ledger.completion import Completion
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
 from quire.ledger.forcing import Forcing
 from quire.ledger.handle import Handle
 from quire.ledger.lac_teller import LacTeller
 from quire.ledger.ledger_record import LedgerRecord
-from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
@@ -79,6 +80,8 @@ class LedgerWriter(Handle):
         self._loop = asyncio.get_running_loop()
         self._sealer = sealer
         self._options = options
+        self._roster = roster
+        self._rng = rng
         self._record = LedgerRecord(store, metadata, version)
         self._tasks = Tasks()
         self._appends = Appends()
@@ -208,10 +211,7 @@ class LedgerWriter(Handle):
         self._halt("the writer was abandoned")
 
     async def wait_ended(self) -> None:
-        """Return when the writer takes no more appends: closed, abandoned, fenced or refused.
-
-        A take-over is noticed by a watch of the ledger's metadata, although nothing is appended.
-        """
+        """Return when the writer takes no more appends: closed, abandoned, fenced or refused."""
         await self._over.wait()
 
     # What the ensemble reports.
@@ -352,20 +352,26 @@ class LedgerWriter(Handle):
         lac = self._window.lac
         self._lac_teller.tell_at_once(lac)
         try:
-            await self._record.close(lac, self.length, self._options.append_timeout)
+            replicas = await self._complete(lac)
+            await self._record.close(lac, self.length, self._options.append_timeout, replicas)
             self._is_closed = True
         finally:
             self._tasks.cancel()
             await self._tasks.join()
 
+    async def _complete(self, lac: EntryId) -> list[Replica]:
+        """With full quorum, see that every entry is on its whole write set."""
+        if not self.metadata.full_quorum or self._ensemble.is_complete(self.metadata):
+            return []
+        completion = Completion(self._roster, self._sealer, self._options, self._rng)
+        return await completion.run(self.metadata, lac)
+
     async def _force(self) -> None:
-        pushed, timeout = self._ensemble.answered, self._options.append_timeout
-        if pushed > self._window.lac:
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._forcing.wait(pushed)
-            except TimeoutError:
-                raise self._unconfirmed(self._window.lac + 1) from None
+        try:
+            async with asyncio.timeout(self._options.append_timeout):
+                await self._forcing.wait(self._ensemble.answered, self._window.lac)
+        except TimeoutError:
+            raise self._unconfirmed(self._window.lac + 1) from None
 
     def _halt(self, reason: str) -> None:
         """Send, count and await nothing any more; whoever waits is told."""
