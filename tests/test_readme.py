@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.sync import local_cluster
+from quire.sync import SyncLocalCluster
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ def test_the_programs_run_and_show_their_records(tmp_path: Path) -> None:
     endless = "follow=True"
     assert endless in blocking
     assert 'format("quire")' in spark, "tests/spark runs what this one shows"
-    with local_cluster(tmp_path / "quire-data", bookies=3):
+    with SyncLocalCluster(tmp_path / "quire-data", bookies=3):
         first = run(asynchronous, tmp_path)
         second = run(blocking.replace(endless, "follow=False"), tmp_path)
     assert "1.0.0 0 b'buy 100'" in first
