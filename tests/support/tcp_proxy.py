@@ -1,0 +1,177 @@
+"""A TCP proxy of our own between a client and a server, which loses what it is told to lose.
+
+    up    client → server        down    server → client
+
+A direction can be delayed or blocked (bytes are kept, as on a network that loses packets: TCP would
+send them again); a connection can be cut. ZooKeeper's protocol is known far enough to tell its
+frames apart: `drop_answers` passes pings and watch events on and loses answers, `drop_events` the
+other way round. A stream has no holes: a connection that lost an answer passes no other one, even
+when the proxy is healed. Runs on the loop of the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+PING: Final = -2
+EVENT: Final = -1
+"""What stands where other frames have the number of their request."""
+
+Filter = Callable[[int], bool]
+"""Says by its number whether a frame from the server passes."""
+
+
+class Direction:
+    """What happens to bytes of one direction."""
+
+    def __init__(self) -> None:
+        self.delay_seconds = 0.0
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def block(self) -> None:
+        """Keep whatever comes until `unblock`."""
+        self._open.clear()
+
+    def unblock(self) -> None:
+        self._open.set()
+
+    async def let_through(self) -> None:
+        if self.delay_seconds:
+            await asyncio.sleep(self.delay_seconds)
+        await self._open.wait()
+
+
+class TcpProxy:
+    """A proxy in front of one server. Made by `tcp_proxy`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self.up, self.down = Direction(), Direction()
+        self.passes: Filter = lambda _: True
+        self._dropped = 0
+        self._changed = asyncio.Event()
+        self.connections = 0
+        self.refuses = False
+        self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._server: asyncio.Server | None = None
+        self.address = ""
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.address = f"{host}:{port}"
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def drop_answers(self, *, but: int = 0) -> None:
+        """Requests arrive and are carried out; nobody hears of it. The connection seems fine.
+
+        The next `but` answers still pass.
+        """
+        left = iter(range(but))
+        self.passes = lambda number: number in (PING, EVENT) or next(left, None) is not None
+
+    def drop_events(self) -> None:
+        """Watches fire and nobody hears of it."""
+        self.passes = lambda number: number != EVENT
+
+    async def until_dropped(self, count: int) -> None:
+        """Return when so many frames were lost in all."""
+        while self._dropped < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def heal(self) -> None:
+        self.passes = lambda _: True
+        self.up.unblock()
+        self.down.unblock()
+        self.refuses = False
+
+    def cut(self) -> None:
+        """Reset every connection; new ones are taken, unless `refuses` is set."""
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuses:
+            writer.transport.abort()
+            return
+        self.connections += 1
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers += [writer, far_writer]
+        for pump in (
+            self._pump_up(reader, far_writer, writer),
+            self._pump_down(far_reader, writer, far_writer),
+        ):
+            self._tasks.append(asyncio.create_task(pump))
+
+    async def _pump_up(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        other: asyncio.StreamWriter,
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                await self.up.let_through()
+                writer.write(data)
+                await writer.drain()
+        _end(writer, other)
+
+    async def _pump_down(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        other: asyncio.StreamWriter,
+    ) -> None:
+        first, spoiled = True, False
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readexactly(4)
+                body = await reader.readexactly(int.from_bytes(head, "big"))
+                await self.down.let_through()
+                number = int.from_bytes(body[:4], "big", signed=True)
+                is_answer = number not in (PING, EVENT)
+                # The first frame answers the handshake and has no number.
+                if first or (self.passes(number) and not (spoiled and is_answer)):
+                    writer.write(head + body)
+                    await writer.drain()
+                else:
+                    spoiled = spoiled or is_answer
+                    self._dropped += 1
+                    self._changed.set()
+                first = False
+        _end(writer, other)
+
+
+def _end(*writers: asyncio.StreamWriter) -> None:
+    for writer in writers:
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def tcp_proxy(address: str) -> AsyncIterator[TcpProxy]:
+    """Run a proxy in front of host:port while the block runs."""
+    host, _, port = address.rpartition(":")
+    proxy = TcpProxy(host, int(port))
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.stop()
