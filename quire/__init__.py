@@ -20,6 +20,7 @@ from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, Position, Record
+from quire.log.producers import Stamp
 from quire.log.reader import LogReader
 from quire.log.span import Span
 
@@ -55,5 +56,6 @@ __all__ = [
     "Replication",
     "Segment",
     "Span",
+    "Stamp",
     "connect",
 ]

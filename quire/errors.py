@@ -17,7 +17,9 @@
     ├── SessionExpiredError        the metadata store dropped our session: every lease is gone
     ├── ConflictError              the record changed since it was read: read it again
     │   ├── VersionConflictError       compare-and-set met another version
-    │   └── NodeExistsError            create met an existing record
+    │   ├── NodeExistsError            create met an existing record
+    │   ├── TailConflictError          a conditional append met another tail; nothing was written
+    │   └── SequenceConflictError      a producer's number is neither new nor remembered
     ├── NotFoundError              the thing named does not exist
     │   ├── NoSuchNodeError            no such metadata record
     │   ├── NoSuchLedgerError          no such ledger
@@ -152,8 +154,7 @@ class AppendOutcomeUnknownError(OutcomeUnknownError):
 
 
 class LedgerFencedError(OutcomeUnknownError):
-    """Another client has taken the ledger over; appends not acknowledged have an unknown
-    outcome."""
+    """Another client took the ledger over; what was not acknowledged has an unknown outcome."""
 
     def __init__(self, ledger: int) -> None:
         super().__init__(
@@ -223,6 +224,26 @@ class NodeExistsError(ConflictError):
         self.path = path
 
 
+class TailConflictError(ConflictError):
+    """A conditional append met another tail than expected; nothing was written."""
+
+    def __init__(self, log: str, expected: int, actual: int) -> None:
+        super().__init__(f"the next record of log {log!r} gets offset {actual}, not {expected}")
+        self.log = log
+        self.expected = expected
+        self.actual = actual
+
+
+class SequenceConflictError(ConflictError):
+    """A producer's number is neither new nor remembered; nothing was written."""
+
+    def __init__(self, producer: str, sequence: int, last: int) -> None:
+        super().__init__(f"{sequence} of producer {producer!r}, now at {last}, is forgotten")
+        self.producer = producer
+        self.sequence = sequence
+        self.last = last
+
+
 class NotFoundError(QuireError):
     """The thing named does not exist."""
 
@@ -273,9 +294,7 @@ class LogReplacedError(NotFoundError):
     """The log was deleted and another one of the same name created."""
 
     def __init__(self, log: str) -> None:
-        super().__init__(
-            f"log {log!r} was deleted and created anew: positions of the old one mean nothing in it"
-        )
+        super().__init__(f"log {log!r} was deleted and created anew: old positions mean nothing")
         self.log = log
 
 

@@ -42,6 +42,7 @@ PUBLIC = {
     "Replication",
     "Segment",
     "Span",
+    "Stamp",
     "connect",
 }
 """Taking a name off this list breaks somebody's program: say so in the changelog."""

@@ -7,6 +7,12 @@ An entry's payload is one batch (docs/formats.md, "Batch"), header big-endian:
 
     body = | length u32, little-endian, per record | payload of the first record | of the second | …
 
+Version 2 has optional columns (producers.py) between lengths and payloads, little-endian:
+
+    | size of all u32 | kind u8, size u32, data | … |
+
+A batch without them is written as version 1. Kinds that are not known are passed over.
+
 The body is columns: the lengths are unpacked by one call, their running sum is the offsets buffer
 of an Arrow binary array and the payloads are its data buffer, so nothing is done per record until
 somebody wants records. `body size` is the unpacked size. A batch whose body does not add up is
@@ -33,6 +39,8 @@ from quire.errors import CorruptEntryError, EntryTooLargeError
 
 MAGIC: Final = b"qb"
 VERSION: Final = 1
+COLUMNS_VERSION: Final = 2
+_COLUMNS_SIZE: Final = struct.Struct("<I")
 HEADER: Final = struct.Struct(">2sBBIIqqq")
 
 BATCH_BYTES_MAX: Final = ENTRY_BYTES_MAX - HEADER.size
@@ -130,6 +138,8 @@ class Batch:
     header: BatchHeader
     lengths: tuple[int, ...]
     body: bytes
+    columns: bytes = b""
+    """The optional columns, undecoded."""
 
     def __len__(self) -> int:
         return self.header.count
@@ -137,7 +147,7 @@ class Batch:
     def payloads(self) -> list[bytes]:
         """The records' payloads, in order."""
         body = self.body
-        ends = accumulate(self.lengths, initial=4 * self.header.count)
+        ends = accumulate(self.lengths, initial=self._data_start)
         return [body[start:end] for start, end in pairwise(ends)]
 
     def arrow_buffers(self) -> tuple[array[int], memoryview]:
@@ -147,7 +157,13 @@ class Batch:
     @property
     def data(self) -> memoryview:
         """All payloads, one behind the other."""
-        return memoryview(self.body)[4 * self.header.count :]
+        return memoryview(self.body)[self._data_start :]
+
+    @property
+    def _data_start(self) -> int:
+        if not self.columns:
+            return 4 * self.header.count
+        return 4 * self.header.count + _COLUMNS_SIZE.size + len(self.columns)
 
 
 def body_size(records: Sequence[bytes]) -> int:
@@ -162,8 +178,9 @@ def encode_batch(
     epoch: int,
     timestamp_ms: int,
     compression: Compression = Compression.NONE,
+    columns: bytes = b"",
 ) -> bytes:
-    """Return the entry payload of one or more records.
+    """Return the entry payload of one or more records, with optional columns.
 
     What does not shrink is stored as it is. Raises `EntryTooLargeError` when the unpacked body
     exceeds `BATCH_BYTES_MAX`.
@@ -171,7 +188,9 @@ def encode_batch(
     count = len(records)
     assert count > 0, "a batch has at least one record"
     lengths = struct.pack(f"<{count}I", *map(len, records))
-    body = b"".join((lengths, *records))
+    version = COLUMNS_VERSION if columns else VERSION
+    extra = (_COLUMNS_SIZE.pack(len(columns)), columns) if columns else ()
+    body = b"".join((lengths, *extra, *records))
     if len(body) > BATCH_BYTES_MAX:
         raise EntryTooLargeError(len(body), BATCH_BYTES_MAX)
     packed = body
@@ -180,7 +199,7 @@ def encode_batch(
         if len(packed) >= len(body):
             packed, compression = body, Compression.NONE
     code = _CODES[compression]
-    header = HEADER.pack(MAGIC, VERSION, code, count, len(body), first_offset, epoch, timestamp_ms)
+    header = HEADER.pack(MAGIC, version, code, count, len(body), first_offset, epoch, timestamp_ms)
     return header + packed
 
 
@@ -191,7 +210,7 @@ def decode_header(payload: bytes, ledger: LedgerId, entry: EntryId) -> BatchHead
     magic, version, code, count, size, first_offset, epoch, timestamp_ms = HEADER.unpack_from(
         payload
     )
-    if magic != MAGIC or version != VERSION:
+    if magic != MAGIC or version not in (VERSION, COLUMNS_VERSION):
         raise CorruptEntryError(ledger, entry, f"no batch: magic {magic!r}, version {version}")
     if code not in _KINDS:
         raise CorruptEntryError(ledger, entry, f"batch has unknown codec {code}")
@@ -222,6 +241,20 @@ def decode_batch(payload: bytes, ledger: LedgerId, entry: EntryId) -> Batch:
             ledger, entry, f"batch body has {len(body)} bytes, {header.body_size} announced"
         )
     lengths: tuple[int, ...] = struct.unpack_from(f"<{header.count}I", body)
-    if 4 * header.count + sum(lengths) != len(body):
+    start = 4 * header.count
+    columns = b""
+    if payload[len(MAGIC)] == COLUMNS_VERSION:
+        columns = _columns(body, start, ledger, entry)
+        start += _COLUMNS_SIZE.size + len(columns)
+    if start + sum(lengths) != len(body):
         raise CorruptEntryError(ledger, entry, "lengths of records do not add up to the batch")
-    return Batch(header, lengths, body)
+    return Batch(header, lengths, body, columns)
+
+
+def _columns(body: bytes, at: int, ledger: LedgerId, entry: EntryId) -> bytes:
+    if len(body) >= at + _COLUMNS_SIZE.size:
+        (size,) = _COLUMNS_SIZE.unpack_from(body, at)
+        at += _COLUMNS_SIZE.size
+        if 0 < size <= len(body) - at:
+            return body[at : at + size]
+    raise CorruptEntryError(ledger, entry, "columns of a batch do not add up")

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
 
-from quire.errors import ConflictError, InvalidRequestError, NoSuchLedgerError, NoSuchLogError
+from quire.errors import (
+    ConflictError,
+    InvalidRequestError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    PositionTrimmedError,
+)
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
@@ -15,8 +22,12 @@ from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import Edit, ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
+from quire.log.producers import Producers
 from quire.log.reader import LogReader
+from quire.log.restore import restore_producers, snapshot_position
 from quire.log.retention import delete_doomed
+from quire.log.retry import retry
+from quire.log.search import OpenSegment, find_offset
 from quire.log.segment_reader import SegmentReader, open_segment
 from quire.log.span import Slice, Span, read_span, take_snapshot
 from quire.log.takeover import ATTEMPTS_MAX, TakeOver, recover_open_segments
@@ -72,6 +83,17 @@ class LogDirectory:
             is_leader=is_leader,
         )
         tenure = await take_over.run()
+        try:
+            restore = partial(self._restore_producers, name, options.password)
+            producers = await retry(restore, self._rng, timeout=options.open_timeout)
+        except BaseException:
+            tenure.writer.abandon()
+            raise
+
+        async def locate(offset: int) -> Position:
+            manifest = await self.describe(name)
+            return await find_offset(manifest, offset, self._opener(name, options.password))
+
         log = Log(
             record,
             self._catalog,
@@ -80,6 +102,8 @@ class LogDirectory:
             clock=self._clock,
             tenure=tenure,
             cursors=self.cursors(name, password=options.password),
+            producers=producers,
+            locate=locate,
         )
         log.start()
         return log
@@ -121,11 +145,25 @@ class LogDirectory:
 
     def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
         """Return the named cursors of a log; the password is needed to count what they lag."""
+        opener = self._opener(name, password)
+        return LogCursors(self._store, self._record(name), opener, self._clock)
 
+    def _opener(self, name: str, password: bytes) -> OpenSegment:
         async def opened(segment: Segment) -> SegmentReader:
             return await self._open_segment(segment, name, password)
 
-        return LogCursors(self._store, self._record(name), opened, self._clock)
+        return opened
+
+    async def _restore_producers(self, name: str, password: bytes) -> Producers:
+        manifest = await self.describe(name)
+        try:
+            start = await snapshot_position(manifest, self._opener(name, password))
+            if start is None:
+                return Producers()
+            reader = await self.read(name, start, password=password, log_id=manifest.log_id)
+            return await restore_producers(reader)
+        except (PositionTrimmedError, NoSuchLedgerError) as error:
+            raise ConflictError(f"log {name!r} was trimmed meanwhile") from error
 
     async def describe(self, name: str) -> LogManifest:
         """Return a log's manifest. Raises `NoSuchLogError`."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -37,8 +37,9 @@ from quire.log.cursor import LogCursors
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.outbox import SINGLE
-from quire.log.pipeline import Pipeline
+from quire.log.pipeline import ALWAYS, Pipeline, Terms
 from quire.log.position import Position
+from quire.log.producers import Producers, Stamp
 from quire.log.retention import apply_retention, delete_doomed
 from quire.log.retry import retry
 from quire.log.takeover import Tenure
@@ -64,6 +65,8 @@ class Log:
         clock: Callable[[], float],
         tenure: Tenure,
         cursors: LogCursors,
+        producers: Producers,
+        locate: Callable[[int], Awaitable[Position]],
     ) -> None:
         options = options.with_settings(tenure.manifest.settings)
         self._record = record
@@ -73,7 +76,13 @@ class Log:
         self._cursors = cursors
         self._chain = Chain(record, catalog, options, clock, tenure)
         self._pipeline = Pipeline(
-            self._chain, options, rng=rng, on_full=self._want_roll, on_switch=self._on_switch
+            self._chain,
+            options,
+            rng=rng,
+            on_full=self._want_roll,
+            on_switch=self._on_switch,
+            producers=producers,
+            locate=locate,
         )
         self._deposed = False
         self._over = asyncio.Event()
@@ -120,26 +129,50 @@ class Log:
         """Return when this handle leads no more: deposed, failed, sealed or closed."""
         await self._over.wait()
 
-    async def submit(self, record: bytes) -> asyncio.Future[Position]:
+    @property
+    def next_offset(self) -> int:
+        """Offset that a record submitted now gets, if it is not refused."""
+        return self._pipeline.next_offset
+
+    async def submit(
+        self, record: bytes, *, expected_offset: int | None = None, stamp: Stamp | None = None
+    ) -> asyncio.Future[Position]:
         """Queue a record, as soon as there is room, and return the future of its position.
 
         Futures complete in order of submission. Cancelling a future does not recall the record;
         cancelling the call while it waits may leave a record that nobody is told about.
+
+        With `expected_offset` the record is queued only if it gets that very offset, which is
+        decided the moment there is room: everything in front of it counts, confirmed or not. With a
+        `stamp` a record that is in the log already, or on its way, is not written again: its future
+        gets the original's position. Stamps are remembered over take-overs (producers.py).
+
+        Raises `TailConflictError` and `SequenceConflictError`, with which nothing was written.
         Raises `EntryTooLargeError`, `DeposedError`, `LogSealedError`, `HandleClosedError`,
         `AppendOutcomeUnknownError`; so does the future.
         """
-        return await self._pipeline.submit((_as_bytes(record),), SINGLE)
+        terms = _terms(expected_offset, stamp)
+        return await self._pipeline.submit((_as_bytes(record),), SINGLE, terms)
 
-    async def append(self, record: bytes) -> Position:
-        """Append a record and return its position once it is certain. Raises as `submit`."""
-        return await (await self.submit(record))
+    async def append(
+        self, record: bytes, *, expected_offset: int | None = None, stamp: Stamp | None = None
+    ) -> Position:
+        """Append a record and return its position once it is certain. As `submit`."""
+        return await (await self.submit(record, expected_offset=expected_offset, stamp=stamp))
 
-    async def append_many(self, records: Sequence[bytes]) -> list[Position]:
-        """Append records of which readers see all or none. Raises as `submit`."""
+    async def append_many(
+        self,
+        records: Sequence[bytes],
+        *,
+        expected_offset: int | None = None,
+        stamp: Stamp | None = None,
+    ) -> list[Position]:
+        """Append records of which readers see all or none. As `submit`; the stamp is for all."""
         if not records:
             return []
         group = [_as_bytes(each) for each in records]
-        positions: list[Position] = await (await self._pipeline.submit(group, len(group)))
+        terms = _terms(expected_offset, stamp)
+        positions: list[Position] = await (await self._pipeline.submit(group, len(group), terms))
         return positions
 
     async def drain(self) -> None:
@@ -335,6 +368,14 @@ class Log:
         slowest = partial(self._cursors.slowest, self.log_id)
         now_ms = self._chain.now_ms()
         await apply_retention(self._catalog, self._options, now_ms, self._chain.edit, slowest)
+
+
+def _terms(expected_offset: int | None, stamp: Stamp | None) -> Terms:
+    if expected_offset is None and stamp is None:
+        return ALWAYS
+    if stamp is not None:
+        stamp.check()
+    return Terms(expected_offset, stamp)
 
 
 def _as_bytes(record: bytes) -> bytes:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -31,14 +32,18 @@ from quire.entry import EntryId
 from quire.errors import (
     DeposedError,
     EntryTooLargeError,
+    InvalidRequestError,
     LedgerClosedError,
     LedgerFencedError,
     QuireError,
+    TailConflictError,
 )
 from quire.log.batch import BATCH_BYTES_MAX
 from quire.log.chain import Chain, LiveSegment
 from quire.log.options import LogOptions
-from quire.log.outbox import Outbox, Parcel
+from quire.log.outbox import SINGLE, Outbox, Parcel
+from quire.log.position import Position
+from quire.log.producers import COLUMNS_RESERVE, Numbered, Producers, Stamp
 from quire.log.retry import retry
 from quire.log.room import Room
 
@@ -47,6 +52,17 @@ PARTIAL_OUTSTANDING_MAX: Final = 4
 
 MENDS_MAX: Final = 3
 """Ledgers that may fail one after the other without a single ack in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an append depends on: the offset it must get, and that its stamp is new."""
+
+    expected_offset: int | None = None
+    stamp: Stamp | None = None
+
+
+ALWAYS: Final = Terms()
 
 
 class Pipeline:
@@ -60,6 +76,8 @@ class Pipeline:
         rng: Random,
         on_full: Callable[[], None],
         on_switch: Callable[[], None],
+        producers: Producers,
+        locate: Callable[[int], Awaitable[Position]],
     ) -> None:
         tenure = chain.manifest
         assert chain.current.first_offset is not None
@@ -68,6 +86,9 @@ class Pipeline:
         self._rng = rng
         self._on_full = on_full
         self._on_switch = on_switch
+        self._locate = locate
+        self._producers = producers
+        self._stamped: dict[int, asyncio.Future[Any]] = {}
         self._room = Room(options.records_in_flight_max, options.bytes_in_flight_max)
         self._outbox = Outbox(
             epoch=chain.epoch,
@@ -76,6 +97,7 @@ class Pipeline:
             batch_bytes=options.batch_bytes,
             batch_records=options.batch_records,
             compression=options.compression,
+            producers=producers,
         )
         self._sent: deque[Parcel] = deque()
         self._again: deque[Parcel] = deque()
@@ -88,16 +110,29 @@ class Pipeline:
 
     # Callers' side.
 
-    async def submit(self, group: Sequence[bytes], count: int) -> asyncio.Future[Any]:
+    @property
+    def next_offset(self) -> int:
+        """Offset of the next record that is queued."""
+        return self._outbox.end_offset
+
+    async def submit(
+        self, group: Sequence[bytes], count: int, terms: Terms = ALWAYS
+    ) -> asyncio.Future[Any]:
         """Queue a group that shares one entry, once there is room; return its future.
 
-        Raises `EntryTooLargeError`, and what the pipeline was closed or stopped with.
+        Raises `EntryTooLargeError`, what the terms do, and what the pipeline was closed or stopped
+        with.
         """
         size = sum(map(len, group))
-        if size + 4 * len(group) > BATCH_BYTES_MAX:
-            raise EntryTooLargeError(size, BATCH_BYTES_MAX - 4 * len(group))
+        extra = 4 * len(group)
+        if terms.stamp is not None or self._outbox.has_stamps:
+            extra += COLUMNS_RESERVE + (terms.stamp.cost(len(group)) if terms.stamp else 0)
+        if size + extra > BATCH_BYTES_MAX:
+            raise EntryTooLargeError(size, BATCH_BYTES_MAX - extra)
         self.check_open()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if terms is not ALWAYS:
+            return await self._submit_on_terms(group, size, future, count, terms)
         if self._room.enter_now(len(group), size):
             self._put(group, size, future, count)
         else:
@@ -110,6 +145,74 @@ class Pipeline:
     ) -> None:
         self._outbox.put(group, size, future, count)
         self.nudge()
+
+    # Appends on terms: decided in the very step in which the group is queued.
+
+    async def _submit_on_terms(
+        self,
+        group: Sequence[bytes],
+        size: int,
+        future: asyncio.Future[Any],
+        count: int,
+        terms: Terms,
+    ) -> asyncio.Future[Any]:
+        refused: list[QuireError] = []
+        found: list[Numbered] = []
+
+        def serve() -> None:
+            try:
+                known = self._producers.find(terms.stamp) if terms.stamp else None
+                if known is None:
+                    self._put_on_terms(group, size, future, count, terms)
+                    return
+                found.append(known)
+            except QuireError as error:
+                refused.append(error)
+            self._room.leave(len(group), size)
+
+        if self._room.enter_now(len(group), size):
+            serve()
+        else:
+            await self._room.enter(len(group), size, serve)
+        if refused:
+            raise refused[0]
+        return await self._answer_again(found[0], future, len(group), count) if found else future
+
+    def _put_on_terms(
+        self,
+        group: Sequence[bytes],
+        size: int,
+        future: asyncio.Future[Any],
+        count: int,
+        terms: Terms,
+    ) -> None:
+        offset = self._outbox.end_offset
+        if terms.expected_offset not in (None, offset):
+            assert terms.expected_offset is not None
+            raise TailConflictError(self._chain.name, terms.expected_offset, offset)
+        self._outbox.put(group, size, future, count, terms.stamp)
+        if terms.stamp is not None:
+            self._producers.note(terms.stamp, offset, len(group))
+            self._stamped[offset] = future
+            future.add_done_callback(lambda _: self._stamped.pop(offset, None))
+        self.nudge()
+
+    async def _answer_again(
+        self, known: Numbered, future: asyncio.Future[Any], records: int, count: int
+    ) -> asyncio.Future[Any]:
+        """Answer a duplicate as the original was, or will be."""
+        if known.records != records:
+            raise InvalidRequestError(
+                f"sequence {known.sequence} was given to {known.records} records, not {records}"
+            )
+        original = self._stamped.get(known.offset)
+        if original is not None:
+            original.add_done_callback(partial(_copy_outcome, future))
+            return future
+        first = await self._locate(known.offset)
+        places = [first._replace(slot=first.slot + each) for each in range(records)]
+        future.set_result(first if count == SINGLE else places)
+        return future
 
     def check_open(self) -> None:
         """Raises what the pipeline was closed or stopped with."""
@@ -226,6 +329,7 @@ class Pipeline:
 
     def _switch(self) -> None:
         self._chain.switch()
+        self._outbox.begin_segment()
         self._on_switch()
 
     async def _mend(self, cause: BaseException) -> None:
@@ -247,3 +351,15 @@ class Pipeline:
         self._sent.clear()
         self._broken = None
         self._switch()
+
+
+def _copy_outcome(copy: asyncio.Future[Any], original: asyncio.Future[Any]) -> None:
+    if copy.done():
+        return
+    if original.cancelled():
+        copy.cancel()
+    elif (error := original.exception()) is not None:
+        copy.set_exception(error)
+        copy.exception()
+    else:
+        copy.set_result(original.result())

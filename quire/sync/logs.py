@@ -11,6 +11,7 @@ from typing import Self
 
 from quire.log.log import Log
 from quire.log.position import Position, Record
+from quire.log.producers import Stamp
 from quire.log.reader import LogReader
 from quire.log.segment_reader import RecordBatch
 from quire.sync.portal import Portal
@@ -46,17 +47,35 @@ class SyncLog:
         """See `Log.is_deposed`."""
         return self._log.is_deposed
 
-    def append(self, record: bytes) -> Position:
+    @property
+    def next_offset(self) -> int:
+        """See `Log.next_offset`."""
+        return self._log.next_offset
+
+    def append(
+        self, record: bytes, *, expected_offset: int | None = None, stamp: Stamp | None = None
+    ) -> Position:
         """See `Log.append`."""
-        return self._portal.call(self._log.append(record))
+        work = self._log.append(record, expected_offset=expected_offset, stamp=stamp)
+        return self._portal.call(work)
 
-    def append_many(self, records: Sequence[bytes]) -> list[Position]:
+    def append_many(
+        self,
+        records: Sequence[bytes],
+        *,
+        expected_offset: int | None = None,
+        stamp: Stamp | None = None,
+    ) -> list[Position]:
         """See `Log.append_many`."""
-        return self._portal.call(self._log.append_many(records))
+        work = self._log.append_many(records, expected_offset=expected_offset, stamp=stamp)
+        return self._portal.call(work)
 
-    def submit(self, record: bytes) -> concurrent.futures.Future[Position]:
+    def submit(
+        self, record: bytes, *, expected_offset: int | None = None, stamp: Stamp | None = None
+    ) -> concurrent.futures.Future[Position]:
         """See `Log.submit`; the future may be waited for in any thread."""
-        return self._portal.submit(self._log.submit(record))
+        work = self._log.submit(record, expected_offset=expected_offset, stamp=stamp)
+        return self._portal.submit(work)
 
     def drain(self) -> None:
         """See `Log.drain`."""

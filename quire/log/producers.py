@@ -1,0 +1,228 @@
+"""Producers: which records of a log are already in it, so that sending one again does no harm.
+
+A producer numbers what it sends: its *stamp* is its name and a sequence number that grows. The
+leader remembers the last `WINDOW` numbers of each of the last `PRODUCERS_MAX` producers. A number
+it remembers is a duplicate, one above all of them is new, anything else is a conflict.
+
+The memory is kept in the log itself, in columns of batches (batch.py):
+
+    stamps        producer and number of every record of the batch
+    snapshot      the memory as it was before the batch
+    snapshot at   offset of the batch with the last snapshot
+
+As soon as a log has a producer, every batch has one of the last two. So a new leader reads the last
+batch and then, at most, what was written since the last snapshot. Offsets are used throughout: they
+are given before a record is sent and stay the same when its ledger fails.
+
+Pure: no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from quire.errors import InvalidRequestError, SequenceConflictError
+
+WINDOW: Final = 16
+"""Numbers remembered per producer: how many it may have under way and send again."""
+
+PRODUCERS_MAX: Final = 1000
+"""At some 300 bytes each a snapshot stays below a third of the largest entry."""
+
+NAME_BYTES_MAX: Final = 128
+
+STAMPS, SNAPSHOT, SNAPSHOT_AT = 1, 2, 3
+
+_COLUMN: Final = struct.Struct("<BI")
+_NONE: Final = 0xFFFF
+_ROW: Final = struct.Struct("<qqI")
+_AT: Final = struct.Struct("<q")
+_U16: Final = struct.Struct("<H")
+
+COLUMNS_RESERVE: Final = 64
+"""Bytes that `SNAPSHOT_AT` and the frame of `STAMPS` take."""
+
+
+class Stamp(NamedTuple):
+    """A producer's name and the number it gave to an append; both are the application's."""
+
+    producer: str
+    sequence: int
+
+    def check(self) -> None:
+        """Raises `InvalidRequestError` when it cannot be stored."""
+        size = len(self.producer.encode())
+        if not 0 < size <= NAME_BYTES_MAX:
+            raise InvalidRequestError(
+                f"producer {self.producer!r} has {size} bytes, 1 to {NAME_BYTES_MAX} are allowed"
+            )
+        if not 0 <= self.sequence < 2**63:
+            raise InvalidRequestError(f"sequence {self.sequence} is not in 0..2**63-1")
+
+    def cost(self, records: int) -> int:
+        """Bytes that it adds to a batch at most."""
+        return 2 + len(self.producer.encode()) + 10 * records
+
+
+class Numbered(NamedTuple):
+    """One append of a producer: its number, and which offsets it got."""
+
+    sequence: int
+    offset: int
+    records: int
+
+
+class Producers:
+    """What is remembered of producers, the one that wrote longest ago first."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, deque[Numbered]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._windows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Producers) and self._windows == other._windows
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def find(self, stamp: Stamp) -> Numbered | None:
+        """Return the append that has this stamp, None when it is a new one.
+
+        Raises `SequenceConflictError` when the number is neither new nor remembered.
+        """
+        window = self._windows.get(stamp.producer)
+        if window is None or stamp.sequence > window[-1].sequence:
+            return None
+        for numbered in window:
+            if numbered.sequence == stamp.sequence:
+                return numbered
+        raise SequenceConflictError(stamp.producer, stamp.sequence, window[-1].sequence)
+
+    def note(self, stamp: Stamp, offset: int, count: int) -> None:
+        """Remember an append. Its number must be new, or continue the append noted last."""
+        window = self._windows.pop(stamp.producer, None) or deque(maxlen=WINDOW)
+        if window and window[-1].sequence == stamp.sequence:
+            last = window.pop()
+            window.append(last._replace(records=last.records + count))
+        else:
+            window.append(Numbered(stamp.sequence, offset, count))
+        self._windows[stamp.producer] = window
+        if len(self._windows) > PRODUCERS_MAX:
+            del self._windows[next(iter(self._windows))]
+
+    def copy(self) -> Producers:
+        """Return a memory of its own with the same content."""
+        other = Producers()
+        other._windows = {name: window.copy() for name, window in self._windows.items()}
+        return other
+
+    def encode(self) -> bytes:
+        """Return the content of a snapshot column."""
+        parts: list[bytes] = []
+        for name, window in self._windows.items():
+            parts += [_packed_name(name), _U16.pack(len(window))]
+            parts += [_ROW.pack(*numbered) for numbered in window]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Producers:
+        """Return the memory of a snapshot column. Raises `ValueError` when it is none."""
+        producers, at = cls(), 0
+        while at < len(data):
+            name, at = _unpack_name(data, at)
+            (size,) = _unpack(_U16, data, at)
+            at += _U16.size
+            rows = [_unpack(_ROW, data, at + each * _ROW.size) for each in range(size)]
+            at += size * _ROW.size
+            producers._windows[name] = deque((Numbered(*row) for row in rows), maxlen=WINDOW)
+        return producers
+
+    def note_batch(self, first_offset: int, stamps: Sequence[Stamp | None]) -> None:
+        """Remember the stamps of a batch that was read."""
+        for offset, stamp in enumerate(stamps, first_offset):
+            if stamp is not None:
+                self.note(stamp, offset, 1)
+
+
+def encode_columns(columns: dict[int, bytes]) -> bytes:
+    """Return optional columns as a batch holds them; empty for none."""
+    return b"".join(_COLUMN.pack(kind, len(data)) + data for kind, data in sorted(columns.items()))
+
+
+def decode_columns(data: bytes) -> dict[int, bytes]:
+    """Return the columns of a batch by kind, unknown ones included. Raises `ValueError`."""
+    columns: dict[int, bytes] = {}
+    at = 0
+    while at < len(data):
+        kind, size = _unpack(_COLUMN, data, at)
+        at += _COLUMN.size + size
+        if at > len(data):
+            raise ValueError(f"column {kind} of {size} bytes is cut off")
+        columns[kind] = data[at - size : at]
+    return columns
+
+
+def encode_stamps(stamps: Sequence[Stamp | None]) -> bytes:
+    """Return the stamps of a batch's records: a table of names, then two columns."""
+    names = sorted({stamp.producer for stamp in stamps if stamp})
+    places = {name: place for place, name in enumerate(names)}
+    indices = [places[stamp.producer] if stamp else _NONE for stamp in stamps]
+    numbers = [stamp.sequence if stamp else 0 for stamp in stamps]
+    table = b"".join(_packed_name(name) for name in names)
+    count = len(stamps)
+    return _U16.pack(len(names)) + table + struct.pack(f"<{count}H{count}q", *indices, *numbers)
+
+
+def decode_stamps(data: bytes, count: int) -> list[Stamp | None]:
+    """Return the stamp of each of `count` records. Raises `ValueError` when it does not add up."""
+    (size,) = _unpack(_U16, data, 0)
+    names, at = [], _U16.size
+    for _ in range(size):
+        name, at = _unpack_name(data, at)
+        names.append(name)
+    rest = struct.Struct(f"<{count}H{count}q")
+    if len(data) != at + rest.size:
+        raise ValueError(f"stamps of {count} records have {len(data)} bytes")
+    values = rest.unpack_from(data, at)
+    return list(_stamps(names, values[:count], values[count:]))
+
+
+def _stamps(
+    names: list[str], indices: Sequence[int], numbers: Sequence[int]
+) -> Iterator[Stamp | None]:
+    for index, number in zip(indices, numbers, strict=True):
+        if index != _NONE and index >= len(names):
+            raise ValueError(f"stamp names producer {index} of {len(names)}")
+        yield None if index == _NONE else Stamp(names[index], number)
+
+
+def encode_at(offset: int) -> bytes:
+    """Return the content of a `SNAPSHOT_AT` column."""
+    return _AT.pack(offset)
+
+
+def decode_at(data: bytes) -> int:
+    """Return the offset in a `SNAPSHOT_AT` column. Raises `ValueError`."""
+    offset: int = _unpack(_AT, data, 0)[0]
+    return offset
+
+
+def _packed_name(name: str) -> bytes:
+    data = name.encode()
+    return _U16.pack(len(data)) + data
+
+
+def _unpack_name(data: bytes, at: int) -> tuple[str, int]:
+    (size,) = _unpack(_U16, data, at)
+    end = at + _U16.size + size
+    return data[at + _U16.size : end].decode(), end
+
+
+def _unpack(layout: struct.Struct, data: bytes, at: int) -> tuple[int, ...]:
+    if at + layout.size > len(data):
+        raise ValueError("columns of a batch end too early")
+    return layout.unpack_from(data, at)

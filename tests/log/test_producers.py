@@ -1,0 +1,253 @@
+"""Conditional and idempotent appends: what is refused, what is answered again, what is restored."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quire.errors import (
+    CorruptEntryError,
+    InvalidRequestError,
+    SequenceConflictError,
+    TailConflictError,
+)
+from quire.log.batch import BATCH_BYTES_MAX, Compression, decode_batch, encode_batch
+from quire.log.position import Position
+from quire.log.producers import (
+    PRODUCERS_MAX,
+    STAMPS,
+    WINDOW,
+    Producers,
+    Stamp,
+    decode_columns,
+    decode_stamps,
+    encode_columns,
+    encode_stamps,
+)
+from tests.support.log_cluster import LogCluster, append_all, eventually, numbered, run
+from tests.support.memory_cluster import down
+
+names = st.text(min_size=1, max_size=20)
+stamps = st.none() | st.builds(Stamp, names, st.integers(0, 2**63 - 1))
+
+
+@given(st.lists(stamps, min_size=1, max_size=30))
+def test_stamps_come_back_and_cut_ones_are_refused(found: list[Stamp | None]) -> None:
+    data = encode_stamps(found)
+    assert decode_stamps(data, len(found)) == found
+    for end in range(0, len(data), 7):
+        with pytest.raises(ValueError, match=r"stamp|columns|codec"):
+            decode_stamps(data[:end], len(found))
+
+
+@given(st.lists(st.tuples(names, st.integers(1, 5)), max_size=60))
+def test_a_snapshot_comes_back(appends: list[tuple[str, int]]) -> None:
+    producers = Producers()
+    for number, (name, count) in enumerate(appends):
+        producers.note(Stamp(name, number), number * 10, count)
+    assert Producers.decode(producers.encode()) == producers
+
+
+def test_the_memory_is_bounded_and_forgets_who_wrote_longest_ago() -> None:
+    producers = Producers()
+    for number in range(PRODUCERS_MAX + 1):
+        producers.note(Stamp(f"p{number}", 1), number, 1)
+    assert producers.find(Stamp("p0", 1)) is None
+    assert producers.find(Stamp("p1", 1)) == (1, 1, 1)
+    for number in range(2, 3 + WINDOW):
+        producers.note(Stamp("p1", number), number, 1)
+    with pytest.raises(SequenceConflictError, match="forgotten"):
+        producers.find(Stamp("p1", 1))
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_batch_with_columns_keeps_its_payloads_in_one_piece(compression: Compression) -> None:
+    records = [b"abc" * 50, b"", b"de" * 99]
+    columns = encode_columns({STAMPS: encode_stamps([None, Stamp("p", 7), None]), 200: b"unknown"})
+    encoded = encode_batch(
+        records,
+        first_offset=5,
+        epoch=1,
+        timestamp_ms=9,
+        compression=compression,
+        columns=columns,
+    )
+    batch = decode_batch(encoded, 1, 0)
+    assert batch.payloads() == records
+    offsets, data = batch.arrow_buffers()
+    assert [bytes(data[a:b]) for a, b in pairwise(offsets)] == records
+    assert decode_stamps(decode_columns(batch.columns)[STAMPS], 3)[1] == Stamp("p", 7)
+
+
+def test_columns_that_do_not_add_up_are_refused() -> None:
+    encoded = bytearray(
+        encode_batch([b"abc"], first_offset=0, epoch=1, timestamp_ms=0, columns=b"12345")
+    )
+    encoded[40] = 200
+    with pytest.raises(CorruptEntryError, match="columns"):
+        decode_batch(bytes(encoded), 1, 0)
+    encoded[40] = 0
+    with pytest.raises(CorruptEntryError, match="columns"):
+        decode_batch(bytes(encoded), 1, 0)
+
+
+def test_a_conditional_append_gets_the_offset_it_expects_or_is_not_written() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            await append_all(log, numbered(0, 3))
+            assert log.next_offset == 3
+            await log.append(b"3", expected_offset=3)
+            with pytest.raises(TailConflictError) as caught:
+                await log.append_many([b"x", b"y"], expected_offset=3)
+            assert (caught.value.expected, caught.value.actual) == (3, 4)
+            rivals = [
+                asyncio.create_task(log.append(b"%d" % each, expected_offset=4))
+                for each in range(4, 8)
+            ]
+            outcomes = await asyncio.gather(*rivals, return_exceptions=True)
+            assert [isinstance(each, Position) for each in outcomes] == [True, *[False] * 3]
+            await log.close()
+            records = await cluster.new_client().read()
+            assert [each.payload for each in records] == numbered(0, 5)
+
+    run(main)
+
+
+def test_the_condition_is_decided_when_there_is_room() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(records_in_flight_max=2)
+            first = [await log.submit(b"0"), await log.submit(b"1")]
+            waiting = asyncio.create_task(log.submit(b"2", expected_offset=2))
+            late = asyncio.create_task(log.submit(b"x", expected_offset=2))
+            more = asyncio.create_task(log.submit(b"3"))
+            await asyncio.gather(*first)
+            await (await waiting)
+            with pytest.raises(TailConflictError):
+                await late
+            await (await more)
+            await log.close()
+            assert await cluster.new_client().payloads() == numbered(0, 4)
+
+    run(main)
+
+
+def test_a_duplicate_is_answered_with_the_originals_position() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            futures = [await log.submit(b"0", stamp=Stamp("p", 1)) for _ in range(3)]
+            positions = [await future for future in futures]
+            assert positions == [positions[0]] * 3
+            many = await log.append_many([b"1", b"2"], stamp=Stamp("p", 2))
+            assert await log.append(b"0", stamp=Stamp("p", 1)) == positions[0]
+            assert await log.append_many([b"1", b"2"], stamp=Stamp("p", 2)) == many
+            with pytest.raises(InvalidRequestError, match="2 records"):
+                await log.append(b"1", stamp=Stamp("p", 2))
+            await log.append(b"3", stamp=Stamp("p", 9))
+            with pytest.raises(SequenceConflictError):
+                await log.append(b"4", stamp=Stamp("p", 5))
+            with pytest.raises(InvalidRequestError, match="producer"):
+                await log.append(b"4", stamp=Stamp("", 5))
+            await log.close()
+            assert await cluster.new_client().payloads() == numbered(0, 4)
+
+    run(main)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_stamps_are_remembered_over_take_overs_rolls_and_trims(crash: bool) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(batch_records=3)
+            at = {}
+            for number in range(30):
+                stamp = Stamp(f"p{number % 3}", number)
+                at[stamp] = await log.append(b"%d" % number, stamp=stamp)
+                await log.append(b"-")
+                if number == 15:
+                    await log.roll()
+            await log.trim(at[Stamp("p0", 15)])
+            for _ in range(3):
+                if crash:
+                    log.abandon()
+                else:
+                    await log.close()
+                log = await cluster.new_client().open(batch_records=3)
+                for stamp in (Stamp("p0", 27), Stamp("p1", 28), Stamp("p2", 29), Stamp("p0", 18)):
+                    assert await log.append(b"again", stamp=stamp) == at[stamp]
+                with pytest.raises(SequenceConflictError):
+                    await log.append(b"again", stamp=Stamp("p2", 28))
+                await log.append(b"+")
+            await log.close()
+            assert b"again" not in await cluster.new_client().payloads(at[Stamp("p0", 18)])
+
+    run(main)
+
+
+def test_an_append_of_unknown_outcome_is_in_the_log_once_whatever_recovery_found() -> None:
+    async def main(survivors: int) -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            await log.append(b"0", stamp=Stamp("p", 0))
+            for bookie in list(cluster.bookies.values())[survivors:]:
+                bookie.before = down("add")
+            future = await log.submit(b"1", stamp=Stamp("p", 1))
+            await eventually(lambda: True)
+            await asyncio.sleep(0.1)
+            log.abandon()
+            for bookie in cluster.bookies.values():
+                bookie.before = down("nothing")
+            assert future.exception() is not None
+            log = await cluster.new_client().open()
+            await log.append(b"1", stamp=Stamp("p", 1))
+            await log.close()
+            assert await cluster.new_client().payloads() == [b"0", b"1"]
+
+    for survivors in (0, 1):
+        run(lambda survivors=survivors: main(survivors))  # type: ignore[misc]
+
+
+def test_stamped_records_survive_a_ledger_that_fails() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(batch_records=2)
+            await log.append(b"0", stamp=Stamp("p", 0))
+            for bookie in cluster.bookies.values():
+                bookie.before = down("add")
+            futures = [
+                await log.submit(b"%d" % each, stamp=Stamp("p", each)) for each in range(1, 6)
+            ]
+            again = await log.submit(b"3", stamp=Stamp("p", 3))
+            await asyncio.sleep(3.5)
+            for bookie in cluster.bookies.values():
+                bookie.before = down("nothing")
+            positions = [await each for each in futures]
+            assert await again == positions[2]
+            log.abandon()
+            log = await cluster.new_client().open()
+            assert await log.append(b"3", stamp=Stamp("p", 3)) == positions[2]
+            await log.close()
+            assert await cluster.new_client().payloads() == numbered(0, 6)
+
+    run(main)
+
+
+def test_the_largest_record_still_fits_beside_stamps() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            await log.append(b"0", stamp=Stamp("p" * 128, 0))
+            size = BATCH_BYTES_MAX - 4 - 64
+            futures = [await log.submit(bytes(each)) for each in (1, size, 1)]
+            stamped = await log.submit(bytes(size - 140), stamp=Stamp("p" * 128, 1))
+            for future in (*futures, stamped):
+                await future
+            await log.close()
+
+    run(main)
