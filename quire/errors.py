@@ -144,10 +144,8 @@ class AppendOutcomeUnknownError(OutcomeUnknownError):
     """An append failed after it may have been sent: recovery decides whether the entry exists."""
 
     def __init__(self, ledger: int, entry: int, reason: str) -> None:
-        super().__init__(
-            f"outcome of entry {entry} of ledger {ledger} is unknown: {reason}; "
-            "read the ledger after it is closed to learn whether it was kept"
-        )
+        what = f"outcome of entry {entry} of ledger {ledger} is unknown: {reason}"
+        super().__init__(f"{what}; read the ledger once it is closed to learn whether it was kept")
         self.ledger = ledger
         self.entry = entry
         self.reason = reason
@@ -158,8 +156,7 @@ class LedgerFencedError(OutcomeUnknownError):
 
     def __init__(self, ledger: int) -> None:
         super().__init__(
-            f"ledger {ledger} is fenced: another client is recovering it; "
-            "what was not acknowledged may or may not be kept"
+            f"ledger {ledger} is fenced: what was not acknowledged may be lost or kept"
         )
         self.ledger = ledger
 
@@ -303,7 +300,7 @@ class PositionTrimmedError(NotFoundError):
 
     def __init__(self, log: str, position: str, first: str) -> None:
         super().__init__(
-            f"position {position} of log {log!r} was trimmed: the first position left is {first}"
+            f"position {position} of log {log!r} was trimmed: the first is {first} now"
         )
         self.log = log
         self.position = position
@@ -358,10 +355,8 @@ class InvalidReplicationError(InvalidRequestError):
     """Not E ≥ Qw ≥ Qa ≥ 1."""
 
     def __init__(self, ensemble: int, write_quorum: int, ack_quorum: int) -> None:
-        super().__init__(
-            f"replication {ensemble}/{write_quorum}/{ack_quorum} is not possible: "
-            "ensemble ≥ write quorum ≥ ack quorum ≥ 1 must hold"
-        )
+        shape = f"{ensemble}/{write_quorum}/{ack_quorum}"
+        super().__init__(f"replication {shape} is not ensemble ≥ write quorum ≥ ack quorum ≥ 1")
         self.ensemble = ensemble
         self.write_quorum = write_quorum
         self.ack_quorum = ack_quorum
