@@ -32,6 +32,7 @@ from quire.ledger.reader import LedgerReader
 from quire.ledger.remote import RemoteBookie
 from quire.ledger.roster import BookieRoster
 from quire.ledger.writer import LedgerWriter
+from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
@@ -281,6 +282,12 @@ class Client:
         Raises `NoSuchLedgerError` when the segment was trimmed away meanwhile.
         """
         return self._logs.read_span(span, password=password)
+
+    def log_adoption(self, name: str) -> Adoption:
+        """Return the jobs of a log: many processes write ledgers that it adopts all at once.
+        Nothing is asked yet. Writers made by it are closed or abandoned by whoever made them.
+        """
+        return self._logs.adoption(name)
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
         """Return the named cursors of a log: durable places of its consumers. Nothing is asked yet;

@@ -15,6 +15,7 @@ from quire.errors import (
     PositionTrimmedError,
 )
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.log import Log
@@ -164,6 +165,12 @@ class LogDirectory:
             return await restore_producers(reader)
         except (PositionTrimmedError, NoSuchLedgerError) as error:
             raise ConflictError(f"log {name!r} was trimmed meanwhile") from error
+
+    def adoption(self, name: str) -> Adoption:
+        """Return the jobs of a log: ledgers written outside it that it adopts (adoption.py)."""
+        return Adoption(
+            self._store, self._record(name), self._catalog, rng=self._rng, clock=self._clock
+        )
 
     async def describe(self, name: str) -> LogManifest:
         """Return a log's manifest. Raises `NoSuchLogError`."""

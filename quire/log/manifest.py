@@ -227,13 +227,14 @@ class LogManifest:
             )
             segments = (*manifest.segments, segment)
             manifest = replace(manifest, segments=segments, next_segment=segment.number + 1)
-        return manifest._with_job(job)._checked()
+        return manifest.note_job(job)._checked()
 
     def has_done(self, job: Job) -> bool:
         """True when this work of a job, or later work of it, was adopted."""
         return any(each.name == job.name and each.sequence >= job.sequence for each in self.jobs)
 
-    def _with_job(self, job: Job | None) -> LogManifest:
+    def note_job(self, job: Job | None) -> LogManifest:
+        """Remember how far a job has come, forgetting whoever was longest silent."""
         if job is None:
             return self
         others = [each for each in self.jobs if each.name != job.name]

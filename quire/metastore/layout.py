@@ -7,6 +7,7 @@
     /quire/cookies/<bookie>             the identity of a bookie's disk
     /quire/logs/<log>                   manifest
     /quire/cursors/<log>/<cursor>       how far a consumer of a log has come
+    /quire/parts/<log>/<job>/<ledger>   a ledger written for a log that is to adopt it
     /quire/elections/<election>/epoch
     /quire/elections/<election>/candidates/c-<ten digits>
 
@@ -30,6 +31,7 @@ BOOKIES: Final = "/quire/bookies"
 COOKIES: Final = "/quire/cookies"
 LOGS: Final = "/quire/logs"
 CURSORS: Final = "/quire/cursors"
+PARTS: Final = "/quire/parts"
 ELECTIONS: Final = "/quire/elections"
 
 LEDGERS_PER_SHARD: Final = 1000
@@ -104,6 +106,16 @@ def election_candidates_path(election: str) -> str:
 def election_candidate_prefix(election: str) -> str:
     """Return the prefix of the sequential records of an election's candidates."""
     return f"{election_candidates_path(election)}/c-"
+
+
+def parts_path(log: str, job: str) -> str:
+    """Return the path below which the parts of a job are, which a log is to adopt."""
+    return f"{PARTS}/{quote_name(log)}/{quote_name(job)}"
+
+
+def part_path(log: str, job: str, ledger: LedgerId) -> str:
+    """Return the path of one part."""
+    return f"{parts_path(log, job)}/{ledger:019d}"
 
 
 def check_bookie(bookie: BookieId) -> BookieId:

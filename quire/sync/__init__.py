@@ -7,6 +7,7 @@
 Every name works as its asynchronous twin, without `await`; asynchronous iterators are plain ones.
 """
 
+from quire.sync.adoption import SyncAdoption
 from quire.sync.client import SyncClient, connect
 from quire.sync.cluster import SyncLocalCluster
 from quire.sync.cursors import SyncCursor, SyncLogCursors
@@ -15,6 +16,7 @@ from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
 from quire.sync.logs import SyncLog, SyncLogReader
 
 __all__ = [
+    "SyncAdoption",
     "SyncClient",
     "SyncCursor",
     "SyncElection",

@@ -17,6 +17,7 @@ from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
 from quire.log.span import Slice, Span
+from quire.sync.adoption import SyncAdoption
 from quire.sync.cursors import SyncLogCursors
 from quire.sync.elections import SyncElection
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
@@ -142,6 +143,10 @@ class SyncClient:
             lambda: self._client.read_span(span, password=password),
             lambda item: len(item.batch.body),
         )
+
+    def log_adoption(self, name: str) -> SyncAdoption:
+        """See `Client.log_adoption`."""
+        return SyncAdoption(self._portal, self._client.log_adoption(name))
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> SyncLogCursors:
         """See `Client.log_cursors`."""

@@ -14,6 +14,7 @@ from quire.election.election import Election, Leadership
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.log.cursor import Cursor, LogCursors
+from quire.log.adoption import Adoption
 from quire.log.log import Log
 from quire.log.reader import LogReader
 
@@ -27,6 +28,7 @@ PAIRS: dict[type, type] = {
     Cursor: sync.SyncCursor,
     Election: sync.SyncElection,
     Leadership: sync.SyncLeadership,
+    Adoption: sync.SyncAdoption,
     LocalCluster: sync.SyncLocalCluster,
 }
 

@@ -1,0 +1,207 @@
+"""Adoption: ledgers that many processes wrote become a log's next segments, all of them or none.
+
+    every process   creates a part: a ledger, registered under its job before anything is in it;
+                    writes it, numbering from 0 as it cannot know better; closes it
+    one process     recovers what is open in the log → in one compare-and-set: epoch + 1, seal what
+                    was recovered, append the parts in order, remember the job → sweeps
+
+The compare-and-set is a take-over (takeover.py) whose leader is gone at once: whoever led before
+is deposed, and whoever leads next goes on behind the parts. Readers place the parts' headers in the
+log by the segment's base (batch.py). A job that is remembered is not adopted again, so that whoever
+does not know whether he succeeded does it all again.
+
+Sweeping deletes the ledgers of a job that the log does not list: those of tasks that failed, ran
+twice, or belong to an attempt that died. An attempt that is still under way then fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from quire.entry import LedgerId
+from quire.errors import (
+    ConflictError,
+    CorruptEntryError,
+    InvalidRequestError,
+    LogSealedError,
+    NodeExistsError,
+    NoSuchLedgerError,
+    NoSuchNodeError,
+    QuireError,
+)
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.writer import LedgerWriter
+from quire.log.batch import UNPLACED, decode_header
+from quire.log.manifest import EMPTY, Job, LogManifest, SegmentEnd
+from quire.log.manifest_record import ManifestRecord
+from quire.log.options import LogOptions
+from quire.log.retry import pause_seconds
+from quire.log.takeover import ATTEMPTS_MAX, recover_open_segments
+from quire.metastore.layout import parse_ledger, part_path, parts_path
+from quire.metastore.record import encode_record
+from quire.metastore.store import MetadataStore
+
+KIND: Final = "part"
+VERSION: Final = 1
+
+
+class _RaceLostError(Exception):
+    """Somebody took the log over since its open segments were recovered. Never leaves here."""
+
+
+class Adoption:
+    """The jobs of one log. Stateless: any number may exist."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        record: ManifestRecord,
+        catalog: LedgerCatalog,
+        *,
+        rng: Random,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._record = record
+        self._catalog = catalog
+        self._rng = rng
+        self._clock = clock
+
+    async def create_part(self, job: str, options: LogOptions) -> LedgerWriter:
+        """Create a ledger for a job. Its entries are batches whose headers count from `UNPLACED`.
+
+        Raises `NotEnoughBookiesError` and the store's errors; an empty ledger that nobody knows of
+        may be left behind then.
+        """
+        writer = await self._catalog.create(
+            options.replication,
+            password=options.password,
+            digest=options.digest,
+            custom={"log": self._record.name, "job": job},
+        )
+        try:
+            path = part_path(self._record.name, job, writer.ledger)
+            with suppress(NodeExistsError):
+                await self._store.create(path, encode_record(KIND, VERSION, {}))
+        except BaseException:
+            writer.abandon()
+            raise
+        return writer
+
+    async def adopt(
+        self, parts: Sequence[LedgerId], job: Job, *, remember: bool, password: bytes = b""
+    ) -> LogManifest:
+        """Append closed parts to the log, in this order, creating it when it does not exist.
+
+        With `remember` nothing is done when this job has done this or later work before. Either way
+        the call may be repeated after any error. Returns the manifest as it then is.
+
+        Raises `LogSealedError`; `NoSuchLedgerError` when another attempt of the job swept a part;
+        `InvalidRequestError` for one that is not closed; the errors of recovery and of the store.
+        """
+        ends = [(ledger, await self._end_of(ledger, password)) for ledger in parts]
+        full = [(ledger, end) for ledger, end in ends if end.records]
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                manifest = await self._attempt(full, job, remember, password)
+                break
+            except _RaceLostError:
+                await asyncio.sleep(pause_seconds(self._rng, attempt))
+        else:
+            raise ConflictError(f"log {self._record.name!r} was taken over whenever it was to grow")
+        await self._sweep(job.name, manifest)
+        return manifest
+
+    async def has_done(self, job: Job) -> bool:
+        """Whether the log remembers this work of a job, or later work."""
+        manifest, _ = await self._record.find()
+        return manifest is not None and manifest.has_done(job)
+
+    async def drop(self, job: str) -> None:
+        """Delete the ledgers of a job that the log did not adopt."""
+        await self._sweep(job, (await self._record.find())[0])
+
+    async def _attempt(
+        self,
+        parts: Sequence[tuple[LedgerId, SegmentEnd]],
+        job: Job,
+        remember: bool,
+        password: bytes,
+    ) -> LogManifest:
+        seen, version = await self._record.find()
+        base = seen or LogManifest(
+            self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
+        )
+        remembered = job if remember else None
+        ends: dict[int, SegmentEnd] = {}
+        if parts and not _is_done(base, parts, remembered):
+            try:
+                ends = await recover_open_segments(self._catalog, base, password)
+            except NoSuchLedgerError:
+                if (await self._record.find())[1] == version:
+                    raise
+                raise _RaceLostError from None
+
+        def edit(manifest: LogManifest | None) -> LogManifest:
+            now = manifest or base
+            if _is_done(now, parts, remembered):
+                return now
+            if now.sealed:
+                raise LogSealedError(now.name)
+            if not parts:
+                return now.note_job(remembered)
+            if _shape(now) != _shape(base):
+                raise _RaceLostError
+            return now.adopt(ends, parts, remembered, self._now_ms())
+
+        return await self._record.edit(edit)
+
+    async def _end_of(self, ledger: LedgerId, password: bytes) -> SegmentEnd:
+        """How a part ends, numbered as it numbers itself."""
+        async with await self._catalog.open_without_recovery(ledger, password=password) as reader:
+            if not reader.is_closed:
+                raise InvalidRequestError(
+                    f"ledger {ledger} cannot become part of log {self._record.name!r}: close it"
+                )
+            last = await reader.last_confirmed()
+            if last < 0:
+                return EMPTY
+            header = decode_header((await reader.read_entry(last)).payload, ledger, last)
+            length = reader.metadata.length or 0
+        if header.epoch != UNPLACED.epoch or header.first_offset < last:
+            raise CorruptEntryError(
+                ledger, last, f"epoch {header.epoch}, offset {header.first_offset} of no part"
+            )
+        return SegmentEnd(last, header.count, header.next_offset, length, 0)
+
+    async def _sweep(self, job: str, manifest: LogManifest | None) -> None:
+        """Forget a job's parts, deleting those the log does not list. What fails stays known."""
+        for name in await self._store.children(parts_path(self._record.name, job)):
+            ledger = parse_ledger(name)
+            with suppress(QuireError):
+                if manifest is None or not manifest.lists(ledger):
+                    with suppress(NoSuchLedgerError):
+                        await self._catalog.delete(ledger)
+                with suppress(NoSuchNodeError):
+                    await self._store.delete(part_path(self._record.name, job, ledger))
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+
+def _is_done(
+    manifest: LogManifest, parts: Sequence[tuple[LedgerId, SegmentEnd]], job: Job | None
+) -> bool:
+    if job is not None and manifest.has_done(job):
+        return True
+    return any(manifest.lists(ledger) for ledger, _ in parts)
+
+
+def _shape(manifest: LogManifest) -> tuple[object, ...]:
+    """What may not change between recovery and adoption. A trim may come in between."""
+    ledgers = tuple(each.ledger for each in manifest.open_segments)
+    return manifest.log_id, manifest.epoch, manifest.next_segment, ledgers

@@ -1,0 +1,227 @@
+"""Adoption: whole jobs or nothing, once, behind everything that was there."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.errors import (
+    DeposedError,
+    InvalidRequestError,
+    LogSealedError,
+    NoSuchLedgerError,
+    StoreUnavailableError,
+)
+from quire.log.adoption import Adoption
+from quire.log.batch import UNPLACED, encode_batch
+from quire.log.manifest import Job, LogManifest
+from quire.log.options import LogOptions
+from quire.log.position import Position
+from quire.metastore.layout import PARTS, log_path
+from tests.support.log_cluster import (
+    NAME,
+    Client,
+    LogCluster,
+    append_all,
+    lose_answer,
+    numbered,
+    refuse,
+    run,
+)
+
+
+async def write_part(
+    client: Client, job: str, first: int, count: int, *, close: bool = True
+) -> int:
+    """Write records of a job into a part, three to an entry."""
+    writer = await client.logs.adoption(NAME).create_part(job, LogOptions())
+    for at in range(0, count, 3):
+        records = numbered(first + at, min(3, count - at))
+        await writer.append(
+            encode_batch(
+                records,
+                first_offset=UNPLACED.first_offset + at,
+                epoch=UNPLACED.epoch,
+                timestamp_ms=UNPLACED.timestamp_ms,
+            )
+        )
+    if close:
+        await writer.close()
+    else:
+        writer.abandon()
+    return writer.ledger
+
+
+async def adopt(
+    client: Client, parts: list[int], name: str = "job", sequence: int = 0, *, remember: bool = True
+) -> LogManifest:
+    adoption: Adoption = client.logs.adoption(NAME)
+    return await adoption.adopt(parts, Job(name, sequence), remember=remember)
+
+
+def test_parts_come_behind_what_was_there_and_before_what_follows() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await append_all(log, numbered(0, 10))
+            parts = [await write_part(client, "job", 10, 7), await write_part(client, "job", 17, 4)]
+            cluster.now -= 500
+            manifest = await adopt(client, parts)
+            with pytest.raises(DeposedError):
+                await log.append(b"late")
+            async with await client.open() as log:
+                await append_all(log, numbered(21, 5))
+            records = await client.read()
+            assert [each.payload for each in records] == numbered(0, 26)
+            assert [each.offset for each in records] == list(range(26))
+            assert [each.epoch for each in records] == [1] * 10 + [2] * 11 + [3] * 5
+            times = [each.timestamp_ms for each in records]
+            assert times == sorted(times)
+            for each in records:
+                assert (await client.read(each.position))[0] == each
+                assert (await client.read(each.offset))[0] == each
+            assert [each.adopted for each in manifest.segments] == [False, True, True]
+            spans = await client.logs.snapshot(NAME)
+            found = [
+                (piece.batch.header.first_offset + slot, piece.batch.header.epoch)
+                for span in spans
+                async for piece in client.logs.read_span(span)
+                for slot in piece.slots
+            ]
+            assert found == [(each.offset, each.epoch) for each in records]
+            await cluster.check()
+
+    run(main)
+
+
+def test_a_log_that_does_not_exist_is_created() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await adopt(client, [await write_part(client, "job", 0, 5)])
+            assert await client.payloads() == numbered(0, 5)
+            assert await client.payloads(Position(1, 1, 1)) == numbered(4, 1)
+
+    run(main)
+
+
+def test_a_job_that_is_remembered_is_adopted_once() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            for _ in range(2):
+                await adopt(client, [await write_part(client, "job", 0, 5)], sequence=7)
+                assert await client.logs.adoption(NAME).has_done(Job("job", 7))
+            assert not await client.logs.adoption(NAME).has_done(Job("job", 8))
+            await adopt(client, [await write_part(client, "job", 5, 5)], sequence=8)
+            await adopt(client, [], sequence=9)
+            await adopt(client, [await write_part(client, "job", 99, 5)], sequence=9)
+            assert await client.payloads() == numbered(0, 10)
+            assert len(await cluster.ledgers()) == 2
+            assert (await client.manifest()).jobs == (Job("job", 9),)
+
+    run(main)
+
+
+def test_parts_that_are_not_adopted_are_swept() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            kept = await write_part(client, "job", 0, 5)
+            failed = await write_part(client, "job", 100, 5, close=False)
+            other = await write_part(client, "other", 200, 5)
+            empty = await write_part(client, "job", 0, 0)
+            with pytest.raises(InvalidRequestError, match=f"ledger {failed} cannot"):
+                await adopt(client, [kept, failed])
+            assert sorted(await cluster.ledgers()) == sorted([kept, failed, other, empty])
+            await adopt(client, [kept, empty])
+            assert sorted(await cluster.ledgers()) == sorted([kept, other])
+            await client.logs.adoption(NAME).drop("other")
+            assert await cluster.ledgers() == [kept]
+            with pytest.raises(NoSuchLedgerError):
+                await adopt(client, [other], "other")
+            assert await client.payloads() == numbered(0, 5)
+
+    run(main)
+
+
+@pytest.mark.parametrize("remember", [True, False])
+def test_an_answer_that_is_lost_doubles_nothing(remember: bool) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 5))
+            parts = [await write_part(client, "job", 5, 5)]
+            client.store.after = lose_answer("put", path=log_path(NAME), times=2)
+            await adopt(client, parts, remember=remember)
+            await adopt(client, parts, remember=remember)
+            assert await client.payloads() == numbered(0, 10)
+            await cluster.check()
+
+    run(main)
+
+
+def test_two_jobs_at_once_both_come_in_whole() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            clients = [cluster.new_client() for _ in range(4)]
+            log = await clients[0].open()
+            await append_all(log, numbered(0, 3))
+            names = [f"job-{number}" for number in range(4)]
+            parts = [
+                [await write_part(client, name, 100 * index, 6)]
+                for index, (client, name) in enumerate(zip(clients, names, strict=True))
+            ]
+            await asyncio.gather(
+                *(adopt(*each) for each in zip(clients, parts, names, strict=True))
+            )
+            payloads = await clients[0].payloads()
+            blocks = [tuple(payloads[at : at + 6]) for at in range(3, 27, 6)]
+            assert sorted(blocks) == sorted(tuple(numbered(100 * n, 6)) for n in range(4))
+            assert [each.offset for each in await clients[0].read()] == list(range(27))
+            await cluster.check()
+            log.abandon()
+
+    run(main)
+
+
+def test_a_sealed_log_adopts_nothing() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await append_all(log, numbered(0, 3))
+            await log.seal()
+            part = await write_part(client, "job", 0, 5)
+            with pytest.raises(LogSealedError):
+                await adopt(client, [part])
+            assert await client.payloads() == numbered(0, 3)
+
+    run(main)
+
+
+def test_a_part_that_cannot_be_registered_is_not_written() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            client.store.before = refuse("create", path=PARTS)
+            with pytest.raises(StoreUnavailableError):
+                await write_part(client, "job", 0, 5)
+
+    run(main)
+
+
+def test_trimming_reaches_into_parts() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            parts = [await write_part(client, "job", 0, 6), await write_part(client, "job", 6, 6)]
+            await adopt(client, parts)
+            await client.logs.trim(NAME, Position(2, 0, 2))
+            assert await client.payloads() == numbered(8, 4)
+            assert await cluster.ledgers() == [parts[1]]
+
+    run(main)
