@@ -155,9 +155,7 @@ class LedgerFencedError(OutcomeUnknownError):
     """Another client took the ledger over; what was not acknowledged has an unknown outcome."""
 
     def __init__(self, ledger: int) -> None:
-        super().__init__(
-            f"ledger {ledger} is fenced: what was not acknowledged may be lost or kept"
-        )
+        super().__init__(f"ledger {ledger} is fenced; what was not acknowledged may have been kept")
         self.ledger = ledger
 
 
@@ -299,9 +297,7 @@ class PositionTrimmedError(NotFoundError):
     """The position was trimmed away; `first` is the first one that can be read."""
 
     def __init__(self, log: str, position: str, first: str) -> None:
-        super().__init__(
-            f"position {position} of log {log!r} was trimmed: the first is {first} now"
-        )
+        super().__init__(f"position {position} of log {log!r} was trimmed: it begins at {first}")
         self.log = log
         self.position = position
         self.first = first
