@@ -1,4 +1,4 @@
-"""`quire bookie`: format, serve and list bookies."""
+"""`quire bookie`: format, serve, check and list bookies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from quire.bookie import BookieAddress, BookieInfo
-from quire.cli.output import print_json, print_table
+from quire.cli.output import print_fields, print_json, print_table
 from quire.cli.settings import (
     Settings,
     exit_with_parent_option,
@@ -20,7 +20,7 @@ from quire.cli.settings import (
     with_settings,
 )
 from quire.client import Client, resolve_store
-from quire.errors import QuireError
+from quire.errors import CorruptStorageError, QuireError
 
 _directory = click.argument(
     "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIRECTORY"
@@ -93,6 +93,57 @@ async def _serve(settings: Settings, directory: Path, listen: str, exit_with_par
     uri = resolve_store(settings.store_uri())
     work = serve_bookie(directory, uri, listen, on_ready=announce)
     await (until_orphaned(work) if exit_with_parent else work)
+
+
+@bookie.command()
+@_directory
+@with_settings
+def check(settings: Settings, directory: Path) -> None:
+    """Verify everything on a stopped bookie's disk.
+
+    Nothing is changed. Damage is printed, by ledger and entries where it is in entries, and makes
+    the exit code 9.
+
+    \b
+    Example:
+      quire bookie check /var/lib/quire
+    """
+    run(lambda: _check(settings, directory))
+
+
+async def _check(settings: Settings, directory: Path) -> None:
+    from quire.storage.check import check_disk
+    from quire.storage.local_disk import LocalDisk
+
+    disk = LocalDisk(directory)
+    try:
+        findings = await check_disk(disk)
+    finally:
+        await disk.close()
+    for damage in findings.damage:
+        if settings.json:
+            print_json(damage._asdict())
+        elif damage.ledger is None:
+            click.echo(f"{damage.path}: {damage.reason}")
+        else:
+            entries = f"entries {damage.first} to {damage.last} of ledger {damage.ledger}"
+            click.echo(f"{damage.path}: {entries}: {damage.reason}")
+    counts: dict[str, str | int] = {
+        "bookie": findings.bookie,
+        "files": findings.files,
+        "ledgers": len(findings.ledgers),
+        "chunks": findings.chunks,
+        "bytes": findings.bytes,
+        "journal_records": findings.records,
+        "damaged": len(findings.damage),
+    }
+    if settings.json:
+        print_json({**counts})
+    else:
+        print_fields(counts)
+    if findings.damage:
+        first = findings.damage[0]
+        raise CorruptStorageError(first.path, f"{len(findings.damage)} damages, first this one")
 
 
 @bookie.command("list")

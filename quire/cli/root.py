@@ -9,6 +9,7 @@ import click
 from quire.cli.bench import bench
 from quire.cli.bookie import bookie
 from quire.cli.cluster import cluster
+from quire.cli.dump import dump
 from quire.cli.election import election
 from quire.cli.exits import RootGroup
 from quire.cli.ledger import ledger
@@ -40,5 +41,5 @@ def main(context: click.Context, store: str | None, as_json: bool) -> None:
     context.obj = Settings(store, as_json)
 
 
-for _command in (cluster, bookie, log, ledger, election, bench):
+for _command in (cluster, bookie, log, ledger, election, dump, bench):
     main.add_command(_command)

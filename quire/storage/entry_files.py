@@ -35,7 +35,7 @@ class EntryFiles:
                 data = await self._fetch(group)
                 for chunk in group:
                     start = chunk.offset - group[0].offset
-                    found.append(_verified(ledger, chunk, data[start : start + chunk.size]))
+                    found.append(verified(ledger, chunk, data[start : start + chunk.size]))
         except CorruptEntryError as error:
             return found, error
         except OSError as error:
@@ -85,7 +85,8 @@ def _adjacent(chunks: Sequence[ChunkAt]) -> Iterable[list[ChunkAt]]:
         yield group
 
 
-def _verified(ledger: LedgerId, chunk: ChunkAt, data: bytes) -> ScannedRun:
+def verified(ledger: LedgerId, chunk: ChunkAt, data: bytes) -> ScannedRun:
+    """Return a chunk's run. Raises `CorruptEntryError` when it is not what the index says."""
     if len(data) != chunk.size or crc32c(data) != chunk.crc:
         where = f"bytes {chunk.offset} to {chunk.offset + chunk.size} of entry log {chunk.file}"
         raise CorruptEntryError(ledger, chunk.first, f"{where} fail their checksum")

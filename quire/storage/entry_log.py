@@ -45,6 +45,7 @@ _LEDGER: Final = struct.Struct(">qI")
 _CHUNK: Final = struct.Struct(">qqQIII")
 _FOOTER: Final = struct.Struct(">8sHQQQQII")
 _CRC: Final = struct.Struct(">I")
+HEADER_BYTES: Final = _HEADER.size + _CRC.size
 
 
 def entries_path(number: int) -> str:
@@ -215,23 +216,31 @@ async def load_index(disk: Disk, number: int, bookie: str) -> EntryIndex:
     except FileNotFoundError:
         raise CorruptStorageError(path, "the checkpoint lists it, but it is missing") from None
     try:
-        await _check_header(file, path, number, bookie)
-        index, states = await _read_end(file, path, number)
+        found, owner = decode_header(path, await file.read(0, HEADER_BYTES))
+        if found != number:
+            raise CorruptStorageError(path, f"its header says entry log {found}")
+        if owner != bookie:
+            raise CorruptStorageError(path, f"it does not belong to bookie {bookie}")
+        return await read_index(file, path, number)
     finally:
         await file.close()
-    return EntryIndex(number, _parse_index(number, index), states)
 
 
-async def _check_header(file: File, path: str, number: int, bookie: str) -> None:
-    data = await file.read(0, _HEADER.size + _CRC.size)
-    header, crc = data[: _HEADER.size], data[_HEADER.size :]
-    if len(data) < _HEADER.size + _CRC.size or crc != _CRC.pack(crc32c(header)):
+def decode_header(path: str, data: bytes) -> tuple[int, str]:
+    """Return number and bookie of a file. Raises `CorruptStorageError` naming it."""
+    header, crc = data[: _HEADER.size], data[_HEADER.size : HEADER_BYTES]
+    if len(data) < HEADER_BYTES or crc != _CRC.pack(crc32c(header)):
         raise CorruptStorageError(path, "the header fails its checksum")
-    magic, version, found, owner = _HEADER.unpack(header)
-    if magic != HEADER_MAGIC or version != VERSION or found != number:
-        raise CorruptStorageError(path, f"it is not version {VERSION} of entry log {number}")
-    if owner.rstrip(b"\0").decode("ascii") != bookie:
-        raise CorruptStorageError(path, f"it does not belong to bookie {bookie}")
+    magic, version, number, owner = _HEADER.unpack(header)
+    if magic != HEADER_MAGIC or version != VERSION:
+        raise CorruptStorageError(path, f"it is not version {VERSION} of an entry log")
+    return number, owner.rstrip(b"\0").decode("ascii")
+
+
+async def read_index(file: File, path: str, number: int) -> EntryIndex:
+    """Return what an open file holds. Raises `CorruptStorageError` and OSError."""
+    index, states = await _read_end(file, path, number)
+    return EntryIndex(number, _parse_index(number, index), states)
 
 
 async def _read_end(file: File, path: str, number: int) -> tuple[bytes, bytes]:

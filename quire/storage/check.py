@@ -1,0 +1,152 @@
+"""Everything on a stopped bookie's disk, verified, without changing any of it.
+
+The same readers that the bookie starts with are run over cookie, checkpoints, journal and entry
+logs; besides, every chunk of every entry log is read and compared with its checksum. What a crash
+may leave (a torn tail, an unlisted file, one of two checkpoints) is no damage. The digests of
+entries are not looked at: a bookie does not have the passwords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from quire.entry import EntryId, LedgerId
+from quire.errors import (
+    ConfigurationError,
+    CorruptEntryError,
+    CorruptStorageError,
+    InvalidRequestError,
+)
+from quire.run import scan_run
+from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint, read_checkpoint
+from quire.storage.cookie import read_cookie
+from quire.storage.disk import Disk
+from quire.storage.entry_files import EntryFiles
+from quire.storage.entry_log import ENTRIES, EntryIndex, entries_path, load_index
+from quire.storage.record import Record, RecordKind
+from quire.storage.replay import replay
+from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
+from quire.storage.state_file import read_state
+
+OPEN_FILES_MAX = 8
+
+
+class Damage(NamedTuple):
+    """One thing that is not what it should be; for entries also which."""
+
+    path: str
+    reason: str
+    ledger: LedgerId | None = None
+    first: EntryId | None = None
+    last: EntryId | None = None
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a check looked at, and what it found."""
+
+    bookie: str
+    files: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    records: int = 0
+    ledgers: set[LedgerId] = field(default_factory=set)
+    damage: list[Damage] = field(default_factory=list)
+
+
+async def check_disk(disk: Disk) -> Findings:
+    """Verify a disk that no bookie serves. Raises `ConfigurationError` when it has no cookie,
+    `CorruptStorageError` when the cookie cannot be believed, and OSError.
+    """
+    cookie = await read_cookie(disk)
+    if cookie is None:
+        raise ConfigurationError("the directory is not a bookie's: it has no cookie")
+    findings = Findings(cookie.bookie, files=1)
+    await _check_generations(disk, findings)
+    try:
+        checkpoint = await read_checkpoint(disk)
+    except CorruptStorageError as error:
+        findings.damage.append(Damage(error.path, error.reason))
+        return findings
+    if checkpoint is None:
+        names = await disk.list()
+        if JOURNAL in names or ENTRIES in names:
+            findings.damage.append(Damage(PATHS[0], "it is missing, but the bookie has data"))
+        return findings
+    await _check_journal(disk, findings, checkpoint)
+    for number in checkpoint.files:
+        await _check_entry_log(disk, findings, number)
+    return findings
+
+
+async def _check_generations(disk: Disk, findings: Findings) -> None:
+    """Report a damaged generation even when the other one can stand in for it."""
+    for path in PATHS:
+        data = await read_state(disk, path)
+        if data is not None:
+            findings.files += 1
+            try:
+                decode_checkpoint(path, data)
+            except CorruptStorageError as error:
+                findings.damage.append(Damage(path, error.reason))
+
+
+async def _check_journal(disk: Disk, findings: Findings, checkpoint: Checkpoint) -> None:
+    names = await disk.list(JOURNAL) if JOURNAL in await disk.list() else []
+    start = checkpoint.position
+    numbers = [number for number in numbered(names, SEGMENT_SUFFIX) if number >= start.segment]
+    if start.segment == 0:
+        return
+
+    def look(record: Record) -> None:
+        findings.records += 1
+        if record.kind is RecordKind.RUN:
+            run = scan_run(record.body)
+            findings.ledgers.add(run.ledger)
+
+    findings.files += len(numbers)
+    try:
+        await replay(disk, findings.bookie, start, numbers, look)
+    except CorruptStorageError as error:
+        findings.damage.append(Damage(error.path, error.reason))
+    except InvalidRequestError as error:
+        findings.damage.append(Damage(segment_path(start.segment), f"a run is none: {error}"))
+
+
+async def _check_entry_log(disk: Disk, findings: Findings, number: int) -> None:
+    findings.files += 1
+    try:
+        index = await load_index(disk, number, findings.bookie)
+    except CorruptStorageError as error:
+        findings.damage.append(Damage(error.path, error.reason))
+        return
+    findings.ledgers.update(index.ledgers)
+    files = EntryFiles(disk, OPEN_FILES_MAX)
+    try:
+        async for size, damage in verify_chunks(files, index):
+            findings.chunks += 1
+            findings.bytes += size
+            if damage is not None:
+                findings.damage.append(damage)
+    finally:
+        await files.close()
+
+
+async def verify_chunks(
+    files: EntryFiles, index: EntryIndex
+) -> AsyncIterator[tuple[int, Damage | None]]:
+    """Read every chunk of an entry log; yield the bytes of each and what is wrong with it."""
+    for ledger in sorted(index.ledgers):
+        for chunk in index.ledgers[ledger].all():
+            _, error = await files.read(ledger, [chunk])
+            damage = None
+            if error is not None:
+                path = entries_path(index.number)
+                damage = Damage(path, _reason(error), ledger, chunk.first, chunk.last)
+            yield chunk.size, damage
+
+
+def _reason(error: CorruptEntryError) -> str:
+    return error.reason

@@ -1,0 +1,130 @@
+"""The files of a bookie as rows that people and programs can read.
+
+`describe` takes the bytes of any file of a bookie's directory, tells its kind by how it begins, and
+yields one flat row per part of it: header, record, chunk, state. It reads and never judges more
+than it must: what fails a checksum ends the description with `CorruptStorageError`. Payloads are
+not shown. Not here: whether a directory as a whole is sound (check.py).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import AsyncIterator, Iterator
+from typing import Final, TypeAlias
+
+from quire.errors import CorruptStorageError
+from quire.run import scan_run
+from quire.storage.entry_log import HEADER_MAGIC, decode_header, read_index
+from quire.storage.ledger_state import LedgerState, decode_rows
+from quire.storage.record import (
+    BLOCK_BYTES,
+    SEGMENT_MAGIC,
+    Record,
+    RecordKind,
+    decode_segment,
+    find_proof,
+    read_header,
+    read_records,
+)
+from quire.storage.state_file import decode_state
+from quire.storage.view import BytesFile
+
+Row: TypeAlias = "dict[str, str | int | bool | None]"
+
+_LEDGER: Final = struct.Struct(">q")
+_STATE_PREFIX: Final = b"quire "
+
+
+async def describe(path: str, data: bytes) -> AsyncIterator[Row]:
+    """Yield the parts of a file. Raises `CorruptStorageError` naming the path."""
+    if data.startswith(SEGMENT_MAGIC):
+        for row in _segment(path, data):
+            yield row
+    elif data.startswith(HEADER_MAGIC):
+        async for row in _entry_log(path, data):
+            yield row
+    elif data.startswith(_STATE_PREFIX):
+        yield _state_file(path, data)
+    elif path.endswith(".spare"):
+        yield {"part": "spare", "bytes": len(data)}
+    else:
+        raise CorruptStorageError(path, "it does not begin as any file of a bookie does")
+
+
+def _state_file(path: str, data: bytes) -> Row:
+    line = data.partition(b"\n")[0].decode("ascii", "replace").split(" ")
+    kind, version = (*line, "", "")[1:3]
+    if not version[1:].isdecimal():
+        raise CorruptStorageError(path, f"{' '.join(line)!r} is no title of a state file")
+    body = decode_state(path, kind, int(version[1:]), data)
+    fields = {name: _plain(value) for name, value in body.items()}
+    return {"part": kind, "version": int(version[1:]), **fields}
+
+
+def _plain(value: object) -> str | int:
+    return value if isinstance(value, str | int) else json.dumps(value)
+
+
+def _segment(path: str, data: bytes) -> Iterator[Row]:
+    header = decode_segment(path, data)
+    yield {
+        "part": "segment",
+        "number": header.number,
+        "identity": f"{header.identity:016x}",
+        "previous": f"{header.previous:016x}",
+        "bookie": header.bookie,
+        "bytes": len(data),
+    }
+    first = read_header(data, BLOCK_BYTES, header.identity)
+    sequence = 0 if first is None else first.sequence
+    records, end = read_records(data, BLOCK_BYTES, header.identity, sequence)
+    for record in records:
+        yield _record(record)
+    proof = find_proof(data, end, header.identity, sequence + len(records))
+    yield {"part": "end", "at": end, "records": len(records), "damaged": proof is not None}
+    if proof is not None:
+        reason = f"record {sequence + len(records)} is damaged: byte {proof} proves it was there"
+        raise CorruptStorageError(path, reason)
+
+
+def _record(record: Record) -> Row:
+    row: Row = {"part": record.kind.name.lower(), "sequence": record.sequence}
+    if record.kind is RecordKind.RUN:
+        run = scan_run(record.body)
+        row |= {"ledger": run.ledger, "first": run.first, "last": run.last}
+        row |= {"entries": len(run.entries), "lac": run.lac, "bytes": len(record.body)}
+    elif record.kind is not RecordKind.MARK:
+        row["ledger"] = _LEDGER.unpack_from(record.body)[0]
+    return row
+
+
+async def _entry_log(path: str, data: bytes) -> AsyncIterator[Row]:
+    number, bookie = decode_header(path, data)
+    yield {"part": "entry-log", "number": number, "bookie": bookie, "bytes": len(data)}
+    index = await read_index(BytesFile(data), path, number)
+    for ledger in sorted(index.ledgers):
+        for chunk in index.ledgers[ledger].all():
+            yield {
+                "part": "chunk",
+                "ledger": ledger,
+                "first": chunk.first,
+                "last": chunk.last,
+                "entries": chunk.entries,
+                "offset": chunk.offset,
+                "bytes": chunk.size,
+                "crc": f"{chunk.crc:08x}",
+            }
+    for state in decode_rows(index.states):
+        yield _state(state)
+
+
+def _state(state: LedgerState) -> Row:
+    return {
+        "part": "state",
+        "ledger": state.ledger,
+        "fenced": state.is_fenced,
+        "limbo": state.in_limbo,
+        "hint": state.hint,
+        "explicit_lac": state.packet_lac if state.packet else None,
+    }

@@ -1,0 +1,38 @@
+"""Bytes in memory behind the `File` of port 3, for reading only.
+
+What reads files through the port can so be given bytes that came from elsewhere: a copy, or a file
+that a running bookie has locked.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+
+class BytesFile:
+    """A file that cannot be changed."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    async def read(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size]
+
+    async def write(
+        self, offset: int, data: Sequence[bytes | memoryview], *, sync: bool = False
+    ) -> None:
+        raise OSError(errno.EROFS, "these bytes are for reading")
+
+    async def truncate(self, size: int) -> None:
+        raise OSError(errno.EROFS, "these bytes are for reading")
+
+    async def sync(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""

@@ -1,0 +1,136 @@
+"""`check` and `dump` show what is on a disk, and every kind of damage to it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.entry import EntryId
+from quire.errors import ConfigurationError, CorruptStorageError
+from quire.storage.check import Findings, check_disk
+from quire.storage.dump import Row, describe
+from quire.storage.segments import segment_path
+from tests.storage.scene import BOOKIE, KEY, Scene, drive, run_of
+
+PAYLOAD = bytes(500)
+
+
+async def written(*, is_closed: bool = True) -> Scene:
+    """Return a stopped bookie with two entry logs and, unless it was closed, a journal that
+    counts.
+    """
+    scene = Scene()
+    for first in (0, 40):
+        node = await scene.start()
+        for entry in range(first, first + (8 if first else 40)):
+            await node.add(7, KEY, run_of(7, entry, payload=PAYLOAD))
+        await node.add(8 + first, KEY, run_of(8 + first, 0))
+        await node.read_tail(100 + first, fence_key=KEY)
+        await (scene.close() if is_closed or not first else scene.kill())
+    return scene
+
+
+async def checked(scene: Scene) -> Findings:
+    mount = scene.disk.mount()
+    try:
+        return await check_disk(mount)
+    finally:
+        await mount.close()
+
+
+def last_segment(scene: Scene) -> str:
+    """Return the journal segment that the bookie wrote to last."""
+    return segment_path(scene.node._engine._journal.position().segment)
+
+
+async def rows(path: str, data: bytes) -> list[Row]:
+    return [row async for row in describe(path, data)]
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_sound_disk_is_found_sound_and_left_alone(is_closed: bool) -> None:
+    async def main() -> None:
+        scene = await written(is_closed=is_closed)
+        before = scene.disk.files()
+        findings = await checked(scene)
+        assert findings.damage == []
+        assert findings.bookie == BOOKIE
+        assert findings.ledgers == {7, 8, 48}
+        assert findings.chunks >= 2
+        assert (findings.records > 0) is not is_closed
+        assert scene.disk.files() == before
+
+    drive(main())
+
+
+def test_a_damaged_chunk_is_named_by_ledger_and_entries() -> None:
+    async def main() -> None:
+        scene = await written()
+        path = next(path for path in scene.disk.files() if path.startswith("entries/"))
+        scene.disk.rot(path, 54 + 3000)
+        (damage,) = (await checked(scene)).damage
+        assert (damage.path, damage.ledger, damage.first) == (path, 7, 0)
+        assert damage.last is not None
+        assert damage.last >= EntryId(3)
+
+    drive(main())
+
+
+@pytest.mark.parametrize("kind", ["journal/", "entries/", "checkpoint-0", "checkpoint-1"])
+def test_damage_of_every_kind_of_file_is_found(kind: str) -> None:
+    async def main() -> None:
+        scene = await written(is_closed=False)
+        if kind == "journal/":
+            paths = [last_segment(scene)]
+        else:
+            paths = [path for path in scene.disk.files() if path.startswith(kind)]
+        for path in paths:
+            scene.disk.rot(path, 4096 + 60 if kind == "journal/" else 30)
+        assert any(damage.path in paths for damage in (await checked(scene)).damage)
+
+    drive(main())
+
+
+def test_a_damaged_or_missing_cookie_is_refused() -> None:
+    async def main() -> None:
+        scene = await written()
+        scene.disk.rot("cookie", 50)
+        with pytest.raises(CorruptStorageError, match="cookie"):
+            await checked(scene)
+        scene = Scene()
+        with pytest.raises(ConfigurationError, match="no cookie"):
+            await checked(scene)
+
+    drive(main())
+
+
+def test_every_kind_of_file_is_described() -> None:
+    async def main() -> None:
+        scene = await written(is_closed=False)
+        parts: dict[str, set[object]] = {}
+        for path, data in scene.disk.files().items():
+            for row in await rows(path, data):
+                parts.setdefault(path.split("/")[0].split("-")[0], set()).add(row["part"])
+        assert parts["cookie"] == {"cookie"}
+        assert parts["checkpoint"] == {"checkpoint"}
+        assert parts["journal"] >= {"segment", "run", "ledger", "fence", "end"}
+        assert parts["entries"] == {"entry-log", "chunk", "state"}
+
+    drive(main())
+
+
+def test_damage_ends_a_description() -> None:
+    async def main() -> None:
+        scene = await written(is_closed=False)
+        files = scene.disk.files()
+        journal = last_segment(scene)
+        with pytest.raises(CorruptStorageError, match="does not begin"):
+            await rows("notes.txt", b"hello")
+        for path, at in ((journal, 4096 + 50), ("cookie", 60), ("checkpoint-0", 60)):
+            damaged = bytearray(files[path])
+            damaged[at] ^= 1
+            with pytest.raises(CorruptStorageError):
+                await rows(path, bytes(damaged))
+
+    asyncio.run(main())
