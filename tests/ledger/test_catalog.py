@@ -17,6 +17,7 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.ledger.metadata import LedgerState
+from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.metastore.layout import LEDGERS, bookie_path, ledger_path
 from quire.metastore.memory import MemoryStore
@@ -305,3 +306,24 @@ def test_an_unregistered_bookie_is_named_when_it_is_needed() -> None:
             await cluster.catalog.create()
 
     scenario(3, body)
+
+
+@pytest.mark.parametrize(("bookies", "ensemble"), [(2, None), (3, 3), (4, 4), (5, 5), (6, 5)])
+def test_opportunistic_striping_takes_as_many_as_there_are(
+    bookies: int, ensemble: int | None
+) -> None:
+    async def main() -> None:
+        options = LedgerOptions(opportunistic_striping=True)
+        async with MemoryCluster(bookies, options=options) as cluster:
+            wanted = Replication(5, 3, 2)
+            if ensemble is None:
+                with pytest.raises(NotEnoughBookiesError) as caught:
+                    await cluster.catalog.create(wanted)
+                assert (caught.value.needed, caught.value.available) == (3, 2)
+                return
+            async with await cluster.catalog.create(wanted) as writer:
+                assert writer.metadata.replication == Replication(ensemble, 3, 2)
+                assert len(writer.metadata.last_fragment.bookies) == ensemble
+                assert await writer.append(b"a") == 0
+
+    virtually(main)

@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 from quire.bookie import BookieAddress
 from quire.entry import DigestKind, EntryId, Sealer
-from quire.errors import QuireError, StoreUnavailableError
+from quire.errors import QuireError, StoreOutcomeUnknownError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import Fragment, LedgerMetadata, key_check
 from quire.ledger.options import LedgerOptions
@@ -37,6 +37,7 @@ from quire.storage.options import StorageOptions
 from tests.scenarios.links import KINDS, Line, Lines, Rule
 from tests.sim.disk import Cut, SimDisk
 from tests.support.faulty_store import FaultyStore
+from tests.support.writing import fail_next
 
 CLUSTER: Final = "c" * 32
 SETTLE_SECONDS: Final = 0.001
@@ -205,7 +206,7 @@ class StageBase:
 
         def die(error: BaseException) -> None:
             self.lines.processes.pop(bookie, None)
-            self.say(f"{bookie} dies: {error}")
+            self.say(f"{bookie} dies")
 
         try:
             node = await BookieNode.open(
@@ -323,6 +324,12 @@ class Stage(StageBase):
             client.store.before = _nothing
             if client.gate is not None:
                 client.gate.set()
+
+    @command(r"the store loses the next answer to (?P<who>\w+)")
+    async def _lose(self, who: str) -> None:
+        (await self.client(who)).store.after = fail_next(
+            1, StoreOutcomeUnknownError("the record", "the connection was lost")
+        )
 
     @command(r"(?P<bookie>b\d) takes the place of (?P<old>b\d) in fragment (?P<first>\d+)")
     async def _replicate(self, bookie: str, old: str, first: str) -> None:
@@ -548,8 +555,8 @@ class Stage(StageBase):
 
 
 def describe(error: BaseException) -> str:
-    """Return an error as transcripts show it."""
-    return f"{type(error).__name__}: {error}"
+    """Return an error as transcripts show it: which one. Its words may change at any time."""
+    return type(error).__name__
 
 
 def spans(entries: Sequence[EntryId]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,15 @@ def test_a_wrong_line_is_noticed() -> None:
     assert parse(perform(transcript).text()) == transcript
     spoilt = parse(transcript.text().replace("> bob opens", "> bob opens without recovery", 1))
     assert perform(spoilt).text() != spoilt.text()
+
+
+def test_the_index_names_every_transcript_and_no_other_file() -> None:
+    text = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([^` ]+)`", text))
+    for path in FOLDER.glob("*.txt"):
+        assert path.stem in named, f"{path.name} is not in the index"
+    for name in named:
+        if name.endswith(".py") and "/" in name:
+            assert (FOLDER.parent.parent / name).exists(), name
+        elif re.match(r"\d", name):
+            assert (FOLDER / f"{name}.txt").exists(), name
