@@ -96,6 +96,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.sqlite",
         "quire.metastore.sqlite_file",
         "quire.metastore.zookeeper_server",
+        "quire.spark.patience",
     ),
     "zstandard": ("quire.log.batch",),
     "lz4": ("quire.log.batch",),

@@ -163,6 +163,8 @@ class _Snapshot:
         else:
             newest = await header(last)
             self._next_offset, end_ms = newest.next_offset, newest.timestamp_ms
+            if self._bounds.is_before(segment.number, last, newest):
+                return
         self._before_ms = end_ms
         span = Span(
             self._manifest.name,

@@ -43,6 +43,7 @@ _READ: Final = (
     "cluster", "log", "ledger", "password", "columns", "splitBytes", "pushdown",
     "fromPosition", "toPosition", "fromOffset", "toOffset", "fromTime", "toTime",
 )  # fmt: skip
+_ENDS: Final = ("toPosition", "toOffset", "toTime")
 _STREAM: Final = ("maxRecordsPerTrigger", "failOnDataLoss", "cursor")
 _WRITE: Final = (
     "cluster", "log", "password", "job", "sequence", "compression", "ensemble", "writeQuorum",
@@ -104,7 +105,7 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
         """Raises `ConfigurationError` naming the option that is wrong."""
-        known = (*_READ, *_STREAM) if streaming else _READ
+        known = (*(name for name in _READ if name not in _ENDS), *_STREAM) if streaming else _READ
         given = Given(options, known, "a streaming read of" if streaming else "a read of")
         ledger = given.get("ledger", _natural, None)
         if ledger is not None and (streaming or given.has("log")):

@@ -1,0 +1,135 @@
+"""Reading in batches.
+
+Planning takes a snapshot (quire/log/span.py): what a reader could see at that moment, cut into
+ranges of entries. Every range is read by the worker that gets it, never fencing: the writer is not
+disturbed. Make a new data frame to see newer records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from quire.errors import InvalidRequestError
+from quire.log.bounds import Bounds
+from quire.log.span import Span
+from quire.spark.clients import worker_client
+from quire.spark.columns import entry_batches, record_batches
+from quire.spark.filters import bounds_of, logs_of
+from quire.spark.options import ReadOptions
+from quire.sync import SyncClient
+
+
+class SpanPartition(InputPartition):
+    """A range of entries; small, and carried to the worker that reads it."""
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(span)
+        self.span = span
+
+
+class LogReader(DataSourceReader):
+    """Plans on the driver, reads in the workers."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Take the snapshot. Called once per data frame."""
+        options = self._options
+        client = worker_client(options.cluster)
+        spans = [
+            piece
+            for log in self._logs(client)
+            for span in client.snapshot_log(log, password=options.password, bounds=options.bounds)
+            for piece in span.split(options.split_bytes)
+        ]
+        return [SpanPartition(span) for span in spans]
+
+    def _logs(self, client: SyncClient) -> list[str]:
+        return self._options.select(client.list_logs())
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the records of a range as Arrow record batches."""
+        yield from read_partition(self._options, partition)
+
+
+class FilteringLogReader(LogReader):
+    """A reader that looks only where Spark's filters can hold.
+
+    A class of its own, because Spark refuses any reader with `pushFilters` unless
+    `spark.sql.python.filterPushdown.enabled` is set.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._only: frozenset[str] | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
+        """Narrow what is read; Spark still evaluates every filter."""
+        bounds: Bounds = self._options.bounds & bounds_of(filters)
+        self._options = replace(self._options, bounds=bounds)
+        self._only = logs_of(filters)
+        return filters
+
+    def _logs(self, client: SyncClient) -> list[str]:
+        logs = super()._logs(client)
+        return logs if self._only is None else [log for log in logs if log in self._only]
+
+
+def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[Any]:
+    """Yield the records of a partition as Arrow record batches, in a worker."""
+    if not isinstance(partition, SpanPartition):
+        return  # of a plan without partitions Spark makes one of its own
+    slices = worker_client(options.cluster).read_span(partition.span, password=options.password)
+    yield from record_batches(partition.span, slices, options.columns)
+
+
+class EntriesPartition(InputPartition):
+    """A range of entries of a raw ledger, both ends included."""
+
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__((first, last))
+        self.first = first
+        self.last = last
+
+
+class LedgerReader(DataSourceReader):
+    """Reads a raw ledger as it is: up to its end when it is closed, else up to its LAC."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        if options.bounds != ReadOptions("").bounds:
+            raise InvalidRequestError(
+                "option 'ledger' reads all entries: filter by the column 'entry' instead"
+            )
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut the ledger into ranges. Called once per data frame."""
+        options = self._options
+        assert options.ledger is not None
+        client = worker_client(options.cluster)
+        with client.open_ledger_without_recovery(
+            options.ledger, password=options.password
+        ) as reader:
+            last = reader.last_confirmed()
+            pieces = -(-(reader.metadata.length or 0) // options.split_bytes) or 1
+        pieces = min(pieces, last + 1)
+        cuts = [(last + 1) * piece // max(pieces, 1) for piece in range(pieces + 1)]
+        return [EntriesPartition(cuts[i], cuts[i + 1] - 1) for i in range(pieces)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the entries of a range as Arrow record batches."""
+        if not isinstance(partition, EntriesPartition):
+            return
+        options = self._options
+        assert options.ledger is not None
+        client = worker_client(options.cluster)
+        with client.open_ledger_without_recovery(
+            options.ledger, password=options.password
+        ) as reader:
+            runs = reader.read_runs(partition.first, partition.last)
+            yield from entry_batches(options.ledger, runs, options.columns)

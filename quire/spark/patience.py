@@ -1,0 +1,33 @@
+"""Trying again where Spark would not.
+
+Whatever a streaming query's planning raises ends the query. So what may pass by itself, a bookie
+that is restarted or a metadata store that has no leader for a moment, is waited for here first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from quire.errors import RetryError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PAUSE_SECONDS: Final = 0.5
+ATTEMPTS_MAX: Final = 60
+"""Half a minute of pauses, besides what the attempts themselves take until they give up."""
+
+
+def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Return what the work returns, trying again while nothing but patience is needed.
+
+    Raises its last `RetryError`, and whatever else it raises at once.
+    """
+    for _ in range(ATTEMPTS_MAX - 1):
+        try:
+            return work(*args, **options)
+        except RetryError:
+            time.sleep(PAUSE_SECONDS)
+    return work(*args, **options)

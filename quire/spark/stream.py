@@ -1,0 +1,181 @@
+"""Following logs with a streaming query.
+
+A batch is the records between two places of every log (progress.py). Spark writes the places down
+before it runs the batch, and records at places never change; so a query that is killed and started
+again from its checkpoint gives its sink the same batches again, and a sink that knows batches by
+their number has every record exactly once.
+
+All methods but `read` run in one long-lived process beside the driver; whatever they raise ends the
+query, which is why they are patient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
+from quire.log.bounds import Bounds
+from quire.log.position import BEGINNING, Position
+from quire.log.span import Slice, Span
+from quire.spark.batch import SpanPartition, read_partition
+from quire.spark.clients import worker_client
+from quire.spark.options import ReadOptions
+from quire.spark.patience import patiently
+from quire.spark.progress import Place, Progress, admit, from_json, start_of, to_json
+from quire.sync import SyncClient
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches beside the driver, reads them in the workers."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._target: Progress | None = None
+
+    # Places. The names are Spark's.
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where a query without a checkpoint begins."""
+        logs = patiently(self._logs)
+        return to_json({log: patiently(self._first, log) for log in logs})
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Return where the next batch ends."""
+        began = from_json(start)
+        ends = patiently(self._ends, began)
+        if self._target is not None:
+            ends = {
+                log: end.at(min(end.offset, max(self._target[log].offset, _offset(began, log))))
+                for log, end in ends.items()
+                if log in self._target or log in began
+            }
+        records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return to_json(admit(began, ends, records_max))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit that the options set."""
+        records = self._options.records_per_trigger
+        return ReadAllAvailable() if records is None else ReadMaxRows(records)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Remember what there is now: the query ends when it has read as much."""
+        self._target = patiently(self._ends, {})
+
+    def _logs(self) -> list[str]:
+        return self._options.select(self._client.list_logs())
+
+    @property
+    def _client(self) -> SyncClient:
+        return worker_client(self._options.cluster)
+
+    def _first(self, log: str) -> Place:
+        """Where a query begins that has not seen a log: at the first record within its bounds."""
+        client, options = self._client, self._options
+        manifest = client.describe_log(log)
+        spans = self._snapshot(log, options.bounds)
+        if spans:
+            first = _offset_of(self._first_slice(spans[0]))
+        else:
+            everything = client.snapshot_log(log, password=options.password)
+            first = everything[-1].offsets.stop if everything else manifest.first_offset
+        return Place(manifest.log_id, first, first)
+
+    def _ends(self, began: Progress) -> Progress:
+        """The places behind everything that can be read now. Never in front of where it began."""
+        ends: Progress = {}
+        for log in sorted({*self._logs(), *began}):
+            place = began.get(log)
+            try:
+                place = place or self._first(log)
+                spans = self._snapshot(log, Bounds(first_offset=place.offset))
+            except NoSuchLogError:
+                if place is None or self._options.fail_on_data_loss:
+                    raise
+                spans = []
+            if spans and spans[-1].log_id != place.id:
+                raise LogReplacedError(log)
+            ends[log] = place.at(max(place.offset, spans[-1].offsets.stop if spans else 0))
+        return ends
+
+    def _snapshot(self, log: str, bounds: Bounds) -> list[Span]:
+        return self._client.snapshot_log(log, password=self._options.password, bounds=bounds)
+
+    # Batches.
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Cut a batch into ranges of entries."""
+        began = from_json(start)
+        pieces: list[Span] = []
+        for log, place in from_json(end).items():
+            wanted = range(start_of(began, log, place), place.offset)
+            if wanted:
+                for span in patiently(self._plan, log, place, wanted):
+                    pieces += span.split(self._options.split_bytes)
+        return [SpanPartition(piece) for piece in pieces]
+
+    def _plan(self, log: str, place: Place, wanted: range) -> list[Span]:
+        bounds = Bounds(first_offset=wanted.start, end_offset=wanted.stop)
+        spans = self._snapshot(log, bounds)
+        if self._options.fail_on_data_loss:
+            self._check(log, place, wanted, spans)
+        return spans
+
+    def _check(self, log: str, place: Place, wanted: range, spans: list[Span]) -> None:
+        """Raise when the spans do not hold every record that is wanted."""
+        manifest = self._client.describe_log(log)
+        if manifest.log_id != place.id:
+            raise LogReplacedError(log)
+        trimmed = manifest.trimmed_to
+        if not spans or (trimmed != BEGINNING and spans[0].segment == trimmed.segment):
+            found = _offset_of(self._first_slice(spans[0])) if spans else wanted.stop
+        else:
+            found = spans[0].offsets.start
+        if found > wanted.start or not spans or spans[-1].offsets.stop < wanted.stop:
+            first = f"{manifest.first_position} (or give failOnDataLoss=false)"
+            raise PositionTrimmedError(log, f"offset {wanted.start}", first)
+
+    def _first_slice(self, span: Span) -> Slice:
+        slices = self._client.read_span(span, password=self._options.password)
+        return next(iter(slices))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the records of a range as Arrow record batches."""
+        yield from read_partition(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Move the cursor behind what the query has done for good.
+
+        Spark says so when it begins the next batch, so that the cursor is one batch behind.
+        """
+        if self._options.cursor is not None:
+            for log, place in from_json(end).items():
+                patiently(self._advance, log, place)
+
+    def _advance(self, log: str, place: Place) -> None:
+        assert self._options.cursor is not None
+        cursors = self._client.log_cursors(log, password=self._options.password)
+        cursor = cursors.open(self._options.cursor)
+        last = Bounds(first_offset=place.offset - 1, end_offset=place.offset)
+        spans = self._snapshot(log, last) if place.offset > place.first else []
+        if spans:
+            piece = self._first_slice(spans[0])
+            cursor.advance(Position(spans[0].segment, piece.entry, piece.slots.stop))
+
+
+def _offset(progress: Progress, log: str) -> int:
+    return progress[log].offset if log in progress else 0
+
+
+def _offset_of(piece: Slice) -> int:
+    return piece.batch.header.first_offset + piece.slots.start

@@ -1,0 +1,213 @@
+"""Writing data frames and streams into a log: whole jobs or nothing.
+
+Every task writes ledgers of its own, parts; when all tasks are done the driver has the log adopt
+them in one compare-and-set, in the order of the partitions (quire/log/adoption.py). Until then no
+reader sees any of it. A write is a take-over: a leader that is writing the log is deposed.
+
+A batch is remembered by the option `job`, a batch of a stream by `job` and its number. So what is
+done again, after a failure that hid the outcome, is not in the log twice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from quire.entry import LedgerId
+from quire.errors import ConfigurationError, InvalidRequestError
+from quire.log.batch import UNPLACED, encode_batch
+from quire.log.manifest import Job
+from quire.spark.clients import worker_client
+from quire.spark.options import WriteOptions
+from quire.spark.patience import patiently
+from quire.sync import SyncAdoption, SyncLedgerWriter
+
+GROUP_BYTES: Final = 4 * 1024 * 1024
+"""A task waits for its bookies once per so many bytes."""
+
+
+@dataclass(frozen=True)
+class Parts(WriterCommitMessage):
+    """The ledgers that a task wrote and closed, in order."""
+
+    ledgers: tuple[LedgerId, ...]
+
+
+def check_schema(schema: StructType) -> None:
+    """Raise `ConfigurationError` unless the rows are one column `payload` of bytes or text."""
+    names = schema.fieldNames()
+    if names != ["payload"] or not isinstance(schema[0].dataType, BinaryType | StringType):
+        found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+        raise ConfigurationError(
+            f"a log takes one column, payload binary or string, not ({found}): "
+            "select(expression.alias('payload'))"
+        )
+
+
+class _Writing:
+    """What batches and streams have in common; goes to every task."""
+
+    def __init__(self, options: WriteOptions, job: str) -> None:
+        self._options = options
+        self._job = job
+
+    @property
+    def _adoption(self) -> SyncAdoption:
+        return worker_client(self._options.cluster).log_adoption(self._options.log)
+
+    def _write(self, batches: Iterator[Any]) -> Parts:
+        writer = _PartWriter(self._adoption, self._job, self._options)
+        try:
+            for batch in batches:
+                writer.add(batch.column(0).to_pylist())
+            return Parts(writer.finish())
+        except BaseException:
+            writer.abandon()
+            raise
+
+    def _adopt(
+        self, messages: Sequence[WriterCommitMessage | None], sequence: int, remember: bool
+    ) -> None:
+        parts = [part for each in messages if isinstance(each, Parts) for part in each.ledgers]
+        patiently(
+            self._adoption.adopt,
+            parts,
+            Job(self._job, sequence),
+            remember=remember,
+            password=self._options.log_options.password,
+        )
+
+
+class LogWriter(_Writing, DataSourceArrowWriter):
+    """Writes a data frame."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        super().__init__(options, options.job or f"once-{random.Random().getrandbits(64):016x}")
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write a partition's rows, in a worker."""
+        if self._options.job and patiently(self._adoption.has_done, self._work):
+            return Parts(())
+        return self._write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Put the whole job into the log."""
+        self._adopt(messages, self._options.sequence, bool(self._options.job))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete what the tasks wrote."""
+        patiently(self._adoption.drop, self._job)
+
+    @property
+    def _work(self) -> Job:
+        return Job(self._job, self._options.sequence)
+
+
+class LogStreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """Writes the batches of a streaming query; their numbers are the job's sequence."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        if not options.job:
+            raise ConfigurationError(
+                "a streaming write needs .option('job', …): a name that no other query writes "
+                "this log under, by which a batch is known that was written before"
+            )
+        super().__init__(options, options.job)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write a partition's rows, in a worker."""
+        return self._write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Put the whole batch into the log, unless it is there."""
+        self._adopt(messages, batchId, True)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Delete what the tasks wrote."""
+        patiently(self._adoption.drop, self._job)
+
+
+class _PartWriter:
+    """Packs records into entries and entries into parts."""
+
+    def __init__(self, adoption: SyncAdoption, job: str, options: WriteOptions) -> None:
+        self._adoption = adoption
+        self._job = job
+        self._options = options.log_options
+        self._writer: SyncLedgerWriter | None = None
+        self._done: list[LedgerId] = []
+        self._records: list[bytes] = []
+        self._record_bytes = 0
+        self._entries: list[bytes] = []
+        self._entry_bytes = 0
+        self._next_offset = 0
+
+    def add(self, payloads: list[bytes | str | None]) -> None:
+        """Take in rows. Raises `InvalidRequestError` for one that is null."""
+        options = self._options
+        for payload in payloads:
+            if payload is None:
+                raise InvalidRequestError("a record is bytes: filter out rows with payload null")
+            record = payload.encode() if isinstance(payload, str) else payload
+            self._records.append(record)
+            self._record_bytes += len(record)
+            if (
+                self._record_bytes >= options.batch_bytes
+                or len(self._records) >= options.batch_records
+            ):
+                self._seal()
+
+    def finish(self) -> tuple[LedgerId, ...]:
+        """Write the rest and return the parts, closed."""
+        self._seal()
+        self._send()
+        self._close()
+        return tuple(self._done)
+
+    def abandon(self) -> None:
+        """Leave everything as it is, for whoever sweeps."""
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def _seal(self) -> None:
+        if not self._records:
+            return
+        entry = encode_batch(
+            self._records,
+            first_offset=UNPLACED.first_offset + self._next_offset,
+            epoch=UNPLACED.epoch,
+            timestamp_ms=UNPLACED.timestamp_ms,
+            compression=self._options.compression,
+        )
+        self._next_offset += len(self._records)
+        self._records, self._record_bytes = [], 0
+        self._entries.append(entry)
+        self._entry_bytes += len(entry)
+        if self._entry_bytes >= GROUP_BYTES:
+            self._send()
+
+    def _send(self) -> None:
+        if not self._entries:
+            return
+        if self._writer is None:
+            self._writer = patiently(self._adoption.create_part, self._job, self._options)
+        self._writer.append_many(self._entries)
+        self._entries, self._entry_bytes = [], 0
+        if self._writer.length >= self._options.roll_bytes:
+            self._close()
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._done.append(self._writer.ledger)
+            self._writer = None
+            self._next_offset = 0
