@@ -52,7 +52,9 @@ and, where there is one, the remedy.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+_KEPT: Final = "what was not acknowledged may or may not be kept"
 
 
 class QuireError(Exception):
@@ -145,7 +147,7 @@ class AppendOutcomeUnknownError(OutcomeUnknownError):
 
     def __init__(self, ledger: int, entry: int, reason: str) -> None:
         what = f"outcome of entry {entry} of ledger {ledger} is unknown: {reason}"
-        super().__init__(f"{what}; read the ledger once it is closed to learn whether it was kept")
+        super().__init__(f"{what}; read the ledger after it is closed to learn whether it was kept")
         self.ledger = ledger
         self.entry = entry
         self.reason = reason
@@ -155,7 +157,7 @@ class LedgerFencedError(OutcomeUnknownError):
     """Another client took the ledger over; what was not acknowledged has an unknown outcome."""
 
     def __init__(self, ledger: int) -> None:
-        super().__init__(f"ledger {ledger} is fenced; what was not acknowledged may have been kept")
+        super().__init__(f"ledger {ledger} is fenced: another client is recovering it; {_KEPT}")
         self.ledger = ledger
 
 
@@ -163,10 +165,7 @@ class DeposedError(OutcomeUnknownError):
     """Another leader has taken the log over; appends not acknowledged have an unknown outcome."""
 
     def __init__(self, log: str, epoch: int, reason: str) -> None:
-        super().__init__(
-            f"leader of log {log!r} at epoch {epoch} was deposed: {reason}; "
-            "what was not acknowledged may or may not be kept"
-        )
+        super().__init__(f"leader of log {log!r} at epoch {epoch} was deposed: {reason}; {_KEPT}")
         self.log = log
         self.epoch = epoch
         self.reason = reason
@@ -297,7 +296,8 @@ class PositionTrimmedError(NotFoundError):
     """The position was trimmed away; `first` is the first one that can be read."""
 
     def __init__(self, log: str, position: str, first: str) -> None:
-        super().__init__(f"position {position} of log {log!r} was trimmed: it begins at {first}")
+        left = f"the first position left is {first}"
+        super().__init__(f"position {position} of log {log!r} was trimmed: {left}")
         self.log = log
         self.position = position
         self.first = first
