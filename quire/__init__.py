@@ -16,18 +16,21 @@ from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import Compression
 from quire.log.cursor import Cursor, CursorState, LogCursors
+from quire.log.gap import Gap
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, LATEST, Position, Record
+from quire.log.position import BEGINNING, LATEST, AtCursor, Position, Record
 from quire.log.producers import Stamp
 from quire.log.reader import LogReader
+from quire.log.search import Tail
 from quire.log.span import Span
 
 __all__ = [
     "BEGINNING",
     "LATEST",
     "NO_ENTRY",
+    "AtCursor",
     "BookieAddress",
     "BookieInfo",
     "Client",
@@ -38,6 +41,7 @@ __all__ = [
     "Election",
     "Entry",
     "Fragment",
+    "Gap",
     "Leader",
     "Leadership",
     "LedgerMetadata",
@@ -57,5 +61,6 @@ __all__ = [
     "Segment",
     "Span",
     "Stamp",
+    "Tail",
     "connect",
 ]

@@ -36,11 +36,13 @@ from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
+from quire.log.gap import OnGap
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position
+from quire.log.position import BEGINNING, Position, Start
 from quire.log.reader import LogReader
+from quire.log.search import Tail
 from quire.log.span import Slice, Span
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
@@ -237,20 +239,23 @@ class Client:
     async def read_log(
         self,
         name: str,
-        start: Position | int = BEGINNING,
+        start: Start = BEGINNING,
         *,
         follow: bool = False,
         wait_for_log: bool = False,
         password: bytes = b"",
         log_id: str | None = None,
+        on_gap: OnGap | None = None,
     ) -> LogReader:
         """Return an asynchronous iterator over the records of a log from `start` on.
 
-        `start` is a position, `BEGINNING`, `LATEST`, or a record's offset. Without `follow` the
+        `start` is a position, `BEGINNING`, `LATEST`, a record's offset, an aware datetime (the
+        first record that is not older) or `AtCursor(name)`. Without `follow` the
         iterator ends at the last record confirmed when it gets there; with it, it waits for more,
         until the log is sealed. `wait_for_log` lets a follower wait for a log that does not exist
         yet. `log_id` is that of the log which the position is from: another log of the same name
-        raises `LogReplacedError`. Never disturbs the writer.
+        raises `LogReplacedError`. `on_gap` is told of records that are lost for good, and reading
+        goes on behind them; without it they are an error. Never disturbs the writer.
 
         Raises `NoSuchLogError`; iteration also raises `PositionTrimmedError`, `UnauthorizedError`
         and what `LogReader` says.
@@ -262,6 +267,7 @@ class Client:
             wait_for_log=wait_for_log,
             password=password,
             log_id=log_id,
+            on_gap=on_gap,
         )
         return self._remember(reader)
 
@@ -288,6 +294,19 @@ class Client:
         Nothing is asked yet. Writers made by it are closed or abandoned by whoever made them.
         """
         return self._logs.adoption(name)
+
+    async def tail_log(
+        self, name: str, *, linearizable: bool = False, password: bytes = b""
+    ) -> Tail:
+        """Return where the next record of a log comes at the earliest, and its offset.
+
+        What the leader announced last, some 10 ms behind its acknowledgements; or, linearizable,
+        behind every record acknowledged before the call. Never disturbs the writer.
+
+        Raises `NoSuchLogError`, and `UnreadableError` when too few bookies answer or the end is
+        undecided because the leader is gone.
+        """
+        return await self._logs.tail(name, linearizable=linearizable, password=password)
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
         """Return the named cursors of a log: durable places of its consumers. Nothing is asked yet;

@@ -14,6 +14,7 @@ PUBLIC = {
     "BEGINNING",
     "LATEST",
     "NO_ENTRY",
+    "AtCursor",
     "BookieAddress",
     "BookieInfo",
     "Client",
@@ -24,6 +25,7 @@ PUBLIC = {
     "Election",
     "Entry",
     "Fragment",
+    "Gap",
     "Leader",
     "Leadership",
     "LedgerMetadata",
@@ -43,6 +45,7 @@ PUBLIC = {
     "Segment",
     "Span",
     "Stamp",
+    "Tail",
     "connect",
 }
 """Taking a name off this list breaks somebody's program: say so in the changelog."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Final
 
 from quire.entry import NO_ENTRY, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
@@ -32,9 +33,14 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead
 from quire.ledger.roster import Bookies
 from quire.ledger.tail import follow
-from quire.ledger.tails import covered_lac
+from quire.ledger.tails import covered_end, covered_lac
 from quire.ledger.versioned import VersionedMetadata, read_metadata
 from quire.metastore.store import MetadataStore
+
+LAC_POLL_SECONDS: Final = 0.005
+"""Half of what a writer takes to announce its last entry."""
+
+LAC_POLL_SECONDS_MAX: Final = 0.1
 
 
 class LedgerReader(Handle):
@@ -116,6 +122,28 @@ class LedgerReader(Handle):
         if not self.is_closed:
             timeout = self.options.request_timeout
             self.confirm(await covered_lac(self.bookies, self.sealer, self.metadata, timeout))
+        return self.confirmed
+
+    async def last_acknowledged(self) -> EntryId:
+        """Return the last entry, at or above every one that was acknowledged before the call.
+
+        Linearizable, where `last_confirmed` may lag behind the writer by its announcement. Waits
+        until that entry is confirmed, which a live writer sees to; raises `UnreadableError` when it
+        is not within `LedgerOptions.request_timeout`, because the writer is gone.
+        """
+        self._check_open()
+        await self.refresh()
+        if self.is_closed:
+            return self.confirmed
+        timeout, pause = self.options.request_timeout, LAC_POLL_SECONDS
+        end = await covered_end(self.bookies, self.sealer, self.metadata, timeout)
+        deadline = asyncio.get_running_loop().time() + timeout
+        while await self.last_confirmed() < end and not self.is_closed:
+            if asyncio.get_running_loop().time() >= deadline:
+                reason = "it is not confirmed, and its writer is silent: recovery decides"
+                raise UnreadableError(self.ledger, end, reason)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LAC_POLL_SECONDS_MAX)
         return self.confirmed
 
     async def read_entry(self, entry: EntryId) -> Entry:

@@ -7,12 +7,14 @@ who does not need it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from quire.bookie import LedgerTail
 from quire.entry import BookieId, EntryId, Sealer
 from quire.errors import UnreadableError
 from quire.ledger.asking import Asking, persist, within
 from quire.ledger.metadata import LedgerMetadata
-from quire.ledger.proof import proven_lac
+from quire.ledger.proof import claimed_entry, proven_lac
 from quire.ledger.recovery_plan import start_of_recovery
 from quire.ledger.roster import Bookies
 
@@ -31,6 +33,37 @@ async def covered_lac(
     Raises `UnreadableError` when too many bookies give no usable answer.
     """
 
+    def prove(tail: LedgerTail) -> EntryId | None:
+        return proven_lac(sealer, tail)
+
+    return await _covered(bookies, metadata, timeout, fence_key, prove)
+
+
+async def covered_end(
+    bookies: Bookies, sealer: Sealer, metadata: LedgerMetadata, timeout: float
+) -> EntryId:
+    """Return an entry at or above every one that was acknowledged before the call.
+
+    An acknowledged entry is held by an ack quorum, and those asked meet each of those. It may be
+    above LAC and, until it is confirmed, vanish. Raises as `covered_lac`.
+    """
+
+    def prove(tail: LedgerTail) -> EntryId | None:
+        lac = proven_lac(sealer, tail)
+        if lac is None or tail.frame is None:
+            return lac
+        return max(lac, claimed_entry(tail.frame))
+
+    return await _covered(bookies, metadata, timeout, None, prove)
+
+
+async def _covered(
+    bookies: Bookies,
+    metadata: LedgerMetadata,
+    timeout: float,
+    fence_key: bytes | None,
+    prove: Callable[[LedgerTail], EntryId | None],
+) -> EntryId:
     async def ask(bookie: BookieId) -> LedgerTail:
         return await bookies.bookie(bookie).read_tail(metadata.ledger, fence_key=fence_key)
 
@@ -43,7 +76,7 @@ async def covered_lac(
             asking.ask(position, insist(bookie))
         while asking.outstanding:
             position, tail = await asking.next()
-            tails[position] = proven_lac(sealer, tail) if isinstance(tail, LedgerTail) else None
+            tails[position] = prove(tail) if isinstance(tail, LedgerTail) else None
             lac = start_of_recovery(metadata.replication, metadata.last_fragment, tails)
             if lac is not None:
                 return lac

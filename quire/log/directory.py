@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from random import Random
 
@@ -18,17 +19,18 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
+from quire.log.gap import OnGap
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import Edit, ManifestRecord
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position
+from quire.log.position import BEGINNING, AtCursor, Position, Start, to_ms
 from quire.log.producers import Producers
 from quire.log.reader import LogReader
 from quire.log.restore import restore_producers, snapshot_position
 from quire.log.retention import delete_doomed
 from quire.log.retry import retry
-from quire.log.search import OpenSegment, find_offset
+from quire.log.search import OpenSegment, Tail, find_acknowledged_tail, find_offset, find_tail
 from quire.log.segment_reader import SegmentReader, open_segment
 from quire.log.span import Slice, Span, read_span, take_snapshot
 from quire.log.takeover import ATTEMPTS_MAX, TakeOver, recover_open_segments
@@ -112,22 +114,31 @@ class LogDirectory:
     async def read(
         self,
         name: str,
-        start: Position | int = BEGINNING,
+        start: Start = BEGINNING,
         *,
         follow: bool = False,
         wait_for_log: bool = False,
         password: bytes = b"",
         log_id: str | None = None,
+        on_gap: OnGap | None = None,
     ) -> LogReader:
-        """Return a reader that starts at a position, `BEGINNING`, `LATEST`, or a record's offset.
+        """Return a reader that starts at a position, `BEGINNING`, `LATEST`, a record's offset, a
+        time, or where a cursor is.
 
         With `follow` it goes on for ever, or until the log is sealed; else it ends at the last
         record confirmed when it gets there. `wait_for_log` makes a follower wait for a log that
         does not exist. `log_id` is that of the log which the position is from: another log of the
-        same name raises `LogReplacedError`.
+        same name raises `LogReplacedError`. `on_gap` is told of records of sealed segments that
+        are lost, and the reader goes on behind them (gap.py); without it they are an error.
 
-        Raises `NoSuchLogError` unless it waits, `InvalidRequestError` for a negative offset.
+        Raises `NoSuchLogError` unless it waits, `NoSuchCursorError`, `InvalidRequestError` for a
+        negative offset or a time without a zone.
         """
+        if isinstance(start, AtCursor):
+            cursor = await self.cursors(name, password=password).find(start.name)
+            start, log_id = cursor.position, log_id or cursor.log_id
+        if isinstance(start, datetime):
+            to_ms(start)
         if isinstance(start, int) and start < 0:
             raise InvalidRequestError(f"offset {start} is negative")
         record = self._record(name)
@@ -142,6 +153,7 @@ class LogDirectory:
             password=password,
             log_id=log_id,
             rng=self._rng,
+            on_gap=on_gap,
         )
 
     def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
@@ -171,6 +183,18 @@ class LogDirectory:
         return Adoption(
             self._store, self._record(name), self._catalog, rng=self._rng, clock=self._clock
         )
+
+    async def tail(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> Tail:
+        """Return where the next record of a log comes at the earliest, and its offset.
+
+        As announced by the leader, which may be some 10 ms behind what it acknowledged; with
+        `linearizable` behind everything that was acknowledged before the call. Never fences.
+
+        Raises `NoSuchLogError`, and `UnreadableError` when too few bookies answer, or when the last
+        entry is undecided because the leader is gone.
+        """
+        find = find_acknowledged_tail if linearizable else find_tail
+        return await find(await self.describe(name), self._opener(name, password))
 
     async def describe(self, name: str) -> LogManifest:
         """Return a log's manifest. Raises `NoSuchLogError`."""

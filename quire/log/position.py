@@ -1,4 +1,4 @@
-"""Where a record of a log is, and what a reader gets.
+"""Where a record of a log is, where a reader may start, and what it gets.
 
 A record has two addresses that never change: its `Position` (segment, entry, slot), which leads to
 it without a search, and its `offset`, a number without gaps that counts the records of the log.
@@ -12,7 +12,9 @@ Pure: no clock and no I/O.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import math
+from datetime import datetime
+from typing import Final, NamedTuple, TypeAlias
 
 from quire.errors import InvalidRequestError
 
@@ -55,6 +57,24 @@ LATEST: Final = Position(2**63 - 1, 0, 0)
 """Behind every record; a reader that starts here sees only what is confirmed later."""
 
 _NAMED: Final = {"beginning": BEGINNING, "latest": LATEST}
+
+
+def to_ms(time: datetime) -> int:
+    """Return Unix milliseconds. Raises `InvalidRequestError` for a time without a zone."""
+    if time.tzinfo is None:
+        raise InvalidRequestError(f"{time} has no time zone: write it with one")
+    return math.ceil(time.timestamp() * 1000)
+
+
+class AtCursor(NamedTuple):
+    """Start of a reader: where the log's cursor of this name is."""
+
+    name: str
+
+
+Start: TypeAlias = Position | int | datetime | AtCursor
+"""Where a reader starts: a position, `BEGINNING`, `LATEST`, an offset, the first record that is not
+older than an aware datetime, or a cursor."""
 
 
 class Record(NamedTuple):

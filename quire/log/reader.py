@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
+from datetime import datetime
 from random import Random
 from types import TracebackType
 from typing import Final
@@ -33,11 +34,12 @@ from quire.errors import (
     PositionTrimmedError,
 )
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.gap import LOST, OnGap, find_behind
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_record import ManifestRecord
-from quire.log.position import BEGINNING, LATEST, Position, Record
+from quire.log.position import BEGINNING, LATEST, Position, Record, to_ms
 from quire.log.retry import retry
-from quire.log.search import find_latest, find_offset
+from quire.log.search import find_latest, find_offset, find_time
 from quire.log.segment_reader import RecordBatch, SegmentReader, open_segment
 
 RETRY_SECONDS: Final = 10.0
@@ -60,16 +62,18 @@ class LogReader:
         record: ManifestRecord,
         catalog: LedgerCatalog,
         *,
-        start: Position | int,
+        start: Position | int | datetime,
         follow: bool,
         wait_for_log: bool,
         password: bytes,
         log_id: str | None,
         rng: Random,
+        on_gap: OnGap | None = None,
     ) -> None:
         self._record = record
         self._catalog = catalog
-        self._start: Position | int | None = start
+        self._on_gap = on_gap
+        self._start: Position | int | datetime | None = start
         self._follow = follow
         self._wait_for_log = wait_for_log
         self._password = password
@@ -147,6 +151,14 @@ class LogReader:
                 await self._leave()
                 await self._check_gone(error)
                 continue
+            except LOST:
+                segment, self._segment = self._segment, None
+                if segment is None:
+                    raise
+                batch = await self._skip(segment)
+                if batch is not None:
+                    return batch
+                continue
             except BaseException:
                 await self._leave()
                 raise
@@ -161,6 +173,22 @@ class LogReader:
                 await self._leave()
                 if not await self._roll_ends(segment.segment):
                     return None
+
+    async def _skip(self, segment: SegmentReader) -> RecordBatch | None:
+        """Called while an error is handled: raise it, or report the gap and go on behind it."""
+        try:
+            if self._on_gap is None or segment.segment.end is None:
+                raise
+            gap, batch = await find_behind(segment, self._next, self._rng)
+            if gap is not None:
+                self._on_gap(gap)
+                self._start = None
+                self._next, self._offset, self._offset_min = gap.end, None, 0
+            if batch is None:
+                return None
+            return self._take(batch) or None
+        finally:
+            await segment.close()
 
     def _take(self, batch: RecordBatch) -> RecordBatch:
         """Check that a batch continues what was read, and cut off what is before the start."""
@@ -259,6 +287,8 @@ class LogReader:
             self._next = start
         elif isinstance(start, Position):
             self._next = await find_latest(manifest, self._open_segment)
+        elif isinstance(start, datetime):
+            self._next = await find_time(manifest, to_ms(start), self._open_segment)
         else:
             self._offset_min = start
             self._next = await find_offset(manifest, start, self._open_segment)

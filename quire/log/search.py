@@ -97,6 +97,44 @@ async def find_offset(manifest: LogManifest, offset: int, open_segment: OpenSegm
     return position
 
 
+async def find_time(manifest: LogManifest, time_ms: int, open_segment: OpenSegment) -> Position:
+    """Return the position of the first confirmed record that is not older than a time (Unix ms).
+
+    Timestamps never decrease along a log. The end when all are older, the first record left when
+    none is.
+    """
+    for segment in manifest.segments:
+        if segment.last_timestamp_ms is not None and segment.last_timestamp_ms < time_ms:
+            continue
+        async with _opened(open_segment, segment) as reader:
+            low, high = 0, await reader.last_confirmed() + 1
+            behind = high
+            while low < high:
+                middle = (low + high) // 2
+                if (await reader.header(middle)).timestamp_ms < time_ms:
+                    low = middle + 1
+                else:
+                    high = middle
+        if low < behind:
+            return max(Position(segment.number, low, 0), manifest.first_position)
+    return await find_latest(manifest, open_segment)
+
+
+async def find_acknowledged_tail(manifest: LogManifest, open_segment: OpenSegment) -> Tail:
+    """Return the end of the log, behind every record acknowledged before the call.
+
+    The manifest must have been read after the call began. A segment is written only when
+    everything in the ones before it is acknowledged, so the last one with an entry has the end.
+    """
+    for segment in reversed(manifest.open_segments):
+        async with _opened(open_segment, segment) as reader:
+            last = await reader.last_acknowledged()
+            if last >= 0:
+                offset = (await reader.header(last)).next_offset
+                return Tail(Position(segment.number, last + 1, 0), offset)
+    return await find_tail(manifest, open_segment)
+
+
 async def _bisect(reader: SegmentReader, last: int, offset: int) -> Position | None:
     """Return the position of an offset among entries 0..last, None when it is behind them."""
     low, high = 0, last

@@ -118,6 +118,19 @@ class SegmentReader:
         self._check(entry, header)
         return header
 
+    async def batch(self, entry: EntryId) -> Batch:
+        """Return the batch of one confirmed entry."""
+        found = await self._ledger.read_entry(entry)
+        batch = decode_batch(found.payload, found.ledger, entry)
+        header = place_header(batch.header, self.segment.base)
+        self._check(entry, header)
+        return replace(batch, header=header)
+
+    async def last_acknowledged(self) -> EntryId:
+        """Return the last entry, covering all that was acknowledged before the call."""
+        last = self.segment.last_entry
+        return await self._ledger.last_acknowledged() if last is None else last
+
     async def last_confirmed(self) -> EntryId:
         """Return the last entry that can be read now, −1 when there is none."""
         last = self.segment.last_entry

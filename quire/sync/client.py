@@ -13,9 +13,11 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.gap import OnGap
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position
+from quire.log.position import BEGINNING, Position, Start
+from quire.log.search import Tail
 from quire.log.span import Slice, Span
 from quire.sync.adoption import SyncAdoption
 from quire.sync.cursors import SyncLogCursors
@@ -113,12 +115,13 @@ class SyncClient:
     def read_log(
         self,
         name: str,
-        start: Position | int = BEGINNING,
+        start: Start = BEGINNING,
         *,
         follow: bool = False,
         wait_for_log: bool = False,
         password: bytes = b"",
         log_id: str | None = None,
+        on_gap: OnGap | None = None,
     ) -> SyncLogReader:
         """See `Client.read_log`."""
         work = self._client.read_log(
@@ -128,6 +131,7 @@ class SyncClient:
             wait_for_log=wait_for_log,
             password=password,
             log_id=log_id,
+            on_gap=on_gap,
         )
         return SyncLogReader(self._portal, self._portal.call(work))
 
@@ -147,6 +151,11 @@ class SyncClient:
     def log_adoption(self, name: str) -> SyncAdoption:
         """See `Client.log_adoption`."""
         return SyncAdoption(self._portal, self._client.log_adoption(name))
+
+    def tail_log(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> Tail:
+        """See `Client.tail_log`."""
+        work = self._client.tail_log(name, linearizable=linearizable, password=password)
+        return self._portal.call(work)
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> SyncLogCursors:
         """See `Client.log_cursors`."""

@@ -128,6 +128,10 @@ class SyncLedgerReader:
         """See `LedgerReader.last_confirmed`."""
         return self._portal.call(self._reader.last_confirmed())
 
+    def last_acknowledged(self) -> EntryId:
+        """See `LedgerReader.last_acknowledged`."""
+        return self._portal.call(self._reader.last_acknowledged())
+
     def read_entry(self, entry: EntryId) -> Entry:
         """See `LedgerReader.read_entry`."""
         return self._portal.call(self._reader.read_entry(entry))

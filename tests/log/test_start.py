@@ -1,0 +1,176 @@
+"""Where a reader starts: times and cursors. Where a log ends: cheaply, and to be relied upon.
+What a reader leaves out: nothing, or what it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from quire.errors import (
+    CorruptEntryError,
+    InvalidRequestError,
+    NoSuchCursorError,
+    QuireError,
+    UnreadableError,
+)
+from quire.log.gap import Gap
+from quire.log.position import AtCursor, Position
+from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, run
+from tests.support.memory_cluster import down
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "first"),
+    [(0, 0), (1000, 0), (1000.5, 1), (1003, 3), (1003.001, 4), (1007, 7), (1011, 11), (1011.5, 12)],
+)
+def test_a_reader_starts_at_the_first_record_that_is_not_older(seconds: float, first: int) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(batch_records=1)
+            for number in range(12):
+                await log.append(b"%d" % number)
+                cluster.now += 1
+                if number in (3, 7):
+                    await log.roll()
+            await asyncio.sleep(0.1)
+            reader = await client.logs.read(NAME, at(seconds))
+            async with reader:
+                assert [each.payload async for each in reader] == numbered(first, 12 - first)
+            await log.trim(Position(1, 2, 0))
+            reader = await client.logs.read(NAME, at(0))
+            async with reader:
+                assert (await anext(reader)).payload == b"2"
+            await log.close()
+            with pytest.raises(InvalidRequestError, match="zone"):
+                await client.logs.read(NAME, datetime(2026, 1, 1))
+
+    run(main)
+
+
+def test_a_reader_starts_where_a_cursor_is() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                positions = await append_all(log, numbered(0, 5))
+            with pytest.raises(NoSuchCursorError):
+                await client.logs.read(NAME, AtCursor("a"))
+            await (await client.logs.cursors(NAME).open("a")).advance(positions[3])
+            reader = await client.logs.read(NAME, AtCursor("a"))
+            async with reader:
+                assert [each.payload async for each in reader] == [b"3", b"4"]
+
+    run(main)
+
+
+def test_the_linearizable_tail_is_behind_every_acknowledged_record() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, other = cluster.new_client(), cluster.new_client()
+            log = await client.open(batch_records=1)
+            assert await other.logs.tail(NAME) == (Position(1, 0, 0), 0)
+            lagged = False
+            for number in range(20):
+                position = await log.append(b"%d" % number)
+                cheap = await other.logs.tail(NAME)
+                strong = await other.logs.tail(NAME, linearizable=True)
+                assert cheap.position <= strong.position
+                assert strong == (Position(position.segment, position.entry + 1, 0), number + 1)
+                lagged = lagged or cheap != strong
+                if number == 10:
+                    await log.roll()
+                    assert (await other.logs.tail(NAME, linearizable=True)).offset == 11
+            assert lagged, "otherwise this shows nothing"
+            await log.close()
+            assert await other.logs.tail(NAME, linearizable=True) == (Position(3, 0, 0), 20)
+
+    run(main)
+
+
+def test_the_linearizable_tail_of_a_dead_leader_is_undecided_until_the_next_one() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(batch_records=1)
+            await log.append(b"0")
+            await asyncio.sleep(0.1)
+            for bookie in list(cluster.bookies.values())[1:]:
+                bookie.before = down("add")
+            await log.submit(b"1")
+            await asyncio.sleep(0.01)
+            log.abandon()
+            for bookie in cluster.bookies.values():
+                bookie.before = down("nothing")
+            assert (await client.logs.tail(NAME)).offset == 1
+            silent = list(cluster.bookies.values())[2]
+            silent.before = down("read_tail")
+            with pytest.raises(UnreadableError, match="recovery decides"):
+                await client.logs.tail(NAME, linearizable=True)
+            silent.before = down("nothing")
+            async with await client.open():
+                decided = len(await client.payloads())
+                assert (await client.logs.tail(NAME, linearizable=True)).offset == decided
+
+    run(main)
+
+
+def lose(cluster: LogCluster, ledger: int, entries: list[int]) -> None:
+    for bookie in cluster.bookies.values():
+        frames = bookie.ledgers[ledger].frames
+        for entry in entries:
+            if entry in frames:
+                frames[entry] = frames[entry][:-1] + bytes([frames[entry][-1] ^ 1])
+
+
+@pytest.mark.parametrize("lost", [[0], [2, 3], [4], [0, 1, 2, 3, 4]])
+def test_a_gap_is_reported_exactly_and_without_a_policy_an_error(lost: list[int]) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(batch_records=1)
+            await append_all(log, numbered(0, 5))
+            await log.roll()
+            await append_all(log, numbered(5, 2))
+            await log.close()
+            lose(cluster, (await client.manifest()).segments[0].ledger, lost)
+            with pytest.raises(QuireError) as caught:
+                await client.payloads()
+            assert isinstance(caught.value, CorruptEntryError | UnreadableError)
+            gaps: list[Gap] = []
+            reader = await client.logs.read(NAME, on_gap=gaps.append)
+            async with reader:
+                found = [each.payload async for each in reader]
+            assert found == [b"%d" % each for each in range(7) if each not in lost]
+            assert [gap.first for gap in gaps] == [Position(1, lost[0], 0)]
+            end = Position(1, lost[-1] + 1, 0) if lost[-1] < 4 else Position(2, 0, 0)
+            assert gaps[0].end == end
+            assert gaps[0].reason
+
+    run(main)
+
+
+def test_nothing_is_left_out_of_a_segment_that_is_written() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(batch_records=1)
+            await append_all(log, numbered(0, 5))
+            await asyncio.sleep(0.1)
+            lose(cluster, (await client.manifest()).segments[0].ledger, [2])
+            gaps: list[Gap] = []
+            reader = await client.logs.read(NAME, on_gap=gaps.append)
+            with pytest.raises(QuireError):
+                async with reader:
+                    _ = [each async for each in reader]
+            assert gaps == []
+            await log.close()
+
+    run(main)
