@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptRecordError, InvalidRequestError
 from quire.log.batch import Base
+from quire.log.manifest_types import check_types
 from quire.log.position import BEGINNING, Position
 from quire.metastore.record import decode_record, encode_record
 
@@ -350,6 +351,7 @@ class LogManifest:
         if version != VERSION:
             raise CorruptRecordError(path, f"log manifest of version {version} is from the future")
         try:
+            check_types(body)
             body["segments"] = tuple(_segment(row) for row in body["segments"])
             body["trimmed_to"] = Position.parse(body["trimmed_to"])
             body["doomed"] = tuple(body["doomed"])

@@ -52,11 +52,11 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
     """Raises `CorruptStorageError` naming the file."""
     body = decode_state(path, KIND, VERSION, data)
-    try:
-        position = JournalPosition(*body["position"])
-        return Checkpoint(body["generation"], position, tuple(body["files"]))
-    except (KeyError, TypeError) as error:
-        raise CorruptStorageError(path, f"the checkpoint lacks a field: {error}") from error
+    match body:
+        case {"generation": int(generation), "position": [_, _, _] as position, "files": [*files]}:
+            if all(type(each) is int and each >= 0 for each in (generation, *position, *files)):
+                return Checkpoint(generation, JournalPosition(*position), tuple(files))
+    raise CorruptStorageError(path, f"it is no checkpoint: {body}")
 
 
 async def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:

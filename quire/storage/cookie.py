@@ -55,6 +55,10 @@ class BookieCookie:
     def of(cls, path: str, body: Mapping[str, Any]) -> BookieCookie:
         """Return the cookie in a record's body. Raises `CorruptStorageError` naming the path."""
         try:
+            if not all(isinstance(body.get(name), str) for name in ("bookie", "cluster")):
+                raise TypeError("an id is not text")
+            if type(body.get("layout")) is not int:
+                raise TypeError("its layout is not a number")
             return cls(**body)
         except (TypeError, ConfigurationError) as error:
             raise CorruptStorageError(path, f"it is no cookie: {error}") from error

@@ -1,0 +1,70 @@
+"""The types in a manifest record: checked before a manifest is made of it.
+
+A checksum says that a record is as it was written, not that this program wrote it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+_Check: TypeAlias = Callable[[Any], bool]
+
+
+def _number(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2**63
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _all(check: _Check) -> _Check:
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _segment(row: Any) -> bool:
+    if not isinstance(row, list) or len(row) not in (6, 7) or row[6:] not in ([], [True]):
+        return False
+    end = row[5]
+    is_end = end is None or (_all(_number)(end) and len(end) == 5)
+    return all(map(_number, row[:4])) and (row[4] is None or _number(row[4])) and is_end
+
+
+def _job(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2 and _text(row[0]) and _number(row[1])
+
+
+def _settings(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_text, value.values()))
+
+
+_CHECKS: Final[dict[str, _Check]] = {
+    "name": _text,
+    "log_id": _text,
+    "created_ms": _number,
+    "epoch": _number,
+    "segments": _all(_segment),
+    "next_segment": _number,
+    "first_offset": _number,
+    "trimmed_to": _text,
+    "sealed": _flag,
+    "doomed": _all(_number),
+    "settings": _settings,
+    "jobs": _all(_job),
+}
+
+OPTIONAL: Final = frozenset({"jobs"})
+
+
+def check_types(body: Mapping[str, Any]) -> None:
+    """Raise TypeError, naming the field, unless everything has its type."""
+    for name, check in _CHECKS.items():
+        if name not in body and name in OPTIONAL:
+            continue
+        if name not in body or not check(body[name]):
+            raise TypeError(f"{name} is {body.get(name)!r}")
