@@ -16,6 +16,8 @@ from typing import Final, NamedTuple, TypeAlias
 from quire.entry import LedgerId
 from quire.errors import BookieUnavailableError
 from quire.run import ScannedRun, scan_run
+from quire.storage.collector import Collector, Deletions
+from quire.storage.compaction import Compactor
 from quire.storage.disk import Disk
 from quire.storage.gate import Gate
 from quire.storage.journal import Journal
@@ -61,6 +63,7 @@ class Engine:
         self.options: Final = options
         self.storage: Final = LedgerStorage(disk, bookie, options)
         self.gate: Final = Gate(bookie, options.memory_bytes_max, self._request_flush)
+        self.compactor: Final = Compactor(disk, self.storage, options)
         self._disk = disk
         self._on_fatal = on_fatal
         self._failure: str | None = None
@@ -99,7 +102,7 @@ class Engine:
             sequence = await replay(self._disk, self.bookie, start, numbers, self._replay)
         segment = await self._segments.create(previous=0)
         position = JournalPosition(segment.header.number, BLOCK_BYTES, sequence)
-        await self.storage.flush(position)
+        await self.storage.flush(lambda: position)
         await self._segments.release(position.segment)
         self._journal.start(segment, sequence)
         self.upkeep.start()
@@ -147,6 +150,18 @@ class Engine:
     async def settle(self) -> None:
         """Return when everything accepted before is durable and applied."""
         await self._journal.append(RecordKind.MARK, b"", None)
+
+    def collector(self, deletions: Deletions) -> Collector:
+        """Return the collector of this bookie, to be started and closed by the caller."""
+        return Collector(
+            self.bookie,
+            self._disk,
+            self.storage,
+            self.compactor,
+            deletions,
+            self.options,
+            self._die,
+        )
 
     def _request_flush(self) -> None:
         self.upkeep.request_flush()

@@ -20,7 +20,7 @@ import errno
 import struct
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from quire.entry import EntryId, LedgerId
@@ -46,6 +46,7 @@ _CHUNK: Final = struct.Struct(">qqQIII")
 _FOOTER: Final = struct.Struct(">8sHQQQQII")
 _CRC: Final = struct.Struct(">I")
 HEADER_BYTES: Final = _HEADER.size + _CRC.size
+NO_LEDGER: Final = -1
 
 
 def entries_path(number: int) -> str:
@@ -72,7 +73,7 @@ class ChunkAt(NamedTuple):
 class LedgerChunks:
     """The chunks of one ledger in one file: packed as in the file, plus their first ids."""
 
-    __slots__ = ("_packed", "file", "firsts", "last")
+    __slots__ = ("_packed", "bytes", "file", "firsts", "last")
 
     def __init__(self, file: int, packed: bytes) -> None:
         self.file: Final = file
@@ -80,6 +81,7 @@ class LedgerChunks:
         rows = list(_CHUNK.iter_unpack(packed))
         self.firsts = array("q", [row[0] for row in rows])
         self.last: Final[EntryId] = rows[-1][1]
+        self.bytes: Final[int] = sum(row[3] for row in rows)
 
     @property
     def first(self) -> EntryId:
@@ -128,6 +130,8 @@ class EntryWriter:
         self._bookie = bookie
         self.number: Final = number
         self._index: list[bytes] = []
+        self._rows: list[bytes] = []
+        self._ledger: LedgerId = NO_LEDGER
         self._ledgers: dict[LedgerId, LedgerChunks] = {}
         self._buffers: list[bytes | memoryview] = []
         self._buffered = 0
@@ -138,10 +142,31 @@ class EntryWriter:
         self, ledgers: Iterable[tuple[LedgerId, Sequence[Slice]]], states: bytes
     ) -> EntryIndex:
         """Write and sync the file and its name. Raises OSError; after ENOSPC the file is gone."""
+
+        async def fill() -> None:
+            for ledger, slices in ledgers:
+                await self.put(ledger, slices)
+
+        return await self.write_by(fill, lambda: states)
+
+    async def write_by(
+        self, fill: Callable[[], Awaitable[None]], states: Callable[[], bytes]
+    ) -> EntryIndex:
+        """Write as `write`, what `fill` puts; `states` is asked when all entries are written.
+
+        When `fill` raises or is cancelled the file is left, or removed if that is ENOSPC.
+        """
         path = entries_path(self.number)
         self._file: File = await self._disk.open(path, create=True)
         try:
-            await self._write_all(ledgers, states)
+            header = _HEADER.pack(HEADER_MAGIC, VERSION, self.number, self._bookie.encode("ascii"))
+            self._put(header, _CRC.pack(crc32c(header)))
+            await fill()
+            self._end_ledger()
+            rows = states()
+            self._put_end(rows)
+            await self._drain()
+            await self._file.sync()
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 await self._disk.unlink(path)
@@ -149,21 +174,13 @@ class EntryWriter:
         finally:
             await self._file.close()
         await self._disk.sync_directory(ENTRIES)
-        return EntryIndex(self.number, self._ledgers, states)
+        return EntryIndex(self.number, self._ledgers, rows)
 
-    async def _write_all(
-        self, ledgers: Iterable[tuple[LedgerId, Sequence[Slice]]], states: bytes
-    ) -> None:
-        header = _HEADER.pack(HEADER_MAGIC, VERSION, self.number, self._bookie.encode("ascii"))
-        self._put(header, _CRC.pack(crc32c(header)))
-        for ledger, slices in ledgers:
-            await self._write_ledger(ledger, slices)
-        self._put_end(states)
-        await self._drain()
-        await self._file.sync()
-
-    async def _write_ledger(self, ledger: LedgerId, slices: Sequence[Slice]) -> None:
-        rows: list[bytes] = []
+    async def put(self, ledger: LedgerId, slices: Sequence[Slice]) -> None:
+        """Write entries behind those of the same ledger, or begin a higher ledger."""
+        if ledger != self._ledger:
+            self._end_ledger()
+            self._ledger = ledger
         for chunk in split(slices, CHUNK_BYTES):
             offset, crc, count = self._offset, 0, 0
             for part in chunk:
@@ -171,12 +188,17 @@ class EntryWriter:
                 count += part.high - part.low
                 self._put(part.data)
             size = self._offset - offset
-            rows.append(_CHUNK.pack(chunk[0].first, chunk[-1].last, offset, size, count, crc))
+            row = _CHUNK.pack(chunk[0].first, chunk[-1].last, offset, size, count, crc)
+            self._rows.append(row)
             if self._buffered >= WRITE_BYTES:
                 await self._drain()
-        packed = b"".join(rows)
-        self._index.append(_LEDGER.pack(ledger, len(rows)) + packed)
-        self._ledgers[ledger] = LedgerChunks(self.number, packed)
+
+    def _end_ledger(self) -> None:
+        if self._rows:
+            packed = b"".join(self._rows)
+            self._index.append(_LEDGER.pack(self._ledger, len(self._rows)) + packed)
+            self._ledgers[self._ledger] = LedgerChunks(self.number, packed)
+        self._rows = []
 
     def _put(self, *data: bytes | memoryview) -> None:
         for part in data:

@@ -16,14 +16,16 @@ cache. Not here: durability of records (journal.py), protocol rules (node.py), w
 
 from __future__ import annotations
 
+import asyncio
 import errno
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError, CorruptStorageError
 from quire.run import ScannedRun
 from quire.storage import slices as tidy
-from quire.storage.checkpoint import FIRST, Checkpoint, read_checkpoint, write_checkpoint
+from quire.storage.checkpoint import FIRST, PATHS, Checkpoint, read_checkpoint, write_checkpoint
 from quire.storage.disk import Disk
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import (
@@ -40,10 +42,12 @@ from quire.storage.ledger_state import LedgerState, decode_rows, encode_row
 from quire.storage.options import StorageOptions
 from quire.storage.replay import JournalPosition
 from quire.storage.segments import JOURNAL, numbered
+from quire.storage.shelf import LedgerParts, Shelf
 from quire.storage.slices import Slice
 from quire.storage.write_cache import WriteCache
 
 ENTRY_MAX: Final = 2**63 - 1
+NO_PARTS: Final = LedgerParts()
 
 
 class LedgerStorage:
@@ -56,8 +60,9 @@ class LedgerStorage:
         self._file_number = 0
         self.checkpoint: Checkpoint = FIRST
         self.states: dict[LedgerId, LedgerState] = {}
-        self.chunks: dict[LedgerId, list[LedgerChunks]] = {}
-        """Per ledger its part of every file, oldest file first."""
+        self.shelf: Final = Shelf()
+        self._turn = asyncio.Lock()
+        """Held by whoever changes the checkpoint: a flush, or compaction for its last step."""
         self._changed: dict[LedgerId, None] = {}
         self._cache = WriteCache()
         self._flushing = WriteCache()
@@ -81,14 +86,14 @@ class LedgerStorage:
         self.checkpoint = checkpoint
         for number in checkpoint.files:
             self._index(await load_index(self._disk, number, self._bookie))
-        for ledger, parts in self.chunks.items():
-            self.state(ledger).last = max(part.last for part in parts)
+        for ledger, parts in self.shelf.ledgers.items():
+            self.state(ledger).last = parts.last
         await self._remove_unlisted()
 
     def _index(self, index: EntryIndex) -> None:
-        for ledger, chunks in index.ledgers.items():
-            self.chunks.setdefault(ledger, []).append(chunks)
-        for state in decode_rows(index.states):
+        states = decode_rows(index.states)
+        self.shelf.add(index, states)
+        for state in states:
             self.states[state.ledger] = state
 
     async def _remove_unlisted(self) -> None:
@@ -138,14 +143,18 @@ class LedgerStorage:
         """Note that a state changed outside of the journal (an explicit LAC)."""
         self._changed[ledger] = None
 
-    async def flush(self, position: JournalPosition) -> int:
+    async def flush(self, position: Callable[[], JournalPosition]) -> int:
         """Move what is in memory into a file and the checkpoint to `position`; return the cost
         freed.
 
-        `position` must be the journal's at the moment of the call. Raises OSError: after ENOSPC
-        nothing is lost and flush may be called again; after any other the process must end.
+        `position` is the journal's, asked in the step that swaps the caches. Raises OSError: after
+        ENOSPC nothing is lost and flush may be called again; after any other the process must end.
         """
-        if not self._flushing.ledgers:
+        async with self._turn:
+            return await self._flush(position())
+
+    async def _flush(self, position: JournalPosition) -> int:
+        if not self._flushing.bytes:
             self._flushing, self._cache = self._cache, WriteCache()
             self._position = position
         freed = self._flushing.bytes
@@ -157,8 +166,7 @@ class LedgerStorage:
             self._changed = {**changed, **self._changed}
             raise
         if index is not None:
-            for ledger, chunks in index.ledgers.items():
-                self.chunks.setdefault(ledger, []).append(chunks)
+            self.shelf.add(index, decode_rows(index.states))
         self._flushing = WriteCache()
         return freed
 
@@ -170,9 +178,42 @@ class LedgerStorage:
         ledgers = (
             (ledger, self._flushing.all(ledger)) for ledger in sorted(self._flushing.ledgers)
         )
+        return await self.new_file().write(ledgers, b"".join(rows))
+
+    def new_file(self) -> EntryWriter:
+        """Return the writer of a file that did not exist before."""
         self._file_number += 1
-        writer = EntryWriter(self._disk, self._file_number, self._bookie)
-        return await writer.write(ledgers, b"".join(rows))
+        return EntryWriter(self._disk, self._file_number, self._bookie)
+
+    async def drop(self, ledgers: Iterable[LedgerId]) -> None:
+        """Forget ledgers that were deleted. Their bytes go with compaction.
+
+        Nothing is written: after a restart a file may bring one back, to be dropped again.
+        """
+        async with self._turn:
+            for ledger in ledgers:
+                state = self.states.pop(ledger, None)
+                if state is not None:
+                    state.wake()
+                self._changed.pop(ledger, None)
+                for cache in (self._cache, self._flushing):
+                    cache.ledgers.pop(ledger, None)
+                self.shelf.drop(ledger)
+
+    async def replace(self, old: Sequence[int], index: EntryIndex | None) -> None:
+        """Put a file into the place of neighbours that hold nothing else, and remove these.
+
+        Raises OSError; after ENOSPC the old files still count and the new one is to be removed.
+        """
+        async with self._turn:
+            files = self.shelf.replaced(old, None if index is None else index.number)
+            for _ in PATHS:  # both generations, or the older one would name files that are gone
+                checkpoint = self.checkpoint.next(self.checkpoint.position, files)
+                await write_checkpoint(self._disk, checkpoint)
+                self.checkpoint = checkpoint
+            self.shelf.replace(old, index)
+        for number in old:
+            await self._files.drop(number)
 
     async def _write_checkpoint(self, index: EntryIndex | None) -> None:
         files = self.checkpoint.files + (() if index is None else (index.number,))
@@ -220,18 +261,51 @@ class LedgerStorage:
         """Return tidy slices of the entries from first on, and the id up to which they are
         complete.
         """
-        cached, last = self._find_cached(ledger, first, last, bytes_max)
-        chunks, last = self._find_chunks(ledger, first, last, bytes_max)
+        while True:
+            cached, end = self._find_cached(ledger, first, last, bytes_max)
+            parts = self.shelf.ledgers.get(ledger, NO_PARTS).overlapping(first, end)
+            try:
+                found, end = await self.find_in(ledger, parts, first, end, bytes_max)
+            except CorruptEntryError:
+                if all(part.file in self.shelf for part in parts):
+                    raise
+                continue  # compaction has put another file in the place of one of them
+            found += (kept for part in cached if (kept := tidy.within(part, first, end)))
+            return (found if tidy.is_tidy(found) else tidy.overlay(found)), end
+
+    async def find_tidy(
+        self,
+        ledger: LedgerId,
+        parts: Sequence[LedgerChunks],
+        first: EntryId,
+        last: EntryId,
+        bytes_max: int,
+    ) -> tuple[list[Slice], EntryId]:
+        """Return as `find_in`, with later slices laid over earlier ones."""
+        found, last = await self.find_in(ledger, parts, first, last, bytes_max)
+        return (found if tidy.is_tidy(found) else tidy.overlay(found)), last
+
+    async def find_in(
+        self,
+        ledger: LedgerId,
+        parts: Sequence[LedgerChunks],
+        first: EntryId,
+        last: EntryId,
+        bytes_max: int,
+    ) -> tuple[list[Slice], EntryId]:
+        """Return slices of what some files hold, oldest data first, and the id up to which they
+        are complete. Raises `CorruptEntryError` when what may be the first entry is damaged.
+        """
+        ranks = {part.file: rank for rank, part in enumerate(parts)}
+        chunks, last = _chunks(parts, ranks, first, last, bytes_max)
         runs, damage = await self._files.read(ledger, chunks)
         if damage is not None:
             last = min(last, chunks[len(runs)].first - 1)
             if last < first:
                 raise damage
         read = zip(chunks, map(tidy.whole, runs), strict=False)
-        by_file = [whole for _, whole in sorted(read, key=lambda pair: pair[0].file)]
-        parts = (tidy.within(part, first, last) for part in (*by_file, *cached))
-        found = [part for part in parts if part is not None]
-        return (found if tidy.is_tidy(found) else tidy.overlay(found)), last
+        ordered = [whole for _, whole in sorted(read, key=lambda pair: ranks[pair[0].file])]
+        return [kept for part in ordered if (kept := tidy.within(part, first, last))], last
 
     def _find_cached(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
@@ -245,23 +319,6 @@ class LedgerStorage:
             found += slices
         return found, last
 
-    def _find_chunks(
-        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
-    ) -> tuple[list[ChunkAt], EntryId]:
-        """Return the chunks of all files to read, ascending by first id."""
-        found: list[ChunkAt] = []
-        for part in self.chunks.get(ledger, ()):
-            if part.first <= last and part.last >= first:
-                chunks, last = part.overlapping(first, last, bytes_max)
-                found += chunks
-        found.sort(key=lambda chunk: (chunk.first, chunk.file))
-        size = 0
-        for number, chunk in enumerate(found):
-            if chunk.first > last or (size >= bytes_max and chunk.first > first):
-                return found[:number], min(last, chunk.first - 1)
-            size += chunk.size
-        return found, last
-
     async def ranges(
         self, ledger: LedgerId, first: EntryId = 0, last: EntryId = ENTRY_MAX
     ) -> list[tuple[EntryId, EntryId]]:
@@ -273,7 +330,7 @@ class LedgerStorage:
             for cache in (self._flushing, self._cache)
             for span in tidy.ranges(cache.all(ledger))
         ]
-        for part in list(self.chunks.get(ledger, ())):
+        for part in self.shelf.ledgers.get(ledger, NO_PARTS).overlapping(first, last):
             for chunk in part.all():
                 if chunk.last < first or chunk.first > last:
                     continue
@@ -282,6 +339,8 @@ class LedgerStorage:
                     continue
                 runs, damage = await self._files.read(ledger, [chunk])
                 if damage is not None:
+                    if chunk.file not in self.shelf:
+                        return await self.ranges(ledger, first, last)
                     raise damage
                 found += tidy.ranges(map(tidy.whole, runs))
         clipped = ((max(low, first), min(high, last)) for low, high in found)
@@ -289,3 +348,24 @@ class LedgerStorage:
 
     async def close(self) -> None:
         await self._files.close()
+
+
+def _chunks(
+    parts: Sequence[LedgerChunks],
+    ranks: dict[int, int],
+    first: EntryId,
+    last: EntryId,
+    bytes_max: int,
+) -> tuple[list[ChunkAt], EntryId]:
+    """Return the chunks of all parts to read, ascending by first id."""
+    found: list[ChunkAt] = []
+    for part in parts:
+        chunks, last = part.overlapping(first, last, bytes_max)
+        found += chunks
+    found.sort(key=lambda chunk: (chunk.first, ranks[chunk.file]))
+    size = 0
+    for number, chunk in enumerate(found):
+        if chunk.first > last or (size >= bytes_max and chunk.first > first):
+            return found[:number], min(last, chunk.first - 1)
+        size += chunk.size
+    return found, last

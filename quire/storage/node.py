@@ -33,6 +33,7 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.run import scan_run
+from quire.storage.collector import Collector, Deletions
 from quire.storage.cookie import check_cookie
 from quire.storage.disk import Disk
 from quire.storage.engine import Engine
@@ -202,7 +203,9 @@ class BookieNode:
         frame: bytes | None = None
         if state.last != NO_ENTRY:
             run = await self._storage.read(ledger, state.last, state.last, 1)
-            assert run is not None, f"entry {state.last} of ledger {ledger} is indexed, not found"
+            if run is None:  # the ledger was deleted meanwhile
+                assert self._storage.states.get(ledger) is not state, f"{ledger} lost {state.last}"
+                return LedgerTail()
             (at,) = scan_run(run).frames
             frame = run[at.offset :]
         return LedgerTail(frame, state.packet, state.confirmed, state.is_fenced)
@@ -264,6 +267,10 @@ class BookieNode:
         """See `Bookie.list_entries`."""
         self._engine.check_alive()
         return await self._storage.ranges(ledger)
+
+    def collector(self, deletions: Deletions) -> Collector:
+        """Return the collector of this bookie, to be started and closed by the caller."""
+        return self._engine.collector(deletions)
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""

@@ -42,8 +42,30 @@ class StorageOptions:
     """With less free the bookie takes no new entries: room for one flush and the segments of a
     recovery, so that it can still fence, take recovery adds and start again."""
 
+    high_space_bytes: int = 512 * 1024 * 1024
+    """A bookie that became read-only takes new entries again with this much free: twice the low
+    mark, so that it does not go back and forth. Below it space is reclaimed without delay."""
+
     space_check_seconds: float = 10.0
     """How often a bookie looks whether there is room (again)."""
+
+    collect_seconds: float = 600.0
+    """How often the bookie looks for deleted ledgers. One is dropped the second time it is found
+    deleted, so its space comes back after ten to twenty minutes."""
+
+    minor_live_share: float = 0.2
+    """Every round rewrites files of which less than this is live."""
+
+    major_live_share: float = 0.8
+    """Once in `major_seconds`, and when the disk is nearly full, the same with this."""
+
+    major_seconds: float = 24 * 3600.0
+
+    joined_bytes_max: int = 256 * 1024 * 1024
+    """Small neighbouring files are joined up to this size."""
+
+    upkeep_bytes_per_second: int = 32 * 1024 * 1024
+    """What compaction copies, and scrubbing reads, per second: a fraction of any disk."""
 
     open_files_max: int = 128
     """Entry-log files held open for reads."""
@@ -61,6 +83,11 @@ class StorageOptions:
             raise ConfigurationError(
                 f"memory_bytes_max {self.memory_bytes_max} must hold two write caches "
                 f"of {self.write_cache_bytes} bytes"
+            )
+        if self.high_space_bytes < self.low_space_bytes:
+            raise ConfigurationError(
+                f"high_space_bytes {self.high_space_bytes} must not be below "
+                f"low_space_bytes {self.low_space_bytes}"
             )
         if min(self.write_cache_bytes, self.journal_segments_max, self.open_files_max) < 1:
             raise ConfigurationError("storage sizes must be positive")

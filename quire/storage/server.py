@@ -20,6 +20,7 @@ from typing import Final, NoReturn
 
 from quire.bookie import BookieAddress
 from quire.metastore import open_store
+from quire.storage.deletions import MetadataDeletions
 from quire.storage.identity import identify
 from quire.storage.local_disk import LocalDisk
 from quire.storage.node import BookieNode
@@ -72,6 +73,9 @@ async def serve(
             disk, cookie.bookie, cookie.cluster, rng=rng, on_fatal=on_fatal, options=options
         )
         stack.push_async_callback(node.close)
+        collector = node.collector(MetadataDeletions(store, cookie.cluster))
+        stack.push_async_callback(collector.close)
+        collector.start()
         address = await stack.enter_async_context(
             serve_bookie(node, cookie.bookie, listen, limits=limits)
         )

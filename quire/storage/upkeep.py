@@ -89,7 +89,7 @@ class Upkeep:
         """Flush once, unless the disk is full. Raises OSError for anything else."""
         self._must_flush = False
         try:
-            freed = await self._storage.flush(self._position())
+            freed = await self._storage.flush(self._position)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise

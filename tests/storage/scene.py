@@ -23,6 +23,7 @@ SMALL = StorageOptions(
     write_cache_bytes=32 * 1024,
     memory_bytes_max=96 * 1024,
     low_space_bytes=128 * 1024,
+    high_space_bytes=256 * 1024,
 )
 
 

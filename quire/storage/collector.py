@@ -1,0 +1,143 @@
+"""Garbage collection: ledgers that were deleted are dropped, and their space is given back.
+
+A bookie is never told that a ledger was deleted. Now and then it asks which of those it holds exist
+no more, through the narrow port `Deletions`. A ledger is dropped only when it was found deleted in
+two rounds, one after the other; a round in which the store could not say begins anew. Then
+compaction runs until there is nothing to do: *minor* every round, *major* (which also rewrites
+files with a little garbage) now and then, or at once when the disk is nearly full.
+
+Owns one task. Not here: what counts as deleted (deletions.py), how files are rewritten
+(compaction.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from quire.entry import BookieId, LedgerId
+from quire.errors import QuireError
+from quire.storage.compaction import Compactor
+from quire.storage.disk import Disk
+from quire.storage.ledger_storage import LedgerStorage
+from quire.storage.options import StorageOptions
+
+_log = logging.getLogger(__name__)
+
+STEPS_MAX: Final = 1000
+"""Compactions of one round; what is left waits for the next."""
+
+
+class Deletions(Protocol):
+    """What the collector wants to know of the cluster."""
+
+    async def deleted(self, ledgers: Sequence[LedgerId]) -> list[LedgerId]:
+        """Return which of some ledgers provably exist no more. Raises `QuireError` when that
+        cannot be said.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class CollectionCounts:
+    """What the collector did since the start."""
+
+    rounds: int = 0
+    rounds_failed: int = 0
+    ledgers_dropped: int = 0
+
+
+class Collector:
+    """See the module. `start` and `close` belong to the owner."""
+
+    def __init__(
+        self,
+        bookie: BookieId,
+        disk: Disk,
+        storage: LedgerStorage,
+        compactor: Compactor,
+        deletions: Deletions,
+        options: StorageOptions,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._bookie = bookie
+        self._disk = disk
+        self._storage = storage
+        self._compactor = compactor
+        self._deletions = deletions
+        self._options = options
+        self._on_fatal = on_fatal
+        self._suspects: list[LedgerId] = []
+        self._major_at = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self.counts: Final = CollectionCounts()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._major_at = loop.time() + self._options.major_seconds
+        try:
+            while True:
+                await self._pause()
+                is_major = loop.time() >= self._major_at or await self._is_nearly_full()
+                await self.round(is_major=is_major)
+                if is_major:
+                    self._major_at = loop.time() + self._options.major_seconds
+        except Exception as error:
+            self._on_fatal(error)
+
+    async def _pause(self) -> None:
+        """Wait for the next round; a nearly full disk is not made to wait long."""
+        rest = self._options.collect_seconds
+        while rest > 0:
+            step = min(self._options.space_check_seconds, rest)
+            await asyncio.sleep(step)
+            rest -= step
+            if await self._is_nearly_full():
+                return
+
+    async def _is_nearly_full(self) -> bool:
+        space = await self._disk.space()
+        return space.free_bytes < self._options.high_space_bytes
+
+    async def round(self, *, is_major: bool = False) -> None:
+        """Look for deleted ledgers once, then compact. Raises OSError other than ENOSPC."""
+        self.counts.rounds += 1
+        await self._drop_deleted()
+        options = self._options
+        live_share = options.major_live_share if is_major else options.minor_live_share
+        try:
+            for _ in range(STEPS_MAX):
+                if not await self._compactor.step(live_share):
+                    break
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            _log.warning("bookie %s has no room to compact", self._bookie)
+        _log.info("bookie %s collected: %s %s", self._bookie, self.counts, self._compactor.counts)
+
+    async def _drop_deleted(self) -> None:
+        held = sorted(self._storage.states)
+        try:
+            deleted = await self._deletions.deleted(held) if held else []
+        except QuireError as error:
+            self.counts.rounds_failed += 1
+            self._suspects = []
+            _log.warning("bookie %s cannot tell what was deleted: %s", self._bookie, error)
+            return
+        certain = sorted(set(deleted) & set(self._suspects))
+        self._suspects = sorted(set(deleted) - set(certain))
+        await self._storage.drop(certain)
+        self.counts.ledgers_dropped += len(certain)
+
+    async def close(self) -> None:
+        """Stop at once; what compaction was writing is removed at the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

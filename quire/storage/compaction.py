@@ -1,0 +1,184 @@
+"""Giving back the disk space of deleted ledgers, and joining files that are many and small.
+
+`choose` (pure) picks what to do next; `Compactor` does it. What is live in neighbouring files is
+copied into one new file, which takes their place in the checkpoint; only then are they removed. So
+a crash leaves the old files or the new one, and reads find the same entries at any time. Copies are
+verified as every read is: a file with damage is left as it is, for what it holds may be all there
+is.
+
+Copying keeps to a rate, so that it never competes with the journal. A file in which nothing lives
+is removed without writing anything but the checkpoint: that works when the disk is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from quire.entry import LedgerId
+from quire.errors import CorruptEntryError
+from quire.storage.disk import Disk
+from quire.storage.entry_log import EntryIndex, EntryWriter, entries_path
+from quire.storage.ledger_state import encode_row
+from quire.storage.ledger_storage import LedgerStorage
+from quire.storage.options import StorageOptions
+from quire.storage.shelf import FileUse
+
+COPY_BYTES: Final = 1024 * 1024
+"""Read, and written, at a time."""
+
+JOIN_FILES_MIN: Final = 8
+"""As many small neighbours become one: every entry is then copied log₈ times in its life."""
+
+
+class Plan(NamedTuple):
+    """Neighbours to replace by one file, or, when `is_empty`, files to remove."""
+
+    files: tuple[int, ...]
+    copied_bytes: int
+    is_empty: bool = False
+
+
+def choose(
+    uses: Sequence[FileUse], live_share: float, joined_bytes_max: int, room_bytes: int
+) -> Plan | None:
+    """Return what to do next; None when there is nothing.
+
+    `live_share`: a file of which less is live is written anew. `room_bytes`: a copy may not be
+    larger. Files that are known to be damaged are not among `uses` as candidates.
+    """
+    empty = tuple(use.number for use in uses if not use.live_bytes and not use.rows)
+    if empty:
+        return Plan(empty, 0, is_empty=True)
+    wasteful = [use for use in uses if use.live_bytes < live_share * use.bytes]
+    if wasteful:
+        worst = min(wasteful, key=lambda use: use.live_bytes / use.bytes)
+        if worst.live_bytes <= room_bytes:
+            return Plan((worst.number,), worst.live_bytes)
+    return _join(uses, min(joined_bytes_max, room_bytes))
+
+
+def _join(uses: Sequence[FileUse], bytes_max: int) -> Plan | None:
+    """Return the longest stretch of small neighbours that fit into one file together."""
+    best: list[FileUse] = []
+    stretch: list[FileUse] = []
+    for use in uses:
+        stretch.append(use)
+        while stretch and (
+            use.live_bytes > bytes_max // JOIN_FILES_MIN
+            or sum(each.live_bytes for each in stretch) > bytes_max
+        ):
+            stretch.pop(0)
+            if not stretch:
+                break
+        if len(stretch) > len(best):
+            best = list(stretch)
+    if len(best) < JOIN_FILES_MIN:
+        return None
+    return Plan(tuple(use.number for use in best), sum(use.live_bytes for use in best))
+
+
+@dataclass(slots=True)
+class CompactionCounts:
+    """What compaction did since the start."""
+
+    files_removed: int = 0
+    files_written: int = 0
+    bytes_copied: int = 0
+    bytes_reclaimed: int = 0
+    files_damaged: int = 0
+
+
+class Compactor:
+    """Carries out plans, one at a time."""
+
+    def __init__(self, disk: Disk, storage: LedgerStorage, options: StorageOptions) -> None:
+        self._disk = disk
+        self._storage = storage
+        self._options = options
+        self._damaged: list[int] = []
+        self.counts: Final = CompactionCounts()
+
+    def avoid(self, number: int) -> None:
+        """Leave a damaged file as it is."""
+        if number not in self._damaged:
+            self._damaged.append(number)
+            self.counts.files_damaged += 1
+
+    async def step(self, live_share: float) -> bool:
+        """Do what is most useful; tell whether there was something. Raises OSError, and ENOSPC
+        among it, after which nothing has changed.
+        """
+        space = await self._disk.space()
+        uses = self._storage.shelf.uses()
+        plan = self._plan(uses, live_share, space.free_bytes // 2)
+        if plan is None:
+            return False
+        before = sum(use.bytes for use in uses if use.number in plan.files)
+        try:
+            index = None if plan.is_empty else await self._copy(plan.files)
+        except CorruptEntryError:
+            for number in plan.files:
+                self.avoid(number)
+            return True
+        try:
+            await self._storage.replace(plan.files, index)
+        except OSError as error:
+            if error.errno == errno.ENOSPC and index is not None:
+                await self._disk.unlink(entries_path(index.number))
+            raise
+        self.counts.files_removed += len(plan.files)
+        self.counts.files_written += index is not None
+        self.counts.bytes_reclaimed += before - plan.copied_bytes
+        return True
+
+    def _plan(self, uses: list[FileUse], live_share: float, room_bytes: int) -> Plan | None:
+        """Choose among stretches of files without damage."""
+        stretch: list[FileUse] = []
+        for use in [*uses, None]:
+            if use is not None and use.number not in self._damaged:
+                stretch.append(use)
+                continue
+            joined = self._options.joined_bytes_max
+            plan = choose(stretch, live_share, joined, room_bytes) if stretch else None
+            if plan is not None:
+                return plan
+            stretch = []
+        return None
+
+    async def _copy(self, files: tuple[int, ...]) -> EntryIndex:
+        writer = self._storage.new_file()
+
+        async def fill() -> None:
+            for ledger in self._storage.shelf.members(files):
+                await self._copy_ledger(writer, ledger, files)
+
+        return await writer.write_by(fill, lambda: self._rows(files))
+
+    async def _copy_ledger(
+        self, writer: EntryWriter, ledger: LedgerId, files: tuple[int, ...]
+    ) -> None:
+        parts = self._storage.shelf.parts_in(ledger, files)
+        if not parts:
+            return  # deleted meanwhile
+        first, last = min(part.first for part in parts), max(part.last for part in parts)
+        while first <= last:
+            found, complete_to = await self._storage.find_tidy(
+                ledger, parts, first, last, COPY_BYTES
+            )
+            await writer.put(ledger, found)
+            size = sum(part.size for part in found)
+            self.counts.bytes_copied += size
+            await asyncio.sleep(size / self._options.upkeep_bytes_per_second)
+            first = complete_to + 1
+
+    def _rows(self, files: tuple[int, ...]) -> bytes:
+        """Return the rows that would be lost with the files, as the states are now: what is in
+        memory is durable in the journal, or harmless to know early.
+        """
+        states = self._storage.states
+        rows = self._storage.shelf.rows_in(files)
+        return b"".join(encode_row(states[ledger]) for ledger in rows if ledger in states)

@@ -1,0 +1,170 @@
+"""Which entry-log files count, in which order, and what each ledger has in them.
+
+Files stand oldest data first, as the checkpoint lists them: where two hold one entry or one state
+row, the later counts. Compaction puts one file in the place of neighbours, so that order never
+changes. What a read must look at is found by bisection, however many files a ledger is spread over:
+per ledger, the highest last id so far and the lowest first id from here on are monotone.
+
+Memory grows with (ledger × file), not with entries. No I/O. Not here: the files (entry_files.py),
+what goes into them (ledger_storage.py, compaction.py).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from quire.entry import NO_ENTRY, EntryId, LedgerId
+from quire.storage.entry_log import EntryIndex, LedgerChunks
+from quire.storage.ledger_state import LedgerState
+
+
+class FileUse(NamedTuple):
+    """How much of a file is still wanted."""
+
+    number: int
+    bytes: int
+    live_bytes: int
+    rows: int
+    """State rows that are in no later file."""
+
+
+class LedgerParts:
+    """The parts of one ledger in all files, oldest data first."""
+
+    __slots__ = ("_last_before", "_low_behind", "parts")
+
+    def __init__(self, parts: Iterable[LedgerChunks] = ()) -> None:
+        self.parts: list[LedgerChunks] = []
+        self._last_before = array("q")
+        self._low_behind = array("q")
+        for part in parts:
+            self.add(part)
+
+    @property
+    def last(self) -> EntryId:
+        """The highest id in any part."""
+        return int(self._last_before[-1]) if self.parts else NO_ENTRY
+
+    def add(self, part: LedgerChunks) -> None:
+        """Add the part in the newest file."""
+        self._last_before.append(max(self.last, part.last))
+        self.parts.append(part)
+        self._low_behind.append(part.first)
+        at = len(self.parts) - 2
+        while at >= 0 and self._low_behind[at] > part.first:
+            self._low_behind[at] = part.first
+            at -= 1
+
+    def overlapping(self, first: EntryId, last: EntryId) -> list[LedgerChunks]:
+        """Return the parts with ids at or between the two."""
+        low = bisect_left(self._last_before, first)
+        high = bisect_right(self._low_behind, last)
+        return [part for part in self.parts[low:high] if part.first <= last and part.last >= first]
+
+
+class Shelf:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.ledgers: dict[LedgerId, LedgerParts] = {}
+        self._ranks: dict[int, int] = {}
+        self._members: dict[int, array[int]] = {}
+        self._bytes: dict[int, int] = {}
+        self._row_files: dict[LedgerId, int] = {}
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """Every file, oldest data first."""
+        return tuple(self._ranks)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._ranks
+
+    def rank(self, number: int) -> int:
+        """Return the place of a file: higher ones cover lower ones."""
+        return self._ranks[number]
+
+    def add(self, index: EntryIndex, states: Sequence[LedgerState]) -> None:
+        """Add the newest file. `states` are those of its rows."""
+        self._ranks[index.number] = len(self._ranks)
+        self._note(index)
+        for ledger, part in index.ledgers.items():
+            parts = self.ledgers.get(ledger)
+            if parts is None:
+                parts = self.ledgers[ledger] = LedgerParts()
+            parts.add(part)
+        for state in states:
+            self._row_files[state.ledger] = index.number
+
+    def _note(self, index: EntryIndex) -> None:
+        self._members[index.number] = array("q", sorted(index.ledgers))
+        self._bytes[index.number] = sum(part.bytes for part in index.ledgers.values())
+
+    def drop(self, ledger: LedgerId) -> None:
+        """Forget a ledger; what files hold of it is garbage from now on."""
+        self.ledgers.pop(ledger, None)
+        self._row_files.pop(ledger, None)
+
+    def members(self, files: Sequence[int]) -> list[LedgerId]:
+        """Return the ledgers that have live entries in some files, ascending."""
+        found = {ledger for number in files for ledger in self._members[number]}
+        return sorted(ledger for ledger in found if ledger in self.ledgers)
+
+    def parts_in(self, ledger: LedgerId, files: Sequence[int]) -> list[LedgerChunks]:
+        """Return the parts of a ledger in some files, oldest data first."""
+        parts = self.ledgers.get(ledger)
+        return [] if parts is None else [part for part in parts.parts if part.file in files]
+
+    def rows_in(self, files: Sequence[int]) -> list[LedgerId]:
+        """Return the ledgers whose latest state row is in one of some files, ascending."""
+        return sorted(ledger for ledger, number in self._row_files.items() if number in files)
+
+    def replaced(self, old: Sequence[int], new: int | None) -> tuple[int, ...]:
+        """Return the files as they will be with `new` (None: nothing) in the place of
+        neighbours.
+        """
+        first = min(self.rank(number) for number in old)
+        kept = [number for number in self._ranks if number not in old]
+        head = sum(self.rank(number) < first for number in kept)
+        return (*kept[:head], *(() if new is None else (new,)), *kept[head:])
+
+    def replace(self, old: Sequence[int], index: EntryIndex | None) -> None:
+        """Put a file that holds all that is live in some neighbours in their place."""
+        new = None if index is None else index.number
+        files = self.replaced(old, new)
+        rows = self.rows_in(old)
+        self._ranks = {number: rank for rank, number in enumerate(files)}
+        if index is not None:
+            self._note(index)
+            for ledger, part in index.ledgers.items():
+                self._replace_parts(ledger, part, old)
+            for ledger in rows:
+                self._row_files[ledger] = index.number
+        for number in old:
+            del self._members[number], self._bytes[number]
+
+    def _replace_parts(self, ledger: LedgerId, part: LedgerChunks, old: Sequence[int]) -> None:
+        parts = self.ledgers.get(ledger)
+        if parts is None:
+            return  # dropped while the file was being written
+        kept = [each for each in parts.parts if each.file not in old]
+        rank = self.rank(part.file)
+        head = sum(self.rank(each.file) < rank for each in kept)
+        self.ledgers[ledger] = LedgerParts([*kept[:head], part, *kept[head:]])
+
+    def uses(self) -> list[FileUse]:
+        """Return how much of each file is wanted, oldest data first."""
+        live = dict.fromkeys(self._ranks, 0)
+        rows = dict.fromkeys(self._ranks, 0)
+        for parts in self.ledgers.values():
+            for part in parts.parts:
+                live[part.file] += part.bytes
+        for number in self._row_files.values():
+            rows[number] += 1
+        return [
+            FileUse(number, self._bytes[number], live[number], rows[number])
+            for number in self._ranks
+        ]

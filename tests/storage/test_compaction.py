@@ -1,0 +1,276 @@
+"""Deleted ledgers give their space back; nothing else is ever touched, crashes included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from quire.entry import LedgerId
+from quire.errors import (
+    LedgerFencedError,
+    NoSuchLedgerError,
+    QuireError,
+    StoreUnavailableError,
+    UnauthorizedError,
+)
+from quire.storage.collector import Collector
+from quire.storage.compaction import Plan, choose
+from quire.storage.entry_log import _CHUNK, LedgerChunks
+from quire.storage.shelf import FileUse, LedgerParts
+from tests.sim.disk import Cut
+from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
+
+FAST = replace(SMALL, upkeep_bytes_per_second=1 << 40)
+PAYLOAD = bytes(800)
+
+
+class Answers:
+    """A store that says what the test wants."""
+
+    def __init__(self, *deleted: LedgerId) -> None:
+        self.gone: list[LedgerId] = list(deleted)
+        self.error: QuireError | None = None
+        self.asked: list[list[LedgerId]] = []
+
+    async def deleted(self, ledgers: Sequence[LedgerId]) -> list[LedgerId]:
+        self.asked.append(list(ledgers))
+        if self.error is not None:
+            raise self.error
+        return [ledger for ledger in ledgers if ledger in self.gone]
+
+
+def use(number: int, size: int, live: int, rows: int = 0) -> FileUse:
+    return FileUse(number, size, live, rows)
+
+
+@pytest.mark.parametrize(
+    ("uses", "plan"),
+    [
+        ([], None),
+        ([use(1, 100, 100)], None),
+        ([use(1, 100, 0), use(2, 100, 100), use(3, 9, 0)], Plan((1, 3), 0, is_empty=True)),
+        ([use(1, 100, 0, rows=1)], Plan((1,), 0)),
+        ([use(1, 100, 20), use(2, 100, 19), use(3, 100, 10)], Plan((3,), 10)),
+        ([use(n, 10, 10) for n in range(7)], None),
+        ([use(n, 10, 10) for n in range(9)], Plan(tuple(range(9)), 90)),
+        ([use(n, 100, 100) for n in range(20)], Plan(tuple(range(10)), 1000)),
+        ([use(n, 10, 10) for n in (5, 1, 9, 2, 8, 4, 7, 3)], Plan((5, 1, 9, 2, 8, 4, 7, 3), 80)),
+        ([use(n, 500 if n == 4 else 10, 500 if n == 4 else 10) for n in range(11)], None),
+    ],
+)
+def test_what_is_compacted_next(uses: list[FileUse], plan: Plan | None) -> None:
+    assert choose(uses, 0.2, 1000, 1 << 40) == plan
+
+
+def test_a_nearly_full_disk_is_not_filled_by_compaction() -> None:
+    uses = [use(1, 1000, 150), use(2, 100, 0)]
+    assert choose(uses, 0.2, 1000, 100) == Plan((2,), 0, is_empty=True)
+    assert choose(uses[:1], 0.2, 1000, 100) is None
+
+
+def test_parts_of_a_ledger_are_found_without_looking_at_all() -> None:
+    spans = [(0, 9), (10, 19), (5, 7), (20, 29), (15, 40), (30, 35), (50, 59)]
+    parts = [LedgerChunks(1, _CHUNK.pack(first, last, 0, 9, 1, 0)) for first, last in spans]
+    found = LedgerParts(parts)
+    assert found.last == 59
+    for first in range(-1, 62):
+        for last in range(first, 62):
+            wanted = [part for part in parts if part.first <= last and part.last >= first]
+            assert found.overlapping(first, last) == wanted
+
+
+async def fill(scene: Scene, lives: int = 3) -> dict[int, dict[int, bytes]]:
+    """Write ledgers 1 to 4 in several files, with overlays; return what is held."""
+    for life in range(lives):
+        node = await scene.start()
+        for entry in range(10 * life, 10 * life + 12):
+            for ledger in (1, 2, 3, 4):
+                run = run_of(ledger, entry, payload=PAYLOAD + b"%d" % life)
+                await node.add(ledger, KEY, run, recovery=True)
+        if life == 1:
+            await node.read_tail(2, fence_key=KEY)
+            await node.read_tail(9, fence_key=KEY)
+        await scene.close()
+    await scene.start()
+    return {ledger: await scene.entries(ledger) for ledger in (1, 2, 3, 4)}
+
+
+def collector_of(scene: Scene, answers: Answers) -> Collector:
+    return scene.node.collector(answers)
+
+
+def entries_bytes(scene: Scene) -> int:
+    files = scene.disk.files()
+    return sum(len(data) for path, data in files.items() if path.startswith("entries/"))
+
+
+async def check(scene: Scene, held: dict[int, dict[int, bytes]], *gone: int) -> None:
+    for ledger, entries in held.items():
+        if ledger in gone:
+            with pytest.raises(NoSuchLedgerError):
+                await scene.node.read(ledger, 0, 0)
+        else:
+            assert await scene.entries(ledger) == entries
+            with pytest.raises(UnauthorizedError):
+                await scene.node.add(ledger, b"other", run_of(ledger, 99))
+    for ledger in (2, 9):
+        with pytest.raises(LedgerFencedError):
+            await scene.node.add(ledger, KEY, run_of(ledger, 99))
+
+
+def test_space_of_deleted_ledgers_comes_back_and_the_rest_stays() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene)
+        before = entries_bytes(scene)
+        answers = Answers(1, 3, 4)
+        collector = collector_of(scene, answers)
+        await collector.round(is_major=True)
+        await check(scene, held)
+        assert collector.counts.ledgers_dropped == 0, "once is not enough"
+        await collector.round(is_major=True)
+        assert collector.counts.ledgers_dropped == 3
+        await check(scene, held, 1, 3, 4)
+        assert entries_bytes(scene) < before / 2
+        for _ in range(2):
+            await scene.close()
+            await scene.start()
+            await check(scene, held, 1, 3, 4)
+        await scene.close()
+
+    drive(main())
+
+
+def test_everything_deleted_leaves_no_entry_bytes() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        await fill(scene)
+        collector = collector_of(scene, Answers(*range(20)))
+        for _ in range(2):
+            await collector.round()
+        assert entries_bytes(scene) == 0
+        assert await scene.node.list_entries(1) == []
+        await scene.close()
+
+    drive(main())
+
+
+def test_an_error_of_the_store_deletes_nothing_and_is_no_first_time() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene)
+        answers = Answers(1, 2, 3, 4)
+        collector = collector_of(scene, answers)
+        await collector.round()
+        answers.error = StoreUnavailableError("memory:", "it is away")
+        await collector.round()
+        answers.error = None
+        await collector.round()
+        await check(scene, held)
+        answers.gone = []
+        await collector.round()
+        answers.gone = [1]
+        await collector.round()
+        await check(scene, held)
+        assert collector.counts.rounds_failed == 1
+        await scene.close()
+
+    drive(main())
+
+
+def test_many_small_files_become_one_and_read_the_same() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene, lives=12)
+        files = len(scene.node._storage.checkpoint.files)
+        assert files >= 12
+        await collector_of(scene, Answers()).round()
+        assert len(scene.node._storage.checkpoint.files) < files - 6
+        await check(scene, held)
+        await scene.close()
+        await scene.start()
+        await check(scene, held)
+        await scene.close()
+
+    drive(main())
+
+
+def test_reads_and_writes_go_on_while_files_are_replaced() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene, lives=12)
+        done = False
+
+        async def read() -> None:
+            while not done:
+                for ledger in (1, 2, 3, 4):
+                    assert await scene.entries(ledger, last=130) == held[ledger]
+
+        async def write() -> None:
+            for entry in range(1000, 1200):
+                await scene.node.add(7, KEY, run_of(7, entry, payload=PAYLOAD))
+
+        reading, writing = asyncio.ensure_future(read()), asyncio.ensure_future(write())
+        await collector_of(scene, Answers()).round()
+        await writing
+        done = True
+        await reading
+        assert list(await scene.entries(7)) == list(range(1000, 1200))
+        await scene.close()
+        await scene.start()
+        await check(scene, held)
+        assert list(await scene.entries(7)) == list(range(1000, 1200))
+        await scene.close()
+
+    drive(main())
+
+
+def test_damage_is_never_compacted_away() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene)
+        path = min(path for path in scene.disk.files() if path.startswith("entries/"))
+        scene.disk.rot(path, 54 + 400)
+        collector = collector_of(scene, Answers(3, 4))
+        for _ in range(3):
+            await collector.round(is_major=True)
+        assert path in scene.disk.files()
+        assert collector._compactor.counts.files_damaged == 1
+        assert await scene.entries(2) == held[2]
+        await scene.close()
+
+    drive(main())
+
+
+@pytest.mark.parametrize("cut", [Cut.LOSES, Cut.MIXES])
+def test_a_crash_at_any_point_of_compaction_loses_nothing(cut: Cut) -> None:
+    async def main() -> None:
+        is_halted, change = True, 0
+        while is_halted:
+            change += 1
+            scene = Scene(seed=change, options=FAST)
+            held = await fill(scene)
+            collector = collector_of(scene, Answers(3, 4))
+            scene.disk.halt_at(change)
+            working = asyncio.ensure_future(twice(collector))
+            halted = asyncio.ensure_future(scene.disk.halted.wait())
+            await asyncio.wait((working, halted), return_when=asyncio.FIRST_COMPLETED)
+            is_halted = halted.done()
+            for task in (working, halted):
+                task.cancel()
+            await asyncio.gather(working, halted, return_exceptions=True)
+            scene.disk.power_cut(cut)
+            await scene.node.abort()
+            await scene.start()
+            await check(scene, {ledger: held[ledger] for ledger in (1, 2)})
+            await scene.close()
+        assert change > 8
+
+    async def twice(collector: Collector) -> None:
+        for _ in range(2):
+            await collector.round(is_major=True)
+
+    drive(main())

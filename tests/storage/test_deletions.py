@@ -1,0 +1,85 @@
+"""A ledger counts as deleted only when the store of this very cluster proves it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from quire.errors import CorruptRecordError, NoSuchNodeError, QuireError, WrongBookieError
+from quire.metastore.layout import CLUSTER, LEDGER_IDS, ledger_path
+from quire.metastore.memory import MemoryStore
+from quire.metastore.record import encode_record
+from quire.storage.deletions import MetadataDeletions
+from quire.storage.identity import cluster_id
+
+
+async def made(next_id: int = 5000) -> tuple[MemoryStore, MetadataDeletions]:
+    store = MemoryStore()
+    cluster = await cluster_id(store, random.Random(1))
+    await store.create(LEDGER_IDS, encode_record("ledger-ids", 1, {"next": next_id}))
+    for ledger in (1, 3, 1004):
+        await store.create(ledger_path(ledger), b"a record")
+    return store, MetadataDeletions(store, cluster)
+
+
+def test_what_is_not_there_any_more_is_deleted() -> None:
+    async def main() -> None:
+        _, deletions = await made()
+        assert await deletions.deleted([1, 2, 3, 4, 1003, 1004, 2005]) == [2, 4, 1003, 2005]
+        assert await deletions.deleted([]) == []
+
+    asyncio.run(main())
+
+
+def test_an_id_that_was_never_given_out_was_not_deleted() -> None:
+    async def main() -> None:
+        _, deletions = await made(next_id=4)
+        assert await deletions.deleted([2, 4, 1003]) == [2]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", [CLUSTER, LEDGER_IDS])
+def test_a_store_that_lost_its_data_deletes_nothing(path: str) -> None:
+    async def main() -> None:
+        store, deletions = await made()
+        await store.delete(path)
+        with pytest.raises(NoSuchNodeError):
+            await deletions.deleted([2])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "error"),
+    [
+        (CLUSTER, encode_record("cluster", 1, {"cluster": "other"}), WrongBookieError),
+        (LEDGER_IDS, encode_record("ledger-ids", 1, {"next": "7"}), CorruptRecordError),
+        (LEDGER_IDS, b"", CorruptRecordError),
+    ],
+)
+def test_another_store_or_a_damaged_one_deletes_nothing(
+    path: str, value: bytes, error: type[QuireError]
+) -> None:
+    async def main() -> None:
+        store, deletions = await made()
+        await store.put(path, value, (await store.get(path)).version)
+        with pytest.raises(error):
+            await deletions.deleted([2])
+
+    asyncio.run(main())
+
+
+def test_a_listing_that_lies_is_not_enough() -> None:
+    async def main() -> None:
+        store, deletions = await made()
+
+        async def nothing(path: str) -> list[str]:
+            return []
+
+        store.children = nothing  # type: ignore[method-assign]
+        assert await deletions.deleted([1, 2, 3]) == [2]
+
+    asyncio.run(main())
