@@ -20,9 +20,10 @@ import random
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import quire
 from quire.cluster import LocalCluster
@@ -60,8 +61,11 @@ class Incarnation:
 class Workers:
     """The worker processes, alive and dead."""
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, options: tuple[str, ...] = ()) -> None:
         self.store = store
+        self.options = options
+        self.prefixes: dict[str, tuple[str, ...]] = {}
+        """What to put before the command of a slot, to run it on another host."""
         self.lives: list[Incarnation] = []
         self.processes: dict[str, tuple[asyncio.subprocess.Process, Incarnation]] = {}
         self.changed = asyncio.Event()
@@ -70,8 +74,9 @@ class Workers:
     async def start(self, slot: str) -> None:
         life = Incarnation(f"{slot}.{len(self.lives)}")
         process = await asyncio.create_subprocess_exec(
+            *self.prefixes.get(slot, ()),
             *(sys.executable, "-m", "tests.soak_worker"),
-            *("--store", self.store, "--name", life.name),
+            *("--store", self.store, "--name", life.name, *self.options),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -218,7 +223,20 @@ async def depose(workers: Workers, slot: str, epoch: int, rng: random.Random) ->
         await workers.new_leader(epoch)
 
 
-def check(lives: list[Incarnation], log: list[quire.Record]) -> list[str]:
+class Kept(Protocol):
+    """A record as the log kept it."""
+
+    @property
+    def position(self) -> object: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def payload(self) -> bytes: ...
+
+
+def check(lives: list[Incarnation], log: Sequence[Kept]) -> list[str]:
     """Return what is wrong; empty when the log kept every promise."""
     wrong: list[str] = []
     whole = [(str(record.position), record.payload.decode()) for record in log]

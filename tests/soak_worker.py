@@ -16,6 +16,7 @@ import itertools
 
 import quire
 from quire.errors import OutcomeUnknownError, QuireError
+from quire.ledger.options import LedgerOptions
 
 LOG = "soak"
 SESSION_SECONDS = 1.5
@@ -23,9 +24,10 @@ IN_FLIGHT = 16
 
 
 class Worker:
-    def __init__(self, client: quire.Client, name: str) -> None:
+    def __init__(self, client: quire.Client, name: str, give_up: float) -> None:
         self.client = client
         self.name = name
+        self.options = quire.LogOptions(open_timeout=give_up)
         self.next = quire.BEGINNING
         self.numbers = itertools.count()
 
@@ -53,7 +55,7 @@ class Worker:
                 self.next = quire.Position(at.segment, at.entry, at.slot + 1)
 
     async def lead(self, leadership: quire.Leadership) -> None:
-        log = await self.client.open_log(LOG)
+        log = await self.client.open_log(LOG, self.options)
         print(f"leading {log.epoch}", flush=True)
         try:
             while not leadership.is_lost:
@@ -73,9 +75,11 @@ async def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--store", required=True)
     arguments.add_argument("--name", required=True)
+    arguments.add_argument("--give-up", type=float, default=30.0, help="seconds without bookies")
     options = arguments.parse_args()
-    async with quire.connect(options.store) as client:
-        await Worker(client, options.name).run()
+    limits = LedgerOptions(append_timeout=options.give_up)
+    async with quire.connect(options.store, options=limits) as client:
+        await Worker(client, options.name, options.give_up).run()
 
 
 if __name__ == "__main__":

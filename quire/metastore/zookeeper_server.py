@@ -244,7 +244,9 @@ class ZooKeeperServer:
 
     def _signal(self, number: signal.Signals) -> None:
         if (pid := self.pid) is not None:
-            os.kill(pid, number)
+            # The server may have ended and its guard not yet: nobody has its number so soon.
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _end(self, how: signal.Signals) -> None:
         process = self._process
