@@ -1,9 +1,11 @@
 """Who leads, and whom to watch: the decisions of an election, without I/O.
 
-Candidates stand in a queue, `c-` and ten digits each, in the order in which they came. The first
-leads. Each of the others watches the one right before it and nobody else, so that a leader's end
-wakes one candidate and not all of them. The newly elected writes the next epoch into the election's
-record before it acts.
+Candidates stand in a queue, `c-` and ten digits each, in the order in which they came. Whoever took
+office leads as long as he stands. After him comes the successor that he named, if that one still
+stands, and else the first. The newly elected writes the next epoch into the election's record
+before it acts; the same record holds the successor's name, so that all go by the same one.
+
+Each of those who wait watches the one right before it, and the record, which changes once a term.
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ class Term:
     place: Place
     token: str
     """Random and new for each candidacy: by it a leader knows its own term after a lost answer."""
+    successor: Place | None = None
+    """Who is to follow, if the leader said so."""
 
 
 def queue(names: Iterable[str]) -> list[Place]:
@@ -59,19 +63,30 @@ def queue(names: Iterable[str]) -> list[Place]:
     return sorted(name for name in names if _PLACE.fullmatch(name))
 
 
-def judge(names: Iterable[str], mine: Place) -> Verdict:
-    """Return where the candidate at `mine` stands."""
+def heir(places: list[Place], term: Term | None) -> Place | None:
+    """Return who leads, or is to take office now."""
+    for place in (term.place, term.successor) if term else ():
+        if place in places:
+            return place
+    return places[0] if places else None
+
+
+def judge(names: Iterable[str], mine: Place, term: Term | None = None) -> Verdict:
+    """Return where the candidate at `mine` stands, given the last term."""
     places = queue(names)
     if mine not in places:
         return Verdict(Standing.GONE)
+    first = heir(places, term)
+    if first == mine:
+        return Verdict(Standing.LEADS)
     index = places.index(mine)
-    return Verdict(Standing.WAITS, places[index - 1]) if index else Verdict(Standing.LEADS)
+    is_named = term is not None and term.successor == mine
+    return Verdict(Standing.WAITS, first if is_named or not index else places[index - 1])
 
 
 def in_office(names: Iterable[str], term: Term | None) -> Term | None:
     """Return the term of the candidate that leads, None when it did not take office yet."""
-    places = queue(names)
-    return term if term and places and places[0] == term.place else None
+    return term if term and term.place in queue(names) else None
 
 
 def next_term(last: Term | None, candidate: str, place: Place, token: str) -> Term:
@@ -84,14 +99,24 @@ def encode_candidate(candidate: str, token: str) -> bytes:
     return encode_record(_CANDIDATE, _VERSION, {"candidate": candidate, "token": token})
 
 
+def decode_candidate(path: str, data: bytes) -> str:
+    """Return the name of the candidate at a place. Raises `CorruptRecordError`."""
+    version, body = decode_record(path, _CANDIDATE, data)
+    if version != _VERSION or not isinstance(body.get("candidate"), str):
+        raise CorruptRecordError(path, f"version {version}, {sorted(body)} is no candidate")
+    return str(body["candidate"])
+
+
 def encode_term(term: Term) -> bytes:
     """Return the value of the epoch record."""
-    body = {
+    body: dict[str, int | str] = {
         "epoch": term.epoch,
         "candidate": term.candidate,
         "place": term.place,
         "token": term.token,
     }
+    if term.successor is not None:
+        body["successor"] = term.successor
     return encode_record(_EPOCH, _VERSION, body)
 
 
@@ -107,5 +132,5 @@ def decode_term(path: str, data: bytes) -> Term:
             "place": str(place),
             "token": str(token),
         }:
-            return Term(epoch, name, place, token)
+            return Term(epoch, name, place, token, body.get("successor"))
     raise CorruptRecordError(path, f"{sorted(body)} are not the fields of an epoch")

@@ -5,8 +5,8 @@ Whatever ends the candidacy (resigning, cancelling, a lost answer that leaves us
 stand) closes the session, and with it goes every record it may have left. There are no ghosts to
 look for.
 
-Invariant: epochs grow in the order of leadership. Who finds itself first in the queue reads the
-epoch record, *then* makes sure that it is first, and then replaces that very version. A leader that
+Invariant: epochs grow in the order of leadership. Who finds itself to be the next leader has read
+the epoch record *before* it looked at the queue, and then replaces that very version. A leader that
 was elected in the meantime has replaced it already.
 
 Election is for liveness. A leader may believe in its office for a while after it lost it; what it
@@ -19,21 +19,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 from quire.election.ballot import (
     Place,
     Standing,
     Term,
+    decode_candidate,
     decode_term,
     encode_candidate,
     encode_term,
     in_office,
     judge,
     next_term,
+    queue,
 )
 from quire.errors import (
     ConflictError,
@@ -64,11 +66,15 @@ class Leader:
     epoch: int
 
 
+NameHeir: TypeAlias = Callable[[Term, str | None], Awaitable[bool]]
+
+
 class Leadership:
     """One candidate's time in office."""
 
-    def __init__(self, election: str, term: Term, session: Session) -> None:
+    def __init__(self, election: str, term: Term, session: Session, name_heir: NameHeir) -> None:
         self._election = election
+        self._name_heir = name_heir
         self._term = term
         self._session = session
         self._lost = asyncio.Event()
@@ -96,6 +102,16 @@ class Leadership:
     async def wait_lost(self) -> None:
         """Return when this leadership is known to be over: step down then."""
         await self._lost.wait()
+
+    async def hand_over(self, candidate: str | None = None) -> bool:
+        """Name who is to follow when this leadership ends; the next in the queue when None.
+
+        Returns False when no such candidate stands; then, as without this call, the first in the
+        queue follows. Nothing ends yet: close what is to be handed over, then leave the block of
+        `Election.lead`. Raises `LeadershipLostError`, and the store's errors.
+        """
+        self.check()
+        return await self._name_heir(self._term, candidate)
 
     def check(self) -> None:
         """Raise `LeadershipLostError` when this leadership is known to be over."""
@@ -145,7 +161,7 @@ class Election:
         `ConfigurationError`, `CorruptRecordError`, `HandleClosedError`.
         """
         session, term = await self._campaign()
-        leadership = Leadership(self.name, term, session)
+        leadership = Leadership(self.name, term, session, self._name_heir)
         guard = asyncio.create_task(self._guard(session, leadership), name=f"guard of {self.name}")
         try:
             yield leadership
@@ -216,11 +232,15 @@ class Election:
     async def _advance(self, session: Session, mine: Place, token: str) -> Term | None:
         """Take office when we are first; else wait until that may have changed."""
         last, version = await self._read_term()
-        verdict = judge(await self._store.children(self._queue_path), mine)
+        verdict = judge(await self._store.children(self._queue_path), mine, last)
         if verdict.standing is Standing.GONE:
             raise SessionExpiredError("the candidacy was removed")
         if verdict.ahead is not None:
-            await _first_of(self._until_gone(verdict.ahead), session.wait_expired())
+            await _first_of(
+                self._until_gone(verdict.ahead),
+                self._store.wait(self._epoch_path, version),
+                session.wait_expired(),
+            )
             return None
         if last is not None and last.token == token:
             return last
@@ -245,6 +265,25 @@ class Election:
         except (ConflictError, NoSuchNodeError):
             return False
         return True
+
+    async def _name_heir(self, term: Term, candidate: str | None) -> bool:
+        """Write a successor into our own term; False when there is none to name."""
+        last, version = await self._read_term()
+        if last is None or last.token != term.token:
+            raise LeadershipLostError(self.name, f"epoch {term.epoch} is over")
+        for place in queue(await self._store.children(self._queue_path)):
+            if place == term.place:
+                continue
+            if candidate is None or await self._candidate_at(place) == candidate:
+                return await self._write_term(replace(last, successor=place), version)
+        return False
+
+    async def _candidate_at(self, place: Place) -> str | None:
+        path = f"{self._queue_path}/{place}"
+        try:
+            return decode_candidate(path, (await self._store.get(path)).value)
+        except NoSuchNodeError:
+            return None
 
     async def _until_gone(self, place: Place) -> None:
         """Return when a place may have been given up."""

@@ -31,6 +31,10 @@ class SyncLeadership:
         """See `Leadership.is_lost`."""
         return self._leadership.is_lost
 
+    def hand_over(self, candidate: str | None = None) -> bool:
+        """See `Leadership.hand_over`."""
+        return self._portal.call(self._leadership.hand_over(candidate))
+
     def check(self) -> None:
         """See `Leadership.check`."""
         self._portal.call_plain(self._leadership.check)
