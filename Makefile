@@ -13,7 +13,7 @@ MINUTES ?= 5
 ZOOKEEPER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tutorial test check lint types structure sim ablations soak bench proto format clean
+.PHONY: help demo tutorial test check lint types structure sim ablations soak netns bench proto format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -80,6 +80,9 @@ ablations: $(VENV)/test.stamp ## remove each safeguard in turn and show the firs
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))
+
+netns: $(VENV)/test.stamp ## real partitions between hosts of our own; needs root and iproute2
+	@$(BIN)/python -m pytest tests/netns
 
 bench: $(VENV)/core.stamp ## throughput and latency of real processes beside the machine's raw limits
 	@$(BIN)/quire bench
