@@ -15,6 +15,7 @@ from quire.cli.exits import RootGroup
 from quire.cli.ledger import ledger
 from quire.cli.log import log
 from quire.cli.settings import Settings, json_option, store_option
+from quire.cli.spark import spark
 
 
 def _version() -> str:
@@ -41,5 +42,5 @@ def main(context: click.Context, store: str | None, as_json: bool) -> None:
     context.obj = Settings(store, as_json)
 
 
-for _command in (cluster, bookie, log, ledger, election, dump, bench):
+for _command in (cluster, bookie, log, ledger, election, dump, bench, spark):
     main.add_command(_command)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError
@@ -26,6 +26,8 @@ from quire.log.batch import Base, Batch, BatchHeader, decode_batch, decode_heade
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.manifest import LogManifest, Segment
 from quire.metastore.layout import ledger_path
+
+ReadHeader: TypeAlias = Callable[[EntryId], Awaitable[BatchHeader]]
 
 CLOSING_SECONDS_MAX: Final = 5.0
 """How long a snapshot waits for a leader that is just closing a segment behind a roll."""
@@ -116,19 +118,18 @@ class _Snapshot:
         if segment.end is not None and self._is_outside(segment):
             self._pass_over(segment)
             return segment.start < self._bounds.end
-        async with await self._catalog.open_without_recovery(
-            segment.ledger, password=self._password
-        ) as reader:
-            if segment is not self._manifest.segments[-1] and segment.end is None:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(CLOSING_SECONDS_MAX):
-                        await _until_closed(reader)
-            last = segment.last_entry
-            is_closed = last is not None
+        async with AsyncExitStack() as stack:
+            ledger = _Lazy(stack, self._catalog, segment, self._password)
+            last, is_closed = segment.last_entry, True
             if last is None:
+                reader = await ledger.open()
+                if segment is not self._manifest.segments[-1]:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(CLOSING_SECONDS_MAX):
+                            await _until_closed(reader)
                 last, is_closed = await reader.last_confirmed(), reader.is_closed
             if last >= 0:
-                await self._add_span(segment, reader, last)
+                await self._add_span(segment, ledger.header, last)
         return is_closed
 
     def _is_outside(self, segment: Segment) -> bool:
@@ -151,11 +152,7 @@ class _Snapshot:
         self._next_offset = segment.end_offset
         self._before_ms = segment.end.last_timestamp_ms
 
-    async def _add_span(self, segment: Segment, reader: LedgerReader, last: EntryId) -> None:
-        async def header(entry: EntryId) -> BatchHeader:
-            payload = (await reader.read_entry(entry)).payload
-            return place_header(decode_header(payload, segment.ledger, entry), segment.base)
-
+    async def _add_span(self, segment: Segment, header: ReadHeader, last: EntryId) -> None:
         start, before_ms = self._next_offset, self._before_ms
         if segment.end is not None:
             self._pass_over(segment)
@@ -184,9 +181,33 @@ class _Snapshot:
             self.spans.append(cut)
 
 
-async def _cut(
-    span: Span, header: Callable[[EntryId], Awaitable[BatchHeader]], first_ms: int, last_ms: int
-) -> Span:
+class _Lazy:
+    """A segment's ledger, opened when something about it is asked that the manifest lacks."""
+
+    def __init__(
+        self, stack: AsyncExitStack, catalog: LedgerCatalog, segment: Segment, password: bytes
+    ) -> None:
+        self._stack = stack
+        self._catalog = catalog
+        self._segment = segment
+        self._password = password
+        self._reader: LedgerReader | None = None
+
+    async def open(self) -> LedgerReader:
+        if self._reader is None:
+            opening = self._catalog.open_without_recovery(
+                self._segment.ledger, password=self._password
+            )
+            self._reader = await self._stack.enter_async_context(await opening)
+        return self._reader
+
+    async def header(self, entry: EntryId) -> BatchHeader:
+        payload = (await (await self.open()).read_entry(entry)).payload
+        header = decode_header(payload, self._segment.ledger, entry)
+        return place_header(header, self._segment.base)
+
+
+async def _cut(span: Span, header: ReadHeader, first_ms: int, last_ms: int) -> Span:
     """Drop the entries at both ends that have no record within bounds."""
     bounds, number, first, last = span.bounds, span.segment, span.first, span.last
     starts_inside = (
@@ -214,7 +235,7 @@ async def _cut(
 async def _bisect(
     first: EntryId,
     last: EntryId,
-    header: Callable[[EntryId], Awaitable[BatchHeader]],
+    header: ReadHeader,
     is_reached: Callable[[EntryId, BatchHeader], bool],
 ) -> EntryId:
     """Return the first entry for which something holds that holds from there on; last + 1: none."""

@@ -13,7 +13,10 @@ from typing import Any, Final, TypeVar
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
+from quire.ledger.quorum import Replication
+from quire.log.batch import Compression
 from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.options import LogOptions
 from quire.log.position import Position
 
 T = TypeVar("T")
@@ -138,6 +141,40 @@ class ReadOptions:
         return list(chosen)
 
 
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where to write, and how. `job` and `sequence` name the work, so that it is done once."""
+
+    cluster: str
+    log: str
+    job: str | None
+    sequence: int
+    log_options: LogOptions
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Raises `ConfigurationError` naming the option that is wrong."""
+        given = Given(options, _WRITE, "a write to")
+        usual = Replication()
+        replication = Replication(
+            given.get("ensemble", _positive, usual.ensemble),
+            given.get("writeQuorum", _positive, usual.write_quorum),
+            given.get("ackQuorum", _positive, usual.ack_quorum),
+        )
+        given.required("log")
+        return cls(
+            cluster=given.required("cluster"),
+            log=given.get("log", _one_name, ""),
+            job=given.get("job", str, None),
+            sequence=given.get("sequence", _natural, 0),
+            log_options=LogOptions(
+                replication=replication,
+                password=given.get("password", str.encode, b""),
+                compression=given.get("compression", Compression, Compression.NONE),
+            ),
+        )
+
+
 def read_schema(options: Mapping[str, str]) -> str:
     """Return the schema of what these options read, as Spark writes it."""
     given = Given(options, (*_READ, *_STREAM), "a read of")
@@ -188,6 +225,12 @@ def time_ms(text: str) -> int:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _one_name(text: str) -> str:
+    if any(sign in text for sign in "*?[,"):
+        raise ValueError("a write goes to one log, named without a pattern")
+    return text
 
 
 def _natural(text: str) -> Any:

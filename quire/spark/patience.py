@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-from quire.errors import RetryError
+from quire.log.retry import TRANSIENT
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,11 +23,12 @@ ATTEMPTS_MAX: Final = 60
 def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     """Return what the work returns, trying again while nothing but patience is needed.
 
-    Raises its last `RetryError`, and whatever else it raises at once.
+    The work has to be harmless to repeat: an unknown outcome is tried again too. Raises its last
+    transient error, and whatever else it raises at once.
     """
     for _ in range(ATTEMPTS_MAX - 1):
         try:
             return work(*args, **options)
-        except RetryError:
+        except TRANSIENT:
             time.sleep(PAUSE_SECONDS)
     return work(*args, **options)

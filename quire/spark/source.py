@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from quire.errors import InvalidRequestError
 from quire.spark.batch import FilteringLogReader, LedgerReader, LogReader
-from quire.spark.options import ReadOptions, read_schema
+from quire.spark.options import ReadOptions, WriteOptions, read_schema
 from quire.spark.stream import LogStreamReader
+from quire.spark.writer import LogStreamWriter, LogWriter, check_schema
 
 
 class LogDataSource(DataSource):
@@ -25,6 +33,20 @@ class LogDataSource(DataSource):
         if options.ledger is not None:
             return LedgerReader(options)
         return FilteringLogReader(options) if options.pushdown else LogReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise InvalidRequestError("a log is only appended to: use .mode('append')")
+        options = WriteOptions.parse(dict(self.options))
+        check_schema(schema)
+        return LogWriter(options)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        options = WriteOptions.parse(dict(self.options))
+        check_schema(schema)
+        return LogStreamWriter(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return LogStreamReader(ReadOptions.parse(dict(self.options), streaming=True))

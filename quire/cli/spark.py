@@ -1,0 +1,193 @@
+"""`quire spark`: jobs over whole logs, run by Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quire.cli.output import Value, note, print_json, print_table, progress
+from quire.cli.replication import password_option
+from quire.cli.settings import Settings, with_settings
+from quire.client import resolve_store
+from quire.errors import ConfigurationError, CorruptRecordError
+from quire.metastore.layout import log_path
+
+if TYPE_CHECKING:
+    from quire.spark.jobs import LogAudit
+
+
+@click.group()
+def spark() -> None:
+    """Jobs over whole logs. Needs PySpark and Java: pip install 'quire[spark]'."""
+
+
+master_option = click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Where Spark runs. Under spark-submit say --master '' to keep its own settings.",
+)
+
+
+@spark.command()
+@click.argument("logs", nargs=-1, required=True)
+@master_option
+@password_option
+@with_settings
+def audit(settings: Settings, logs: tuple[str, ...], master: str, password: bytes) -> None:
+    """Read every entry of logs and check whatever can be checked.
+
+    LOGS are names or patterns. Digests, order, offsets, times, the manifest's counts and the
+    ledgers' ends are compared. Ends with exit code 9 when something is wrong.
+
+    \b
+    Example:
+      quire spark audit 'orders-*'
+    """
+    options = _jobs("options").ReadOptions(
+        resolve_store(settings.store_uri()), logs, password=password
+    )
+    with _session("quire audit", master) as session, progress("audit") as advance:
+        done = [0]
+
+        def on_progress(pieces: int, total: int) -> None:
+            advance(pieces - done[0])
+            done[0] = pieces
+
+        found = _jobs("jobs").audit_logs(session, options, on_progress)
+    _print_audit(settings, found)
+    for each in found:
+        if each.all_problems:
+            raise CorruptRecordError(log_path(each.log), each.all_problems[0])
+
+
+def _print_audit(settings: Settings, found: list[LogAudit]) -> None:
+    if settings.json:
+        for log in found:
+            segments: list[Value] = [
+                {
+                    "segment": each.number,
+                    "ledger": each.ledger,
+                    "sealed": each.sealed,
+                    "entries": each.entries,
+                    "records": each.records,
+                    "bytes": each.bytes,
+                    "crc32": [f"{checksum:08x}" for checksum in each.checksums],
+                    "problems": list(each.problems),
+                }
+                for each in log.segments
+            ]
+            print_json({"log": log.log, "segments": segments, "problems": list(log.problems)})
+        return
+    rows = [
+        (log.log, each.number, each.ledger, each.sealed, each.entries, each.records, each.bytes)
+        for log in found
+        for each in log.segments
+    ]
+    columns = ("log", "segment", "ledger", "sealed", "entries", "records", "bytes")
+    print_table(columns, rows, empty="no segments")
+    for log in found:
+        for problem in log.all_problems:
+            note(f"{log.log}: {problem}")
+
+
+@spark.command()
+@click.argument("log")
+@click.option("--to", "target", required=True, help="Log that takes the records.")
+@click.option("--to-store", metavar="URI", help="Its cluster; the same one if not given.")
+@click.option("--job", help="Name under which the target remembers how far it came.")
+@master_option
+@password_option
+@with_settings
+def replay(
+    settings: Settings,
+    log: str,
+    target: str,
+    to_store: str | None,
+    job: str | None,
+    master: str,
+    password: bytes,
+) -> None:
+    """Append a log's records to another one, from where the last replay stopped.
+
+    All or nothing; a leader that is writing the target is deposed.
+
+    \b
+    Example:
+      quire spark replay orders --to orders --to-store zk://backup:2181/quire
+    """
+    source, goal = _places(settings, log, target, to_store, password)
+    with _session("quire replay", master) as session:
+        copied = _jobs("jobs").replay_log(session, source, goal, job)
+    _print_copied(settings, copied, target)
+
+
+@spark.command()
+@click.argument("log")
+@click.option("--to", "target", required=True, help="Log that takes the records.")
+@click.option("--key", required=True, help="SQL expression over the columns of the log.")
+@click.option("--to-store", metavar="URI", help="Its cluster; the same one if not given.")
+@click.option("--job", help="Name under which the target remembers that it was done.")
+@master_option
+@password_option
+@with_settings
+def compact(
+    settings: Settings,
+    log: str,
+    target: str,
+    key: str,
+    to_store: str | None,
+    job: str | None,
+    master: str,
+    password: bytes,
+) -> None:
+    """Append the last record of every key of a log to another log.
+
+    \b
+    Example:
+      quire spark compact prices --to prices-now \\
+        --key "get_json_object(cast(payload as string), '$.id')"
+    """
+    source, goal = _places(settings, log, target, to_store, password)
+    with _session("quire compact", master) as session:
+        copied = _jobs("jobs").compact_log(session, source, goal, key, job)
+    _print_copied(settings, copied, target)
+
+
+def _places(
+    settings: Settings, log: str, target: str, to_store: str | None, password: bytes
+) -> tuple[Any, Any]:
+    place = _jobs("jobs.copy").Place
+    store, secret = resolve_store(settings.store_uri()), password.decode()
+    goal = resolve_store(to_store) if to_store else store
+    return place(store, log, secret), place(goal, target, secret)
+
+
+def _print_copied(settings: Settings, copied: Any, target: str) -> None:
+    if settings.json:
+        print_json({"target": target, "first": copied.first, "end": copied.end})
+    else:
+        click.echo(f"{target}: has the source's offsets {copied.first} to {copied.end - 1}")
+
+
+def _jobs(module: str) -> Any:
+    """Import a module of quire.spark. Raises `ConfigurationError` where PySpark is missing."""
+    try:
+        return importlib.import_module(f"quire.spark.{module}")
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{error.name} is missing: pip install 'quire[spark]', and Java 17 or newer"
+        ) from error
+
+
+@contextlib.contextmanager
+def _session(name: str, master: str) -> Iterator[Any]:
+    session = _jobs("jobs").local_session(name, master or None)
+    try:
+        yield session
+    finally:
+        session.stop()

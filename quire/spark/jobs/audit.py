@@ -1,0 +1,245 @@
+"""Audit: every entry of whole logs is read, and everything about it that can be checked is.
+
+A worker reads a range of entries; the reader checks each one's digest, that it names its ledger
+and entry, that its batch adds up and lies in its segment. The worker checks that offsets have no
+gap and time does not run backwards. The driver puts the ranges together: they must meet, and a
+sealed segment must end, in its ledger's metadata and by its records, where the manifest says.
+
+One copy of every entry is read, not all of them: comparing copies is the bookies' own business.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+import quire.sync
+from quire.errors import QuireError
+from quire.log.manifest import LogManifest, Segment
+from quire.log.span import Span
+from quire.spark.clients import worker_client
+from quire.spark.options import ReadOptions
+from quire.sync import SyncClient
+
+PIECES_PER_CORE: Final = 4
+"""Pieces handed to Spark at a time, per core: progress is reported between two such rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PieceAudit:
+    """What a worker found in a range of entries."""
+
+    log: str
+    segment: int
+    entries: int
+    records: int
+    bytes: int
+    checksum: int
+    """CRC-32 of all payloads, one behind the other."""
+    first_offset: int
+    next_offset: int
+    last_ms: int
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAudit:
+    """What was found in one segment; times in Unix milliseconds."""
+
+    number: int
+    ledger: int
+    sealed: bool
+    entries: int
+    records: int
+    bytes: int
+    checksums: tuple[int, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogAudit:
+    """What was found in one log."""
+
+    log: str
+    segments: tuple[SegmentAudit, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.segments)
+
+    @property
+    def all_problems(self) -> tuple[str, ...]:
+        """What is wrong with the log and with its segments."""
+        inside = [(each.number, problem) for each in self.segments for problem in each.problems]
+        return (*self.problems, *(f"segment {number}: {problem}" for number, problem in inside))
+
+
+def audit_logs(
+    spark: SparkSession,
+    options: ReadOptions,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[LogAudit]:
+    """Audit the logs that the options name, as they are now.
+
+    `on_progress` is told ranges of entries done, and how many there are. Raises `NoSuchLogError`,
+    and what keeps a snapshot from being taken; what is wrong inside is in the result.
+    """
+    with quire.sync.connect(options.cluster) as client:
+        logs = options.select(client.list_logs())
+        manifests = {log: client.describe_log(log) for log in logs}
+        spans = {log: client.snapshot_log(log, password=options.password) for log in logs}
+        ends = {log: _check_ledgers(client, manifests[log]) for log in logs}
+    pieces = [
+        piece for log in logs for span in spans[log] for piece in span.split(options.split_bytes)
+    ]
+    found = _read(spark, options, pieces, on_progress)
+    by_log = {log: [each for each in found if each.log == log] for log in logs}
+    return [audit_log(manifests[log], spans[log], by_log[log], ends[log]) for log in logs]
+
+
+def _read(
+    spark: SparkSession,
+    options: ReadOptions,
+    pieces: Sequence[Span],
+    on_progress: Callable[[int, int], None],
+) -> list[PieceAudit]:
+    context = spark.sparkContext
+    work = partial(audit_piece, options.cluster, options.password)
+    step = PIECES_PER_CORE * context.defaultParallelism
+    found: list[PieceAudit] = []
+    for start in range(0, len(pieces), step):
+        chunk = pieces[start : start + step]
+        found += context.parallelize(chunk, len(chunk)).map(work).collect()
+        on_progress(len(found), len(pieces))
+    return found
+
+
+def audit_piece(cluster: str, password: bytes, span: Span) -> PieceAudit:
+    """Read a range of entries, in a worker. What is wrong is returned, not raised."""
+    records = payload_bytes = checksum = last_ms = 0
+    first_offset = next_offset = -1
+    entry = span.first - 1
+    problem: str | None = None
+    try:
+        for piece in worker_client(cluster).read_span(span, password=password):
+            header = piece.batch.header
+            offset = header.first_offset + piece.slots.start
+            if first_offset < 0:
+                first_offset = next_offset = offset
+            if offset != next_offset or piece.entry != entry + 1:
+                problem = problem or (
+                    f"entry {piece.entry} has offset {offset} behind entry {entry}, "
+                    f"where {next_offset} was due"
+                )
+            if header.timestamp_ms < last_ms:
+                problem = problem or f"time runs backwards at entry {piece.entry}"
+            entry, next_offset, last_ms = piece.entry, header.next_offset, header.timestamp_ms
+            for payload in piece.payloads():
+                checksum = zlib.crc32(payload, checksum)
+                payload_bytes += len(payload)
+            records += len(piece.slots)
+    except QuireError as error:
+        problem = str(error)
+    if problem is None and entry != span.last:
+        problem = f"entries behind {entry} are missing: {span.last} was to be the last"
+    return PieceAudit(
+        span.log,
+        span.segment,
+        entry - span.first + 1,
+        records,
+        payload_bytes,
+        checksum,
+        first_offset,
+        next_offset,
+        last_ms,
+        problem,
+    )
+
+
+def _check_ledgers(client: SyncClient, manifest: LogManifest) -> dict[int, str]:
+    """Compare where the manifest says that segments end with their ledgers' own metadata."""
+    problems: dict[int, str] = {}
+    for segment in manifest.segments:
+        try:
+            metadata = client.ledger_metadata(segment.ledger)
+        except QuireError as error:
+            problems[segment.number] = str(error)
+            continue
+        if segment.end is not None and metadata.last_entry != segment.end.last_entry:
+            problems[segment.number] = (
+                f"the manifest ends it at entry {segment.end.last_entry}, "
+                f"its ledger at {metadata.last_entry}"
+            )
+    return problems
+
+
+def audit_log(
+    manifest: LogManifest,
+    spans: Iterable[Span],
+    pieces: Sequence[PieceAudit],
+    ledger_problems: dict[int, str],
+) -> LogAudit:
+    """Put together what the workers found in one log."""
+    spanned = {span.segment: span for span in spans}
+    segments = []
+    for segment in manifest.segments:
+        inside = [each for each in pieces if each.segment == segment.number]
+        problems = [each.problem for each in inside if each.problem]
+        if segment.number in ledger_problems:
+            problems.append(ledger_problems[segment.number])
+        if not problems:
+            problems = _check_segment(segment, spanned.get(segment.number), inside)
+        segments.append(
+            SegmentAudit(
+                segment.number,
+                segment.ledger,
+                segment.end is not None,
+                sum(each.entries for each in inside),
+                sum(each.records for each in inside),
+                sum(each.bytes for each in inside),
+                tuple(each.checksum for each in inside),
+                tuple(problems),
+            )
+        )
+    return LogAudit(manifest.name, tuple(segments), tuple(_check_order(pieces)))
+
+
+def _check_segment(segment: Segment, span: Span | None, pieces: Sequence[PieceAudit]) -> list[str]:
+    if segment.end is None or span is None:
+        return []
+    problems = []
+    whole = span.first == 0 and span.bounds.first <= segment.start
+    records = sum(each.records for each in pieces)
+    if whole and records != segment.end.records:
+        problems.append(f"{records} records were read, the manifest has {segment.end.records}")
+    if pieces and pieces[-1].next_offset != segment.end_offset:
+        problems.append(
+            f"it ends before offset {pieces[-1].next_offset}, the manifest at {segment.end_offset}"
+        )
+    if pieces and pieces[-1].last_ms != segment.end.last_timestamp_ms:
+        problems.append(
+            f"its last record is of {pieces[-1].last_ms} ms, "
+            f"the manifest says {segment.end.last_timestamp_ms}"
+        )
+    return problems
+
+
+def _check_order(pieces: Sequence[PieceAudit]) -> list[str]:
+    """Ranges that were read whole must meet, and time must not run backwards between them."""
+    problems = []
+    for one, other in pairwise(pieces):
+        if one.problem or other.problem:
+            continue
+        if one.next_offset != other.first_offset:
+            problems.append(
+                f"offset {other.first_offset} in segment {other.segment} comes behind "
+                f"{one.next_offset - 1} in segment {one.segment}"
+            )
+    return problems

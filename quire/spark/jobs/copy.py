@@ -1,0 +1,99 @@
+"""Replay and compact: a log's records, written again into a log of this or another cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.window import Window
+
+import quire.sync
+from quire.errors import InvalidRequestError, NoSuchLogError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A log in a cluster."""
+
+    cluster: str
+    log: str
+    password: str = ""
+
+    def options(self) -> dict[str, str]:
+        """The options by which Spark finds it."""
+        given = {"cluster": self.cluster, "log": self.log}
+        return given | ({"password": self.password} if self.password else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The offsets of the source that were copied: from `first`, before `end`."""
+
+    first: int
+    end: int
+
+
+def replay_log(spark: SparkSession, source: Place, target: Place, job: str | None = None) -> Copied:
+    """Append to `target` every record of `source` that an earlier replay did not, in order.
+
+    All or nothing. How far it came is remembered in the target under `job`, so that replaying
+    again goes on from there, and a replay that failed without saying how may be repeated. Record
+    offsets and times are the target's own. Raises `NoSuchLogError`, `InvalidRequestError`.
+    """
+    if source == target:
+        raise InvalidRequestError(f"log {source.log!r} cannot be replayed into itself")
+    log_id, end = _end(source)
+    job = job or f"replay {source.log} {log_id[:12]}"
+    first = _done(target, job)
+    if first < end:
+        frame = _load(spark, source, fromOffset=first, toOffset=end, columns="payload")
+        _save(frame, target, job=job, sequence=end)
+    return Copied(first, max(first, end))
+
+
+def compact_log(
+    spark: SparkSession, source: Place, target: Place, key: str, job: str | None = None
+) -> Copied:
+    """Append to `target` the last record of every key in `source`, in the order of their offsets.
+
+    `key` is a SQL expression over the columns of the log, as `get_json_object(cast(payload as
+    string), '$.id')`; records for which it is null are all kept. Done again for the same source
+    it adds nothing, unless the source has grown. Raises `NoSuchLogError`, `InvalidRequestError`.
+    """
+    if source == target:
+        raise InvalidRequestError(f"log {source.log!r} cannot be compacted into itself")
+    log_id, end = _end(source)
+    job = job or f"compact {source.log} {log_id[:12]}"
+    frame = _load(spark, source, toOffset=end).withColumn("key", sql.expr(key))
+    newest = Window.partitionBy("key").orderBy(sql.desc("offset"))
+    kept = frame.withColumn("age", sql.row_number().over(newest)).where("age = 1 or key is null")
+    _save(kept.orderBy("offset").select("payload"), target, job=job, sequence=end)
+    return Copied(0, end)
+
+
+def _load(spark: SparkSession, place: Place, **options: str | int) -> DataFrame:
+    return spark.read.format("quire").options(**place.options(), **options).load()
+
+
+def _save(frame: DataFrame, place: Place, **options: str | int) -> None:
+    writer = frame.write.format("quire").mode("append")
+    writer.options(**place.options(), **options).save()
+
+
+def _end(place: Place) -> tuple[str, int]:
+    """A log's identity, and the offset behind what can be read of it now."""
+    with quire.sync.connect(place.cluster) as client:
+        manifest = client.describe_log(place.log)
+        spans = client.snapshot_log(place.log, password=place.password.encode())
+    return manifest.log_id, spans[-1].offsets.stop if spans else manifest.first_offset
+
+
+def _done(place: Place, job: str) -> int:
+    """How far a job has come in its target."""
+    with quire.sync.connect(place.cluster) as client:
+        try:
+            jobs = client.describe_log(place.log).jobs
+        except NoSuchLogError:
+            return 0
+    return next((each.sequence for each in jobs if each.name == job), 0)

@@ -1,0 +1,153 @@
+"""Kills Spark drivers at random moments, again and again, and checks what the logs hold after all.
+
+    python -m tests.spark.kill_drivers --kills 20
+
+Too slow for every test run: a session takes seconds to start, and every kill costs one. Two lives,
+by turns; each driver, with its workers and its JVM, is a process group that gets SIGKILL.
+
+    stream   one log is streamed into another while it is written to; the sink must have each record
+             exactly once, in order
+    batch    jobs with a name and a sequence are written one after the other; the log must have
+             every job whole, once, in order
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import quire.sync
+from quire.sync import SyncLocalCluster
+
+JOB_RECORDS = 5000
+STREAM_RECORDS = 300
+
+
+def stream(store: str, directory: Path, stop_when_done: bool) -> None:
+    """The driver of the streaming life."""
+    from quire.spark.jobs import local_session
+
+    spark = local_session("kill stream", "local[2]")
+    source = spark.readStream.format("quire")
+    source = source.options(cluster=store, log="source", maxRecordsPerTrigger=700, cursor="kill")
+    sink = source.load().select("payload").writeStream.format("quire")
+    sink = sink.options(cluster=store, log="sink", job="kill")
+    sink = sink.option("checkpointLocation", str(directory / "checkpoint"))
+    sink = sink.trigger(availableNow=True) if stop_when_done else sink
+    sink.start().awaitTermination()
+    spark.stop()
+
+
+def batch(store: str, directory: Path, stop_when_done: bool) -> None:
+    """The driver of the batch life: goes on behind the last job that it knows to be done."""
+    from quire.spark.jobs import local_session
+
+    spark = local_session("kill batch", "local[2]")
+    done = directory / "done"
+    first = int(done.read_text()) if done.exists() else 0
+    for sequence in range(first, first + (1 if stop_when_done else 10**6)):
+        rows = spark.range(sequence * JOB_RECORDS, (sequence + 1) * JOB_RECORDS, 1, 3)
+        writer = rows.selectExpr("cast(id as string) as payload").write.format("quire")
+        writer.mode("append").options(
+            cluster=store, log="jobs", job="load", sequence=sequence
+        ).save()
+        done.write_text(str(sequence + 1))
+    spark.stop()
+
+
+LIVES = {"stream": stream, "batch": batch}
+
+
+def start(life: str, store: str, directory: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.spark.kill_drivers", "--life", life]
+    command += ["--store", store, "--directory", str(directory), *more]
+    log = (directory / f"{life}.log").open("ab")
+    with contextlib.closing(log):
+        environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "SPARK_LOCAL_IP": "127.0.0.1"}
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, start_new_session=True, env=environment
+        )
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a driver with everything it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def content(store: str, log: str) -> list[int]:
+    with quire.sync.connect(store) as client:
+        if log not in client.list_logs():
+            return []
+        return [int(record.payload) for record in client.read_log(log)]
+
+
+def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None:
+    written = 0
+    for number in range(kills):
+        life = ("stream", "batch")[number % 2]
+        with quire.sync.connect(store) as client, client.open_log("source") as leader:
+            for _ in range(STREAM_RECORDS):
+                leader.append_many([b"%d" % n for n in range(written, written + 10)])
+                written += 10
+        process = start(life, store, directory)
+        time.sleep(rng.uniform(7.0, 16.0))
+        kill(process)
+        jobs = content(store, "jobs")
+        assert jobs == list(range(len(jobs))), "a job is missing, doubled or torn"
+        assert len(jobs) % JOB_RECORDS == 0, "half a job"
+        sink = content(store, "sink")
+        assert sink == list(range(len(sink))), "the sink has lost or doubled a record"
+        print(f"kill {number + 1} ({life}): {len(sink)} streamed, {len(jobs)} loaded", flush=True)
+    for life in LIVES:
+        process = start(life, store, directory, "--finish")
+        assert process.wait(300) == 0, (directory / f"{life}.log").read_text()[-4000:]
+    assert content(store, "sink") == list(range(written))
+    jobs = content(store, "jobs")
+    assert jobs == list(range(len(jobs)))
+    check_strays(store)
+    print(f"{kills} kills: {written} records streamed once, {len(jobs) // JOB_RECORDS} jobs whole")
+
+
+def check_strays(store: str) -> None:
+    """Every ledger belongs to a log."""
+    with quire.sync.connect(store) as client:
+        listed = {
+            segment.ledger
+            for log in client.list_logs()
+            for segment in client.describe_log(log).segments
+        }
+        strays = [ledger for ledger in client.list_ledgers() if ledger not in listed]
+    print(f"{len(strays)} ledgers that no log lists: {strays}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--life", choices=sorted(LIVES))
+    parser.add_argument("--store")
+    parser.add_argument("--directory", type=Path)
+    parser.add_argument("--finish", action="store_true")
+    given = parser.parse_args()
+    if given.life:
+        LIVES[given.life](given.store, given.directory, given.finish)
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="quire-kill-") as scratch,
+        SyncLocalCluster(Path(scratch) / "cluster", bookies=3) as cluster,
+    ):
+        rampage(cluster.store_uri, Path(scratch), given.kills, random.Random(given.seed))
+
+
+if __name__ == "__main__":
+    main()

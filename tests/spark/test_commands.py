@@ -1,0 +1,37 @@
+"""`quire spark` as a user runs it: a process of its own, with a Spark session of its own."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+import quire.sync
+from tests.support.command import quire as command
+from tests.support.java import java_home
+
+
+def test_audit_prints_counts_and_checksums(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path)))
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_SECRET", raising=False)
+    with quire.sync.connect(cluster) as client, client.open_log("cli") as log:
+        log.append_many([b"one", b"two"])
+        log.append(b"three")
+    done = command("spark", "audit", "cli", "--master", "local[1]", "--json", store=cluster)
+    assert done.code == 0, done.err
+    (found,) = done.json
+    (segment,) = found["segments"]
+    assert found["problems"] == []
+    assert (segment["entries"], segment["records"], segment["bytes"]) == (2, 3, 11)
+    assert segment["crc32"] == [f"{zlib.crc32(b'onetwothree'):08x}"]
+
+
+def test_a_log_that_is_not_there_is_named(cluster: str) -> None:
+    done = command("spark", "replay", "absent", "--to", "absent", store=cluster)
+    assert done.code == 2
+    assert "into itself" in done.err

@@ -1,0 +1,112 @@
+"""Jobs over whole logs: audit finds what is wrong and nothing else; replay and compact."""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from pyspark.sql import SparkSession
+
+import quire.sync
+from quire import LogOptions, Position
+from quire.log.manifest import LogManifest
+from quire.metastore.layout import log_path
+from quire.spark.jobs import audit_logs, compact_log, replay_log
+from quire.spark.jobs.copy import Copied, Place
+from quire.spark.options import ReadOptions
+
+
+def append(cluster: str, log: str, records: list[bytes], roll: int = 20) -> None:
+    options = LogOptions(roll_entries=roll)
+    with quire.sync.connect(cluster) as client, client.open_log(log, options) as leader:
+        for start in range(0, len(records), 3):
+            leader.append_many(records[start : start + 3])
+
+
+def payloads(cluster: str, log: str) -> list[bytes]:
+    with quire.sync.connect(cluster) as client:
+        return [record.payload for record in client.read_log(log)]
+
+
+def numbered(first: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, end)]
+
+
+def test_audit_counts_what_the_reader_counts(spark: SparkSession, cluster: str) -> None:
+    append(cluster, "audit-a", numbered(0, 300))
+    append(cluster, "audit-b", numbered(0, 90))
+    with quire.sync.connect(cluster) as client:
+        client.trim_log("audit-a", Position(1, 3, 1))
+        expected = [
+            (each.number, each.ledger, each.records)
+            for each in client.describe_log("audit-a").segments
+        ]
+    told: list[tuple[int, int]] = []
+    options = ReadOptions(cluster, ("audit-*",), split_bytes=200)
+    first, second = audit_logs(spark, options, lambda *done: told.append(done))
+    assert (first.log, first.all_problems, first.records) == ("audit-a", (), 290)
+    assert (second.log, second.all_problems, second.records) == ("audit-b", (), 90)
+    found = [(each.number, each.ledger, each.records) for each in first.segments]
+    assert found[1:] == expected[1:]
+    assert told[-1][0] == told[-1][1] > 8
+
+
+def test_audit_names_what_is_wrong(spark: SparkSession, cluster: str) -> None:
+    append(cluster, "wrong", numbered(0, 300))
+    options = ReadOptions(cluster, ("wrong",))
+
+    def damage(manifest: LogManifest) -> LogManifest:
+        one, other, *rest = manifest.segments
+        assert other.end is not None
+        end = other.end._replace(last_timestamp_ms=other.end.last_timestamp_ms + 1)
+        return dataclasses.replace(
+            manifest, segments=(one, dataclasses.replace(other, end=end), *rest)
+        )
+
+    edit(cluster, "wrong", damage)
+    (found,) = audit_logs(spark, options)
+    (problem,) = found.all_problems
+    assert problem.startswith("segment 2: its last record is of")
+    with quire.sync.connect(cluster) as client:
+        client.delete_ledger(found.segments[0].ledger)
+    (found,) = audit_logs(spark, ReadOptions(cluster, ("wrong",)))
+    assert "does not exist" in found.all_problems[0]
+
+
+def edit(cluster: str, log: str, change: Callable[[LogManifest], LogManifest]) -> None:
+    """Change a manifest behind everybody's back."""
+    path = log_path(log)
+    with closing(sqlite3.connect(cluster.removeprefix("sqlite://"))) as store, store:
+        (data,) = store.execute("select value from records where path = ?", (path,)).fetchone()
+        value = change(LogManifest.decode(path, data)).encode()
+        store.execute("update records set value = ? where path = ?", (value, path))
+
+
+def test_replay_goes_on_where_it_stopped(spark: SparkSession, cluster: str) -> None:
+    source, target = Place(cluster, "origin"), Place(cluster, "copy")
+    append(cluster, "origin", numbered(0, 100))
+    assert replay_log(spark, source, target) == Copied(0, 100)
+    assert replay_log(spark, source, target) == Copied(100, 100)
+    append(cluster, "origin", numbered(100, 130))
+    assert replay_log(spark, source, target) == Copied(100, 130)
+    assert payloads(cluster, "copy") == numbered(0, 130)
+
+
+def test_compaction_keeps_the_last_of_every_key(spark: SparkSession, cluster: str) -> None:
+    records = [b'{"id": %d, "n": %d}' % (n % 7, n) for n in range(100)]
+    records[50:50] = [b"no key", b"none either"]
+    append(cluster, "grown", records)
+    source, target = Place(cluster, "grown"), Place(cluster, "small")
+    key = "get_json_object(cast(payload as string), '$.id')"
+    compact_log(spark, source, target, key)
+    compact_log(spark, source, target, key)
+    assert payloads(cluster, "small") == [b"no key", b"none either", *records[-7:]]
+
+
+def test_a_log_is_not_copied_into_itself(spark: SparkSession, cluster: str) -> None:
+    place = Place(cluster, "origin")
+    with pytest.raises(ValueError, match="into itself"):
+        replay_log(spark, place, place)
