@@ -29,9 +29,3 @@ def test_audit_prints_counts_and_checksums(
     assert found["problems"] == []
     assert (segment["entries"], segment["records"], segment["bytes"]) == (2, 3, 11)
     assert segment["crc32"] == [f"{zlib.crc32(b'onetwothree'):08x}"]
-
-
-def test_a_log_that_is_not_there_is_named(cluster: str) -> None:
-    done = command("spark", "replay", "absent", "--to", "absent", store=cluster)
-    assert done.code == 2
-    assert "into itself" in done.err
