@@ -25,11 +25,14 @@ from quire.log.producers import Stamp
 from quire.log.reader import LogReader
 from quire.log.search import Tail
 from quire.log.span import Span
+from quire.service import Application, Applied, Role, Service, ServiceOptions
 
 __all__ = [
     "BEGINNING",
     "LATEST",
     "NO_ENTRY",
+    "Application",
+    "Applied",
     "AtCursor",
     "BookieAddress",
     "BookieInfo",
@@ -58,7 +61,10 @@ __all__ = [
     "QuireError",
     "Record",
     "Replication",
+    "Role",
     "Segment",
+    "Service",
+    "ServiceOptions",
     "Span",
     "Stamp",
     "Tail",

@@ -46,6 +46,8 @@ from quire.log.search import Tail
 from quire.log.span import Slice, Span
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
+from quire.service import Application, Service, ServiceOptions
+from quire.service.service import R
 
 METADATA_FILE: Final = "metadata.db"
 """The SQLite store in the directory of a local cluster."""
@@ -300,8 +302,8 @@ class Client:
     ) -> Tail:
         """Return where the next record of a log comes at the earliest, and its offset.
 
-        What the leader announced last, some 10 ms behind its acknowledgements; or, linearizable,
-        behind every record acknowledged before the call. Never disturbs the writer.
+        As the leader announced it, some 10 ms behind its acknowledgements; or, linearizable, behind
+        every record acknowledged before the call.
 
         Raises `NoSuchLogError`, and `UnreadableError` when too few bookies answer or the end is
         undecided because the leader is gone.
@@ -309,9 +311,7 @@ class Client:
         return await self._logs.tail(name, linearizable=linearizable, password=password)
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
-        """Return the named cursors of a log: durable places of its consumers. Nothing is asked yet;
-        the password is needed only to count how many records a cursor lags behind.
-        """
+        """Return the named cursors of a log; the password serves to count what they lag behind."""
         return self._logs.cursors(name, password=password)
 
     async def list_logs(self) -> list[str]:
@@ -356,6 +356,29 @@ class Client:
         """
         who = candidate or f"{socket.gethostname()}:{os.getpid()}"
         return Election(self._store, name, who, rng=self._rng, session_timeout=session_timeout)
+
+    def service(
+        self,
+        name: str,
+        application: Application[R],
+        candidate: str | None = None,
+        *,
+        options: ServiceOptions | None = None,
+        session_timeout: float = SESSION_SECONDS,
+    ) -> Service[R]:
+        """Return one replica of the service `name`, around a deterministic state machine.
+
+        `async with` it: it leads or follows by itself. `candidate` is what others see, such as the
+        address at which this replica takes requests. Log and election have the same name.
+        """
+        return Service(
+            application,
+            self.election(name, candidate, session_timeout=session_timeout),
+            self._logs,
+            self._catalog,
+            self._store,
+            options or ServiceOptions(),
+        )
 
     def bookies(self) -> list[BookieAddress]:
         """Return the bookies that are registered now, sorted by id."""

@@ -36,7 +36,22 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
     "quire.election": (*VALUES, "quire.election", "quire.metastore"),
-    "quire.client": (*VALUES, "quire.log", "quire.election", "quire.ledger", "quire.metastore"),
+    "quire.service": (
+        *VALUES,
+        "quire.service",
+        "quire.log",
+        "quire.election",
+        "quire.ledger",
+        "quire.metastore",
+    ),
+    "quire.client": (
+        *VALUES,
+        "quire.service",
+        "quire.log",
+        "quire.election",
+        "quire.ledger",
+        "quire.metastore",
+    ),
     "quire.sync": (
         *VALUES,
         "quire.sync",

@@ -8,6 +8,7 @@
     /quire/logs/<log>                   manifest
     /quire/cursors/<log>/<cursor>       how far a consumer of a log has come
     /quire/parts/<log>/<job>/<ledger>   a ledger written for a log that is to adopt it
+    /quire/services/<service>           the newest snapshot of a service
     /quire/elections/<election>/epoch
     /quire/elections/<election>/candidates/c-<ten digits>
 
@@ -31,6 +32,7 @@ BOOKIES: Final = "/quire/bookies"
 COOKIES: Final = "/quire/cookies"
 LOGS: Final = "/quire/logs"
 CURSORS: Final = "/quire/cursors"
+SERVICES: Final = "/quire/services"
 PARTS: Final = "/quire/parts"
 ELECTIONS: Final = "/quire/elections"
 
@@ -91,6 +93,11 @@ def cursors_path(log: str) -> str:
 def cursor_path(log: str, cursor: str) -> str:
     """Return the path of one cursor of a log."""
     return f"{cursors_path(log)}/{quote_name(cursor)}"
+
+
+def service_path(service: str) -> str:
+    """Return the path of the record that names a service's newest snapshot."""
+    return f"{SERVICES}/{quote_name(service)}"
 
 
 def election_epoch_path(election: str) -> str:

@@ -1,0 +1,57 @@
+"""What an application gives a service, and what it is told. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol, TypeVar
+
+from quire.log.options import LogOptions
+from quire.log.position import Position
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Applied(NamedTuple):
+    """Where in the log a command is; the same on every replica."""
+
+    position: Position
+    offset: int
+    epoch: int
+
+
+class Application(Protocol[R_co]):
+    """A deterministic state machine. Called on the event loop, one call at a time, never awaited.
+
+    An exception is a defect: it ends the service, since replicas could no longer agree.
+    """
+
+    def apply(self, command: bytes, at: Applied) -> R_co:
+        """Carry out a command and return what the one who submitted it gets."""
+        ...
+
+    def snapshot(self) -> bytes:
+        """Return the whole state."""
+        ...
+
+    def restore(self, state: bytes) -> None:
+        """Replace the whole state by one that `snapshot` returned."""
+        ...
+
+
+class Role(StrEnum):
+    """What a replica does at the moment."""
+
+    FOLLOWS = "follows"
+    TAKES_OVER = "takes over"
+    LEADS = "leads"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """Knobs of a service."""
+
+    log: LogOptions = field(default_factory=LogOptions)
+    snapshot_records: int = 10_000
+    """Records between two snapshots: what a replica without memory applies at most."""

@@ -1,0 +1,363 @@
+"""A service that survives its processes: primary and backups over one log.
+
+Each process runs a `Service` around the same deterministic state machine. One is elected:
+
+    leads      takes the log over, applies what it had missed, then: append → confirmed → apply
+    follows    applies what the log says, as it comes
+    falls behind, or starts without memory: restores the newest snapshot, goes on from there
+
+Nothing is applied before it is in the log for ever, and everything is applied in the log's order,
+so every replica's state is that of a prefix of the log. A leader that was deposed without noticing
+can have nothing confirmed, neither a command nor the barrier that a read waits for: reads through
+`barrier` are linearizable as well.
+
+The application gets the leader's epoch with every command: it grows with every leader, so another
+resource that remembers the highest one it saw can refuse a leader of the past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+from quire.election.election import Election, Leader, Leadership
+from quire.errors import (
+    ConflictError,
+    HandleClosedError,
+    LeadershipLostError,
+    NoSuchLedgerError,
+    OutcomeUnknownError,
+    PositionTrimmedError,
+    QuireError,
+    RetryError,
+    SessionExpiredError,
+)
+from quire.ledger.catalog import LedgerCatalog
+from quire.log.directory import LogDirectory
+from quire.log.log import Log
+from quire.log.position import BEGINNING, Position, Record
+from quire.metastore.store import MetadataStore
+from quire.service.application import Application, Applied, Role, ServiceOptions
+from quire.service.snapshots import Snapshots
+from quire.service.tasks import first_of, stop
+
+COMMAND: Final = b"\x00"
+BARRIER: Final = b"\x01"
+PAUSE_SECONDS: Final = 0.2
+"""Between two attempts to lead, or to restore, that failed."""
+
+STEPPED_DOWN: Final = (
+    OutcomeUnknownError,
+    LeadershipLostError,
+    SessionExpiredError,
+    RetryError,
+    ConflictError,
+)
+"""What ends a leadership; the log says what became of what was under way."""
+
+R = TypeVar("R")
+
+
+class Service(Generic[R]):
+    """One replica. Made by `Client.service`; `async with` starts and ends it."""
+
+    def __init__(
+        self,
+        application: Application[R],
+        election: Election,
+        logs: LogDirectory,
+        catalog: LedgerCatalog,
+        store: MetadataStore,
+        options: ServiceOptions,
+    ) -> None:
+        self._application = application
+        self._election = election
+        self._logs = logs
+        self._options = options
+        self._snapshots = Snapshots(store, catalog, election.name, options.log)
+        self._role = Role.FOLLOWS
+        self._role_changed = asyncio.Event()
+        self._log_id: str | None = None
+        self._next = BEGINNING
+        self._offset = 0
+        self._snapshot_offset = 0
+        self._log: Log | None = None
+        self._submitting = asyncio.Lock()
+        self._pending: asyncio.Queue[_Pending[R] | None] = asyncio.Queue()
+        self._resign = asyncio.Event()
+        self._heir: str | None = None
+        self._failure: BaseException | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._snapshotting: asyncio.Task[None] | None = None
+
+    # What the application's server asks.
+
+    @property
+    def role(self) -> Role:
+        """What this replica does now."""
+        return self._role
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch under which this replica leads, None when it does not."""
+        return self._log.epoch if self._log is not None else None
+
+    @property
+    def applied(self) -> int:
+        """How many records of the log this replica's state contains."""
+        return self._offset
+
+    async def leader(self) -> Leader | None:
+        """Return who leads; its candidate name can be an address to send clients to."""
+        return await self._election.leader()
+
+    async def submit(self, command: bytes) -> R:
+        """Have a command carried out and return its result, once it is in the log for ever.
+
+        Raises `LeadershipLostError` when this replica does not lead, with which nothing was done;
+        an `OutcomeUnknownError` when it may or may not be carried out. Cancelling does not recall
+        it.
+        """
+        return (await self._submit(COMMAND + command))[0]
+
+    async def barrier(self) -> None:
+        """Return when the state contains every command that was answered before this call.
+
+        What is read from the application's state right after it is linearizable. Costs one record.
+        Raises as `submit`.
+        """
+        await self._submit(BARRIER)
+
+    async def hand_over(self, candidate: str | None = None) -> None:
+        """Resign in favour of a candidate, or of the next; return when somebody else may lead.
+
+        Everything submitted is confirmed first and the log is closed, so the successor needs no
+        recovery. Raises `LeadershipLostError` when this replica does not lead.
+        """
+        self._leading()
+        self._heir = candidate
+        self._resign.set()
+        while self._log is not None:
+            await self._wait_role()
+
+    async def wait_role(self, role: Role) -> None:
+        """Return when this replica has a role. Raises what ended the service."""
+        while self._role is not role:
+            if self._role is Role.ENDED:
+                raise self._failure or HandleClosedError(f"service {self._election.name!r}")
+            await self._wait_role()
+
+    async def _wait_role(self) -> None:
+        self._role_changed.clear()
+        await self._role_changed.wait()
+
+    def _set_role(self, role: Role) -> None:
+        self._role = Role.ENDED if self._role is Role.ENDED else role
+        self._role_changed.set()
+
+    # Its life.
+
+    async def __aenter__(self) -> Self:
+        self._main = asyncio.create_task(self._live(), name=f"service {self._election.name}")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End this replica; a leader hands over first. Raises what had ended it before."""
+        if self._main is None:
+            return
+        if self._log is not None and self._failure is None:
+            with suppress(QuireError, TimeoutError):
+                async with asyncio.timeout(self._options.log.open_timeout):
+                    await self.hand_over()
+        await stop(self._main)
+        self._set_role(Role.ENDED)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _live(self) -> None:
+        while True:
+            following = asyncio.create_task(self._follow(), name="follower")
+            try:
+                async with self._election.lead() as leadership:
+                    await stop(following)
+                    await self._lead(leadership)
+            except STEPPED_DOWN as error:
+                logging.getLogger(__name__).info("%s steps down: %s", self._election.name, error)
+                await asyncio.sleep(PAUSE_SECONDS)
+            except Exception as error:
+                self._failure = self._failure or error
+                self._set_role(Role.ENDED)
+                return
+            finally:
+                await stop(following)
+                self._set_role(Role.FOLLOWS)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        if self._main is not None:
+            self._main.cancel()
+        self._set_role(Role.ENDED)
+
+    # Following.
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._read_on(follow=True)
+                return
+            except STEPPED_DOWN:
+                await asyncio.sleep(PAUSE_SECONDS)
+            except Exception as error:
+                self._fail(error)
+                return
+
+    async def _read_on(self, *, follow: bool) -> None:
+        """Apply what the log has from where we are; restore a snapshot when it was trimmed."""
+        while True:
+            await self._restore()
+            reader = await self._logs.read(
+                self._election.name,
+                self._next,
+                follow=follow,
+                wait_for_log=follow,
+                password=self._options.log.password,
+                log_id=self._log_id,
+            )
+            try:
+                async with reader:
+                    async for record in reader:
+                        self._log_id = reader.log_id
+                        self._apply_record(record)
+                return
+            except PositionTrimmedError:
+                if (snapshot := await self._snapshots.newest()) is None:
+                    raise
+                if snapshot.offset <= self._offset:
+                    raise
+
+    async def _restore(self) -> None:
+        """Restore the newest snapshot if it is ahead of our state."""
+        while (snapshot := await self._snapshots.newest()) is not None:
+            if snapshot.offset <= self._offset:
+                return
+            try:
+                state = await self._snapshots.read(snapshot)
+            except NoSuchLedgerError:
+                continue
+            self._application.restore(state)
+            self._log_id, self._next = snapshot.log_id, snapshot.position
+            self._offset = self._snapshot_offset = snapshot.offset
+            return
+
+    def _apply_record(self, record: Record) -> None:
+        self._apply(record.payload, Applied(record.position, record.offset, record.epoch))
+
+    def _apply(self, payload: bytes, at: Applied) -> list[R]:
+        """Carry one record out; a barrier changes nothing."""
+        result = [self._application.apply(payload[1:], at)] if payload[:1] == COMMAND else []
+        self._next, self._offset = at.position.after, at.offset + 1
+        return result
+
+    # Leading.
+
+    def _leading(self) -> Log:
+        if self._log is None or self._resign.is_set():
+            raise LeadershipLostError(self._election.name, "this replica does not lead")
+        return self._log
+
+    async def _submit(self, payload: bytes) -> list[R]:
+        async with self._submitting:
+            future = await self._leading().submit(payload)
+            result: asyncio.Future[list[R]] = asyncio.get_running_loop().create_future()
+            self._pending.put_nowait(_Pending(payload, future, result))
+        return await result
+
+    async def _lead(self, leadership: Leadership) -> None:
+        self._set_role(Role.TAKES_OVER)
+        self._resign.clear()
+        name, options = self._election.name, self._options.log
+        log = await self._logs.open(name, options, is_leader=lambda: not leadership.is_lost)
+        applying: asyncio.Task[None] | None = None
+        try:
+            await self._read_on(follow=False)
+            self._log_id, self._log = log.log_id, log
+            applying = asyncio.create_task(self._apply_confirmed(log), name="applier")
+            self._set_role(Role.LEADS)
+            ends = (log.wait_deposed(), leadership.wait_lost(), self._resign.wait())
+            await first_of(*ends)
+            if self._resign.is_set() and not leadership.is_lost:
+                await leadership.hand_over(self._heir)
+                async with self._submitting:
+                    await log.close()
+        finally:
+            await self._leave(log, applying)
+
+    async def _leave(self, log: Log, applying: asyncio.Task[None] | None) -> None:
+        log.abandon()
+        async with self._submitting:
+            self._pending.put_nowait(None)
+        if applying is not None:
+            await applying
+        self._log = None
+        if self._snapshotting is not None:
+            await stop(self._snapshotting)
+        self._role_changed.set()
+
+    async def _apply_confirmed(self, log: Log) -> None:
+        """Carry out what is confirmed, in the log's order, and answer. Ends at None."""
+        while (pending := await self._pending.get()) is not None:
+            try:
+                position = await pending.position
+                result = self._apply(pending.payload, Applied(position, self._offset, log.epoch))
+            except QuireError as error:
+                pending.fail(error)
+            except Exception as error:
+                pending.fail(error)
+                self._fail(error)
+            else:
+                pending.succeed(result)
+                self._consider_snapshot(log)
+
+    def _consider_snapshot(self, log: Log) -> None:
+        due = self._offset - self._snapshot_offset >= self._options.snapshot_records
+        if not due or (self._snapshotting is not None and not self._snapshotting.done()):
+            return
+        self._snapshot_offset = self._offset
+        state = self._application.snapshot()
+        work = self._write_snapshot(log, self._next, self._offset, state)
+        self._snapshotting = asyncio.create_task(work, name="snapshot")
+
+    async def _write_snapshot(self, log: Log, at: Position, offset: int, state: bytes) -> None:
+        try:
+            await self._snapshots.write(log.log_id, at, offset, state)
+            await log.trim(at)
+        except QuireError as error:
+            logging.getLogger(__name__).warning("no snapshot at offset %d: %s", offset, error)
+
+
+@dataclass(slots=True)
+class _Pending(Generic[R]):
+    payload: bytes
+    position: asyncio.Future[Position]
+    result: asyncio.Future[list[R]]
+
+    def fail(self, error: BaseException) -> None:
+        if not self.result.done():
+            self.result.set_exception(error)
+            self.result.exception()
+
+    def succeed(self, result: list[R]) -> None:
+        if not self.result.done():
+            self.result.set_result(result)

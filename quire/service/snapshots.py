@@ -1,0 +1,131 @@
+"""Snapshots of a service: its state in a ledger, and a record that says which one is the newest.
+
+    write the ledger and close it → replace the record → trim the log → delete the ledger before
+
+The record only moves forward, so it does not matter who writes a snapshot, nor whether he still
+leads: the state of a replica is always that of some prefix of the log. A crash in between leaves a
+ledger that no record names, labelled with the service's name.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from quire.entry import LedgerId
+from quire.errors import ConflictError, CorruptRecordError, NoSuchLedgerError, NoSuchNodeError
+from quire.ledger.catalog import LedgerCatalog
+from quire.log.options import LogOptions
+from quire.log.position import Position
+from quire.metastore.layout import service_path
+from quire.metastore.record import decode_record, encode_record
+from quire.metastore.store import MetadataStore
+
+KIND: Final = "snapshot"
+VERSION: Final = 1
+CHUNK_BYTES: Final = 256 * 1024
+ATTEMPTS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Which ledger holds the state, and the position and offset of the first record not in it."""
+
+    log_id: str
+    ledger: LedgerId
+    position: Position
+    offset: int
+
+    def encode(self) -> bytes:
+        """Return the metadata record."""
+        body = {
+            "log_id": self.log_id,
+            "ledger": self.ledger,
+            "position": str(self.position),
+            "offset": self.offset,
+        }
+        return encode_record(KIND, VERSION, body)
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> Snapshot:
+        """Return what a record says. Raises `CorruptRecordError`, naming the path."""
+        version, body = decode_record(path, KIND, data)
+        match body:
+            case {
+                "log_id": str(log_id),
+                "ledger": int(ledger),
+                "position": str(position),
+                "offset": int(offset),
+            } if version == VERSION:
+                return cls(log_id, ledger, Position.parse(position), offset)
+        raise CorruptRecordError(path, f"version {version}, {sorted(body)} is no snapshot")
+
+
+class Snapshots:
+    """The snapshots of one service. Stateless."""
+
+    def __init__(
+        self, store: MetadataStore, catalog: LedgerCatalog, name: str, options: LogOptions
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._name = name
+        self._path = service_path(name)
+        self._options = options
+
+    async def newest(self) -> Snapshot | None:
+        """Return the newest snapshot, None when there is none yet."""
+        return (await self._find())[0]
+
+    async def read(self, snapshot: Snapshot) -> bytes:
+        """Return the state. Raises `NoSuchLedgerError` when a newer one has replaced it."""
+        password = self._options.password
+        async with await self._catalog.open(snapshot.ledger, password=password) as reader:
+            return b"".join([entry.payload async for entry in reader.read()])
+
+    async def write(self, log_id: str, position: Position, offset: int, state: bytes) -> bool:
+        """Store a state; returns whether it is the newest now."""
+        writer = await self._catalog.create(
+            self._options.replication,
+            password=self._options.password,
+            digest=self._options.digest,
+            custom={"service": self._name, "log_id": log_id, "offset": str(offset)},
+        )
+        snapshot = Snapshot(log_id, writer.ledger, position, offset)
+        try:
+            async with writer:
+                chunks = range(0, len(state), CHUNK_BYTES)
+                await writer.append_many([state[at : at + CHUNK_BYTES] for at in chunks] or [b""])
+            obsolete = await self._install(snapshot)
+        except BaseException:
+            writer.abandon()
+            raise
+        if obsolete is not None:
+            with suppress(NoSuchLedgerError):
+                await self._catalog.delete(obsolete)
+        return obsolete != snapshot.ledger
+
+    async def _install(self, snapshot: Snapshot) -> LedgerId | None:
+        """Make a snapshot the newest; returns the ledger that is not needed now."""
+        for _ in range(ATTEMPTS_MAX):
+            found, version = await self._find()
+            if found == snapshot:
+                return None
+            is_same_log = found is not None and found.log_id == snapshot.log_id
+            if found is not None and is_same_log and found.offset >= snapshot.offset:
+                return snapshot.ledger
+            with suppress(ConflictError):
+                if version is None:
+                    await self._store.create(self._path, snapshot.encode())
+                    return None
+                await self._store.put(self._path, snapshot.encode(), version)
+                return found.ledger if found is not None else None
+        raise ConflictError(f"the snapshot of service {self._name!r} changed over and over")
+
+    async def _find(self) -> tuple[Snapshot | None, int | None]:
+        try:
+            found = await self._store.get(self._path)
+        except NoSuchNodeError:
+            return None, None
+        return Snapshot.decode(self._path, found.value), found.version
