@@ -96,6 +96,25 @@ def test_parts_come_behind_what_was_there_and_before_what_follows() -> None:
     run(main)
 
 
+def test_a_follower_goes_on_through_parts() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await append_all(log, numbered(0, 5))
+            async with await cluster.new_client().logs.read(NAME, follow=True) as follower:
+                seen = [await anext(follower) for _ in range(5)]
+                await adopt(client, [await write_part(client, "job", 5, 7)])
+                seen += [await anext(follower) for _ in range(7)]
+                async with await client.open() as log:
+                    await append_all(log, numbered(12, 3))
+                    seen += [await anext(follower) for _ in range(3)]
+            assert [each.payload for each in seen] == numbered(0, 15)
+            assert [each.offset for each in seen] == list(range(15))
+
+    run(main)
+
+
 def test_a_log_that_does_not_exist_is_created() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:

@@ -36,6 +36,7 @@ def stream(store: str, directory: Path, stop_when_done: bool) -> None:
     from quire.spark.jobs import local_session
 
     spark = local_session("kill stream", "local[2]")
+    (directory / "ready").touch()
     source = spark.readStream.format("quire")
     source = source.options(cluster=store, log="source", maxRecordsPerTrigger=700, cursor="kill")
     sink = source.load().select("payload").writeStream.format("quire")
@@ -51,6 +52,7 @@ def batch(store: str, directory: Path, stop_when_done: bool) -> None:
     from quire.spark.jobs import local_session
 
     spark = local_session("kill batch", "local[2]")
+    (directory / "ready").touch()
     done = directory / "done"
     first = int(done.read_text()) if done.exists() else 0
     for sequence in range(first, first + (1 if stop_when_done else 10**6)):
@@ -92,15 +94,19 @@ def content(store: str, log: str) -> list[int]:
 
 
 def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None:
-    written = 0
+    written, ready = 0, directory / "ready"
     for number in range(kills):
         life = ("stream", "batch")[number % 2]
         with quire.sync.connect(store) as client, client.open_log("source") as leader:
             for _ in range(STREAM_RECORDS):
                 leader.append_many([b"%d" % n for n in range(written, written + 10)])
                 written += 10
+        ready.unlink(missing_ok=True)
         process = start(life, store, directory)
-        time.sleep(rng.uniform(7.0, 16.0))
+        while not ready.exists():
+            assert process.poll() is None, (directory / f"{life}.log").read_text()[-4000:]
+            time.sleep(0.1)
+        time.sleep(rng.uniform(2.0, 14.0))
         kill(process)
         jobs = content(store, "jobs")
         assert jobs == list(range(len(jobs))), "a job is missing, doubled or torn"

@@ -91,7 +91,7 @@ def test_failing_again_and_again_costs_and_doubles_nothing(
     spark: SparkSession, cluster: str, tmp_path: Path
 ) -> None:
     append(cluster, "crashing", 0, 400)
-    rng = random.Random(7)
+    rng = random.Random(16)  # fails once before a batch is kept, and once after
     batches: Batches = {}
     keep, crashes = collect(batches), 0
 
@@ -105,14 +105,14 @@ def test_failing_again_and_again_costs_and_doubles_nothing(
     options: dict[str, str | int] = {
         "cluster": cluster, "log": "crashing", "maxRecordsPerTrigger": 110
     }  # fmt: skip
-    for _ in range(30):
+    for _ in range(4):
         try:
             run(spark, tmp_path, sink, **options)
         except StreamingQueryException:
             crashes += 1
         else:
             break
-    assert crashes > 1
+    assert crashes == 2
     assert read(batches, "crashing") == list(range(400))
 
 
