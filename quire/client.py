@@ -300,13 +300,10 @@ class Client:
     async def tail_log(
         self, name: str, *, linearizable: bool = False, password: bytes = b""
     ) -> Tail:
-        """Return where the next record of a log comes at the earliest, and its offset.
+        """Return where a log's next record comes at the earliest, and its offset: as its leader
+        announced it last, or linearizable, behind every record acknowledged before the call.
 
-        As the leader announced it, some 10 ms behind its acknowledgements; or, linearizable, behind
-        every record acknowledged before the call.
-
-        Raises `NoSuchLogError`, and `UnreadableError` when too few bookies answer or the end is
-        undecided because the leader is gone.
+        Raises `NoSuchLogError`, and `UnreadableError` when it cannot be told now.
         """
         return await self._logs.tail(name, linearizable=linearizable, password=password)
 
