@@ -95,10 +95,12 @@ def closed_is_final(final: FinalLedger, ends: list[End]) -> None:
 
 def committed_entries_reach_ack_quorum(final: FinalLedger) -> None:
     name = "committed entries reach the ack quorum"
+    replication = final.metadata.replication
+    enough = replication.write_quorum if final.metadata.full_quorum else replication.ack_quorum
     for entry, payload in enumerate(final.payloads):
         copies = final.copies.get(entry, {})
         require(
-            len(copies) >= final.metadata.replication.ack_quorum,
+            len(copies) >= enough,
             name,
             f"entry {entry} of ledger {final.ledger} is held by {sorted(copies)} only",
         )

@@ -67,6 +67,10 @@ class LedgerWorkload:
         self.ambush = rng.choice([0.0, 0.0, 0.3, 0.7])
         """Probability that a change of the record is the moment at which something happens."""
         self._ambushes = 0
+        traits = world.rng("traits")
+        self.deferred_sync = traits.random() < 0.15
+        """Appends are answered early; an entry counts as acknowledged once it was forced."""
+        self.full_quorum = traits.random() < 0.1
 
     @property
     def acks(self) -> int:
@@ -140,7 +144,11 @@ class LedgerWorkload:
     async def _write(self, client: ClientMachine) -> None:
         writer = await insist(
             lambda: client.catalog.create(
-                self.replication, password=self.password, digest=self.digest
+                self.replication,
+                password=self.password,
+                digest=self.digest,
+                deferred_sync=self.deferred_sync,
+                full_quorum=self.full_quorum,
             )
         )
         self.ledger = writer.ledger
@@ -158,7 +166,7 @@ class LedgerWorkload:
                 self._refused(append, error)
                 break
             self.world.in_flight += 1
-            waiting.append(asyncio.create_task(self._await_ack(append, future)))
+            waiting.append(asyncio.create_task(self._await_ack(writer, append, future)))
             if pace and rng.random() < 0.5:
                 await asyncio.sleep(rng.expovariate(1 / pace))
             elif rng.random() < 0.1:
@@ -172,9 +180,15 @@ class LedgerWorkload:
         append.outcome = Outcome.FAILED if sure else Outcome.UNKNOWN
         self.world.say("writer", f"is refused: {error!r}")
 
-    async def _await_ack(self, append: Append, future: asyncio.Future[EntryId]) -> None:
+    async def _await_ack(
+        self, writer: LedgerWriter, append: Append, future: asyncio.Future[EntryId]
+    ) -> None:
         try:
             append.entry = await future
+            if self.deferred_sync:
+                await asyncio.sleep(self.world.rng(f"force {append.entry}").expovariate(20))
+                if writer.last_confirmed < append.entry:
+                    await writer.force()
             append.outcome = Outcome.OK
             self.world.metadata_watch.confirm(append.ledger, append.entry)
             self.world.say("writer", f"holds {append.entry} confirmed")

@@ -15,7 +15,7 @@ such entry is on Qa bookies of the ensemble that metadata names, at every moment
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,8 @@ class BookieWatch:
         try:
             if request.method == "add":
                 self._added(request, outcome)
+            elif request.method == "sync":
+                self._synced(request, outcome)
             elif request.method == "read":
                 self._read(request, outcome)
             elif isinstance(outcome, LedgerTail):
@@ -110,9 +112,25 @@ class BookieWatch:
             f"{where} accepted an ordinary add that began after it had answered a fence",
         )
         self._check_key(request, request.args["key"])
-        added = scan_run(request.args["run"]).entries
-        state.acked.update(added)
-        state.acked_max = max(state.acked_max, added[-1])
+        if not request.args.get("deferred"):
+            self._vouched(state, scan_run(request.args["run"]).entries)
+
+    def _synced(self, request: _Request, outcome: Any) -> None:
+        """What a sync names is as good as acknowledged; deferred adds alone promise nothing."""
+        state = request.state
+        if state is None or isinstance(outcome, BaseException) or not isinstance(outcome, list):
+            return
+        require(
+            not request.fenced,
+            "B6 no add after a fence",
+            f"{request.life} vouched for ledger {request.args['ledger']} after a fence",
+        )
+        for first, last in outcome:
+            self._vouched(state, range(first, last + 1))
+
+    def _vouched(self, state: _LedgerAtBookie, entries: Sequence[EntryId]) -> None:
+        state.acked.update(entries)
+        state.acked_max = max(state.acked_max, entries[-1])
 
     def _read(self, request: _Request, outcome: Any) -> None:
         state, args = request.state, request.args
