@@ -41,7 +41,12 @@ def leaders(frame: DataFrame) -> DataFrame:
 def follow(spark: SparkSession, store: str) -> None:
     """Step 4: the same as a stream. Kill a leader meanwhile: the counts go on, and stay right."""
     stream = spark.readStream.format("quire").option("cluster", store).option("log", LOG).load()
-    counts = stream.selectExpr("ascii(cast(payload as string)) as face").groupBy("face").count().orderBy("face")
+    counts = (
+        stream.selectExpr("ascii(cast(payload as string)) as face")
+        .groupBy("face")
+        .count()
+        .orderBy("face")
+    )
     counts.writeStream.format("console").outputMode("complete").start().awaitTermination()
 
 

@@ -1,0 +1,135 @@
+"""A replica: the store as a service, and its HTTP face.
+
+    python -m tutorial.kv.server --store ./cluster --listen 127.0.0.1:8001
+
+    GET /kv/<key>               {"value": …} or 404
+    PUT /kv/<key>               {"value": …, "id": …}; with "expected" only if that is the value now
+    DELETE /kv/<key>?id=…
+    GET /status                 role, epoch, records applied
+
+Only the leader answers; the others redirect to it (307). 503 says: nothing was done, try again.
+504 says: it may or may not be done; ask again with the same id.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+import quire
+from quire.errors import LeadershipLostError, OutcomeUnknownError, QuireError
+from tutorial.kv.store import Store
+
+Work: TypeAlias = Callable[[], Awaitable[Response]]
+
+SESSION_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
+
+
+class Face:
+    """The HTTP side of one replica."""
+
+    def __init__(self, service: quire.Service[dict[str, object]], store: Store) -> None:
+        self.service = service
+        self.store = store
+
+    async def read(self, request: Request) -> Response:
+        """Linearizable: the barrier shows that we still lead, and that we have seen everything."""
+
+        async def work() -> Response:
+            await self.service.barrier()
+            value = self.store.values.get(request.path_params["key"])
+            return JSONResponse({"value": value}, 404 if value is None else 200)
+
+        return await self.answered(request, work)
+
+    async def write(self, request: Request) -> Response:
+        body = await request.json() if request.method == "PUT" else dict(request.query_params)
+        command = {"key": request.path_params["key"], "id": body["id"], "value": body.get("value")}
+        if "expected" in body:
+            command["expected"] = body["expected"]
+
+        async def work() -> Response:
+            answer = await self.service.submit(json.dumps(command).encode())
+            return JSONResponse(answer, 200 if answer["ok"] else 409)
+
+        return await self.answered(request, work)
+
+    async def status(self, request: Request) -> Response:
+        service = self.service
+        fields = {"role": service.role, "epoch": service.epoch, "applied": service.applied}
+        return JSONResponse(fields)
+
+    async def answered(self, request: Request, work: Work) -> Response:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await work()
+        except LeadershipLostError:
+            return await self.redirect(request)
+        except (OutcomeUnknownError, TimeoutError) as error:
+            return JSONResponse({"error": f"may or may not be done: {error}"}, 504)
+        except QuireError as error:
+            return JSONResponse({"error": str(error)}, 503)
+
+    async def redirect(self, request: Request) -> Response:
+        with contextlib.suppress(QuireError):
+            leader = await self.service.leader()
+            if leader is not None and leader.candidate != request.url.netloc:
+                return RedirectResponse(str(request.url.replace(netloc=leader.candidate)), 307)
+        return JSONResponse({"error": "nobody leads now"}, 503)
+
+
+def make_app(face: Face) -> Starlette:
+    return Starlette(
+        routes=[
+            Route("/kv/{key}", face.read, methods=["GET"]),
+            Route("/kv/{key}", face.write, methods=["PUT", "DELETE"]),
+            Route("/status", face.status, methods=["GET"]),
+        ]
+    )
+
+
+@contextlib.asynccontextmanager
+async def replica(store_uri: str, address: str, snapshot_records: int) -> AsyncIterator[Face]:
+    """Run one replica; its address is its name in the election, so that others can redirect."""
+    options = quire.ServiceOptions(snapshot_records=snapshot_records)
+    store = Store()
+    async with (
+        quire.connect(store_uri) as client,
+        client.service(
+            "kv", store, address, options=options, session_timeout=SESSION_SECONDS
+        ) as service,
+    ):
+        yield Face(service, store)
+
+
+async def serve(store_uri: str, address: str, snapshot_records: int) -> None:
+    host, _, port = address.rpartition(":")
+    async with replica(store_uri, address, snapshot_records) as face:
+        config = uvicorn.Config(
+            make_app(face), host=host, port=int(port), log_level="warning", access_log=False
+        )
+        await uvicorn.Server(config).serve()
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    arguments.add_argument("--store", required=True, help="metadata store of the cluster")
+    arguments.add_argument("--listen", required=True, help="host:port; also the replica's name")
+    arguments.add_argument("--snapshot-records", type=int, default=10_000)
+    options = arguments.parse_args()
+    asyncio.run(serve(options.store, options.listen, options.snapshot_records))
+
+
+if __name__ == "__main__":
+    main()
