@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from quire.entry import LedgerId
-from quire.errors import BookieUnavailableError
+from quire.errors import BookieBusyError, BookieUnavailableError
 from quire.run import ScannedRun, scan_run
 from quire.storage.collector import Collector, Deletions
 from quire.storage.compaction import Compactor
@@ -27,6 +27,10 @@ from quire.storage.record import BLOCK_BYTES, Record, RecordKind
 from quire.storage.replay import JournalPosition, replay
 from quire.storage.segments import Segments
 from quire.storage.upkeep import Upkeep
+
+T = TypeVar("T")
+
+HANGING: Final = "its disk does not answer"
 
 _LEDGER: Final = struct.Struct(">q")
 
@@ -77,6 +81,7 @@ class Engine:
             on_idle=self._witness,
         )
         self.upkeep: Final = Upkeep(
+            bookie,
             disk,
             self.storage,
             self._segments,
@@ -92,6 +97,7 @@ class Engine:
         What was replayed is written anew and synced first: after a failed sync the page cache may
         show what the disk does not hold. Raises `CorruptStorageError` and OSError.
         """
+        await self.upkeep.look_for_room()
         await self.storage.load()
         start = self.storage.checkpoint.position
         numbers = await self._segments.load(start.segment)
@@ -170,6 +176,25 @@ class Engine:
         """Raise `BookieUnavailableError` after a failure or the end."""
         if self._failure is not None:
             raise BookieUnavailableError(self.bookie, self._failure)
+
+    @property
+    def is_stalled(self) -> bool:
+        """The journal's disk has not answered for so long that nothing more is sent to it."""
+        return self._journal.busy_seconds() > self.options.stall_seconds
+
+    def check_moving(self) -> None:
+        """Raise as `check_alive`, and `BookieBusyError` while the disk hangs."""
+        self.check_alive()
+        if self.is_stalled:
+            raise BookieBusyError(self.bookie, HANGING)
+
+    async def from_disk(self, reading: Awaitable[T]) -> T:
+        """Return what a read gives. Raises `BookieBusyError` when the disk hangs."""
+        try:
+            async with asyncio.timeout(self.options.stall_seconds):
+                return await reading
+        except TimeoutError:
+            raise BookieBusyError(self.bookie, HANGING) from None
 
     def _die(self, error: BaseException) -> None:
         """Refuse everything from now on, and have the process ended."""

@@ -72,6 +72,7 @@ class Journal(Generic[SubjectT]):
         self._queue: deque[_Pending[SubjectT]] = deque()
         self._arrived = asyncio.Event()
         self._is_closing = False
+        self._busy_since: float | None = None
         self._failure: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -86,6 +87,11 @@ class Journal(Generic[SubjectT]):
     def position(self) -> JournalPosition:
         """Return where the first record begins that is not durable and applied."""
         return JournalPosition(self._segment.header.number, self._offset, self._durable)
+
+    def busy_seconds(self) -> float:
+        """Return for how long the disk has kept the present batch."""
+        since = self._busy_since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     def append(self, kind: RecordKind, body: bytes, subject: SubjectT) -> asyncio.Future[None]:
         """Queue a record; the future is done when it is durable and applied.
@@ -114,10 +120,9 @@ class Journal(Generic[SubjectT]):
                     await self._wait()
                     continue
                 batch = self._take_batch()
-                if not batch:
-                    await self._roll()
-                    continue
-                await self._commit(batch)
+                self._busy_since = asyncio.get_running_loop().time()
+                await (self._commit(batch) if batch else self._roll())
+                self._busy_since = None
         except BaseException as error:
             self._fail(error, batch)
             if isinstance(error, asyncio.CancelledError):

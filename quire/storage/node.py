@@ -39,6 +39,7 @@ from quire.storage.disk import Disk
 from quire.storage.engine import Engine
 from quire.storage.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.options import StorageOptions
+from quire.storage.upkeep import NEARLY_FULL
 from quire.storage.write_cache import cost
 
 
@@ -82,7 +83,7 @@ class BookieNode:
         """Whether new entries are taken. A read-only bookie reads, fences and takes recovery
         adds.
         """
-        return self._engine.upkeep.is_writable
+        return self._engine.upkeep.is_writable and not self._engine.is_stalled
 
     async def add(
         self,
@@ -102,7 +103,8 @@ class BookieNode:
             raise InvalidRequestError(f"run of {len(run)} bytes exceeds the limit of {size_max}")
         size, gate = cost(scanned), self._engine.gate
         if not gate.try_enter(size):
-            await gate.enter(size)
+            self._check_takes(recovery)
+            await gate.enter(size, has_priority=recovery)
         try:
             state = await self._admit(ledger, key, recovery)
             self._note_key(state, key)
@@ -115,13 +117,16 @@ class BookieNode:
 
     async def _admit(self, ledger: LedgerId, key: bytes, recovery: bool) -> LedgerState:
         """Return the ledger's state if it takes the add. Waits only in order to refuse."""
-        self._engine.check_alive()
-        if not recovery and not self.is_writable:
-            raise ReadOnlyBookieError(self.bookie, "its disk is nearly full")
+        self._check_takes(recovery)
         state = await self._authorize(ledger, key)
         if not recovery:
             await self._check_fence(state)
         return state
+
+    def _check_takes(self, recovery: bool) -> None:
+        self._engine.check_moving()
+        if not recovery and not self.is_writable:
+            raise ReadOnlyBookieError(self.bookie, NEARLY_FULL)
 
     async def _authorize(self, ledger: LedgerId, key: bytes) -> LedgerState:
         """Return the ledger's state if the key is right. A durable key alone refuses another."""
@@ -148,6 +153,7 @@ class BookieNode:
 
     async def _fence(self, ledger: LedgerId, key: bytes) -> None:
         """Fence a ledger; returns when key and fence are durable and older adds are applied."""
+        self._engine.check_moving()
         state = await self._authorize(ledger, key)
         if state.is_fenced:
             return
@@ -176,7 +182,7 @@ class BookieNode:
         state = self._known(ledger)
         if state is None:
             raise NoSuchLedgerError(ledger)
-        run = await self._storage.read(ledger, first, last, bytes_max)
+        run = await self._engine.from_disk(self._storage.read(ledger, first, last, bytes_max))
         if run is not None:
             return run
         if state.in_limbo:
@@ -202,7 +208,8 @@ class BookieNode:
             raise EntryUnknownError(ledger, NO_ENTRY, "this bookie may have lost its end")
         frame: bytes | None = None
         if state.last != NO_ENTRY:
-            run = await self._storage.read(ledger, state.last, state.last, 1)
+            reading = self._storage.read(ledger, state.last, state.last, 1)
+            run = await self._engine.from_disk(reading)
             if run is None:  # the ledger was deleted meanwhile
                 assert self._storage.states.get(ledger) is not state, f"{ledger} lost {state.last}"
                 return LedgerTail()
@@ -254,7 +261,7 @@ class BookieNode:
         self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
     ) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.sync`."""
-        self._engine.check_alive()
+        self._engine.check_moving()
         if not 0 <= first <= last:
             raise InvalidRequestError(f"entries {first} to {last} are no range")
         state = await self._authorize(ledger, key)
@@ -273,9 +280,9 @@ class BookieNode:
         return self._engine.collector(deletions)
 
     async def info(self) -> BookieInfo:
-        """See `Bookie.info`."""
+        """See `Bookie.info`. Answers even when the disk hangs: the space is as it was seen last."""
         self._engine.check_alive()
-        space = await self._disk.space()
+        space = self._engine.upkeep.space
         ledgers = sum(state.key is not None for state in self._storage.states.values())
         return BookieInfo(
             self.bookie, self.is_writable, space.free_bytes, space.total_bytes, ledgers

@@ -49,6 +49,10 @@ class StorageOptions:
     space_check_seconds: float = 10.0
     """How often a bookie looks whether there is room (again)."""
 
+    stall_seconds: float = 10.0
+    """When the disk has kept one operation for so long, new work is refused as busy instead of
+    queued behind it. Twice the time clients wait: they have given up on what is queued."""
+
     collect_seconds: float = 600.0
     """How often the bookie looks for deleted ledgers. One is dropped the second time it is found
     deleted, so its space comes back after ten to twenty minutes."""

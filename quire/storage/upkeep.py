@@ -10,13 +10,18 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from typing import Final
 
-from quire.storage.disk import Disk
+from quire.entry import BookieId
+from quire.errors import ReadOnlyBookieError
+from quire.storage.disk import Disk, DiskSpace
 from quire.storage.gate import Gate
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions
 from quire.storage.replay import JournalPosition
 from quire.storage.segments import Segments
+
+NEARLY_FULL: Final = "its disk is nearly full"
 
 
 class Upkeep:
@@ -24,6 +29,7 @@ class Upkeep:
 
     def __init__(
         self,
+        bookie: BookieId,
         disk: Disk,
         storage: LedgerStorage,
         segments: Segments,
@@ -32,6 +38,7 @@ class Upkeep:
         position: Callable[[], JournalPosition],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
+        self._bookie = bookie
         self._disk = disk
         self._storage = storage
         self._segments = segments
@@ -40,6 +47,10 @@ class Upkeep:
         self._position = position
         self._on_fatal = on_fatal
         self._has_room = True
+        self._is_blocked = False
+        """The last flush met a full disk."""
+        self.space = DiskSpace(0, 0)
+        """As it was seen last: asking again could hang with the disk."""
         self._wanted = asyncio.Event()
         self._must_flush = False
         self._is_closing = False
@@ -69,7 +80,7 @@ class Upkeep:
     async def _run(self) -> None:
         try:
             while not self._is_closing:
-                await self._look_for_room()
+                await self.look_for_room()
                 await self._wait()
                 if self._must_flush:
                     await self.flush()
@@ -93,16 +104,28 @@ class Upkeep:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            self._must_flush = True
-            self._has_room = False
+            self._must_flush = self._is_blocked = True
+            self._close_door()
             return
+        self._is_blocked = False
         self._gate.leave(freed)
         await self._segments.release(self._storage.checkpoint.position.segment)
         self.look()
 
-    async def _look_for_room(self) -> None:
-        space = await self._disk.space()
-        self._has_room = space.free_bytes >= self._options.low_space_bytes
+    async def look_for_room(self) -> None:
+        """Compare the free space with the low mark, or with the high one to open again."""
+        self.space = await self._disk.space()
+        options = self._options
+        mark = options.low_space_bytes if self._has_room else options.high_space_bytes
+        if self.space.free_bytes >= mark:
+            self._has_room = not self._is_blocked
+        else:
+            self._close_door()
+
+    def _close_door(self) -> None:
+        """Take no new entries; those that wait for memory are told so, for it will not come."""
+        self._has_room = False
+        self._gate.turn_away(ReadOnlyBookieError(self._bookie, NEARLY_FULL))
 
     async def close(self) -> None:
         """Finish a flush under way and stop."""

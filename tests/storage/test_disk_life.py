@@ -1,0 +1,143 @@
+"""A disk that fills, empties or hangs: who is refused, who still gets in, who gets an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from quire.errors import BookieBusyError, ConfigurationError, ReadOnlyBookieError
+from quire.storage.gate import Gate
+from quire.storage.options import StorageOptions
+from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
+
+PATIENT = replace(SMALL, space_check_seconds=0.01)
+
+
+def set_free(scene: Scene, size: int) -> None:
+    scene.disk.capacity_bytes += size - scene.disk.free_bytes
+
+
+def test_a_read_only_bookie_opens_again_above_the_high_mark_only() -> None:
+    async def main() -> None:
+        scene = Scene(options=PATIENT)
+        node = await scene.start()
+        set_free(scene, SMALL.low_space_bytes - 1)
+        await eventually(lambda: not node.is_writable)
+        set_free(scene, SMALL.high_space_bytes - 1)
+        looks = scene.node._engine.upkeep.space
+        await eventually(lambda: scene.node._engine.upkeep.space != looks)
+        await asyncio.sleep(0.03)
+        assert not node.is_writable
+        await node.add(7, KEY, run_of(7, 0), recovery=True)
+        assert (await node.read_tail(8, fence_key=KEY)).fenced
+        set_free(scene, SMALL.high_space_bytes)
+        await eventually(lambda: node.is_writable)
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_bookie_that_starts_on_a_nearly_full_disk_is_read_only_at_once() -> None:
+    async def main() -> None:
+        scene = Scene()
+        set_free(scene, SMALL.low_space_bytes - 1)
+        node = await scene.start()
+        with pytest.raises(ReadOnlyBookieError):
+            await node.add(7, KEY, run_of(7, 0))
+        await scene.close()
+
+    drive(main())
+
+
+def test_the_high_mark_is_not_below_the_low_one() -> None:
+    with pytest.raises(ConfigurationError, match="high_space_bytes"):
+        StorageOptions(low_space_bytes=1 << 40)
+
+
+def test_who_waits_for_memory_is_turned_away_unless_it_has_priority() -> None:
+    async def main() -> None:
+        gate = Gate("b", 10, lambda: None)
+        await gate.enter(10)
+        waiting = [
+            asyncio.ensure_future(gate.enter(1, has_priority=number % 2 == 1))
+            for number in range(4)
+        ]
+        await asyncio.sleep(0)
+        gate.turn_away(ReadOnlyBookieError("b", "full"))
+        await asyncio.sleep(0)
+        assert [task.done() for task in waiting] == [True, False, True, False]
+        for task in waiting[::2]:
+            assert isinstance(task.exception(), ReadOnlyBookieError)
+        gate.leave(10)
+        await asyncio.gather(*waiting[1::2])
+        assert gate.bytes == 2
+        gate.leave(2)
+        await gate.enter(10)
+
+    asyncio.run(main())
+
+
+def test_adds_that_wait_when_the_disk_fills_are_refused() -> None:
+    async def main() -> None:
+        scene = Scene(options=replace(PATIENT, low_space_bytes=0))
+        node = await scene.start()
+        scene.disk.faults.is_full = True
+        adding = [
+            asyncio.ensure_future(node.add(7, KEY, run_of(7, entry, payload=bytes(4000))))
+            for entry in range(40)
+        ]
+
+        def turned_away() -> bool:
+            errors = [task.exception() for task in adding if task.done()]
+            return any(isinstance(error, ReadOnlyBookieError) for error in errors)
+
+        await eventually(turned_away)
+        scene.disk.faults.is_full = False
+        await eventually(lambda: node.is_writable)
+        results = await asyncio.gather(*adding, return_exceptions=True)
+        stored = [entry for entry, result in enumerate(results) if result is None]
+        assert 0 < len(stored) < len(results)
+        assert list(await scene.entries(7)) == stored
+        assert scene.fatal == []
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_hanging_disk_is_answered_for() -> None:
+    async def main() -> None:
+        scene = Scene(
+            options=replace(
+                PATIENT, stall_seconds=0.02, write_cache_bytes=1 << 20, memory_bytes_max=2 << 20
+            )
+        )
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0))
+        await node._engine.upkeep.flush()
+        scene.disk.faults.is_hung = True
+        stuck = asyncio.ensure_future(node.add(7, KEY, run_of(7, 1)))
+        await eventually(lambda: node._engine.is_stalled)
+        for refused in (
+            node.add(7, KEY, run_of(7, 2)),
+            node.add(7, KEY, run_of(7, 2), recovery=True),
+            node.read_tail(7, fence_key=KEY),
+            node.read(7, 0, 0, fence_key=KEY),
+            node.read(7, 0, 0),
+            node.sync(7, KEY, 0, 9),
+        ):
+            with pytest.raises(BookieBusyError, match="does not answer"):
+                await refused
+        assert not (await node.info()).writable
+        assert not stuck.done()
+        scene.disk.release()
+        await stuck
+        await eventually(lambda: node.is_writable)
+        await node.add(7, KEY, run_of(7, 2))
+        held = await scene.entries(7)
+        assert held == {entry: sealed(7, entry) for entry in range(3)}
+        assert scene.fatal == []
+        await scene.close()
+
+    drive(main())
