@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
+from pyarrow import compute
 
 from quire.entry import Entry
 from quire.log.span import Slice, Span
@@ -28,6 +29,9 @@ _TYPES: Final = {
     "payload": pa.binary(),
 }
 """The types Spark checks record batches against; they belong to `options.LOG_COLUMNS`."""
+
+LENGTH_BYTES: Final = 4
+"""A record's length in a batch, and in Arrow."""
 
 ROWS_MAX: Final = 64 * 1024
 BYTES_MAX: Final = 8 * 1024 * 1024
@@ -68,13 +72,17 @@ def entry_batches(
 
 
 class _Rows:
-    """Rows that are being collected: everything is appended a batch at a time."""
+    """Rows that are being collected: everything is appended a batch at a time.
+
+    The rows of a span have offsets without gaps, and a batch is stored with its lengths as an array
+    of 32-bit numbers, which is what Arrow wants to sum up. So no column needs a step per record.
+    """
 
     def __init__(self, span: Span, columns: Sequence[str]) -> None:
         self._span = span
         self._columns = columns
         self._slices: list[Slice] = []
-        self._lengths: list[int] = []
+        self._lengths: list[bytes | memoryview] = [bytes(LENGTH_BYTES)]  # the first one starts at 0
         self._payloads: list[memoryview] = []
         self.count = 0
         self.bytes = 0
@@ -84,13 +92,15 @@ class _Rows:
         self.count += len(piece.slots)
         if "payload" not in self._columns:
             return
-        lengths, data = piece.batch.lengths, piece.batch.data
-        if len(piece.slots) < len(lengths):
-            first, end = piece.slots.start, piece.slots.stop
+        first, end = piece.slots.start, piece.slots.stop
+        data = piece.batch.data
+        if len(piece.slots) < len(piece.batch):
+            lengths = piece.batch.lengths
             start = sum(lengths[:first])
-            lengths = lengths[first:end]
-            data = data[start : start + sum(lengths)]
-        self._lengths.extend(lengths)
+            data = data[start : start + sum(lengths[first:end])]
+        self._lengths.append(
+            memoryview(piece.batch.body)[LENGTH_BYTES * first : LENGTH_BYTES * end]
+        )
         self._payloads.append(data)
         self.bytes += len(data)
 
@@ -107,23 +117,39 @@ class _Rows:
         if name in ("segment", "ledger", "epoch"):
             value = {"segment": span.segment, "ledger": span.ledger, "epoch": span.epoch}[name]
             return pa.repeat(pa.scalar(value, pa.int64()), self.count)
+        if name == "offset":
+            first = self._slices[0]
+            start = first.batch.header.first_offset + first.slots.start
+            counted = pa.Array.from_buffers(
+                pa.int64(), self.count, [None, pa.py_buffer(_counting("q", range(self.count)))]
+            )
+            return compute.add(counted, pa.scalar(start, pa.int64()))
         return self._numbers(name)
 
     def _numbers(self, name: str) -> pa.Array:
         """An Arrow array over a column's own memory."""
         values = array("i" if name == "slot" else "q")
         for entry, slots, batch in self._slices:
-            first, count = batch.header.first_offset, len(slots)
             if name == "slot":
-                values.extend(slots)
-            elif name == "offset":
-                values.extend(range(first + slots.start, first + slots.stop))
+                values.extend(_counting("i", slots))
             else:
                 same = entry if name == "entry" else batch.header.timestamp_ms * 1000
-                values.extend(array("q", [same]) * count)
+                values.extend(array("q", [same]) * len(slots))
         return pa.Array.from_buffers(_TYPES[name], self.count, [None, pa.py_buffer(values)])
 
     def _payload(self) -> pa.Array:
-        ends = array("i", accumulate(self._lengths, initial=0))
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(self._payloads))]
-        return pa.Array.from_buffers(pa.binary(), self.count, buffers)
+        lengths = b"".join(self._lengths)
+        sizes = pa.Array.from_buffers(pa.int32(), self.count + 1, [None, pa.py_buffer(lengths)])
+        ends = compute.cumulative_sum(sizes).buffers()[1]
+        data = pa.py_buffer(b"".join(self._payloads))
+        return pa.Array.from_buffers(pa.binary(), self.count, [None, ends, data])
+
+
+def _counting(kind: str, numbers: range) -> array[int]:
+    """Consecutive numbers, copied from ones that were made before."""
+    return _from_0(kind, 1 << numbers.stop.bit_length())[numbers.start : numbers.stop]
+
+
+@cache
+def _from_0(kind: str, count: int) -> array[int]:
+    return array(kind, range(count))

@@ -1,0 +1,76 @@
+"""Columns: what Arrow gets is what the slices hold, however they are cut and collected."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from quire.entry import Entry
+from quire.log.batch import decode_batch, encode_batch
+from quire.log.bounds import EVERYTHING
+from quire.log.span import Slice, Span
+from quire.spark import columns
+from quire.spark.columns import entry_batches, record_batches
+from quire.spark.options import LEDGER_COLUMNS, LOG_COLUMNS
+
+SPAN = Span("orders", "id", 3, 17, 5, 0, 99, range(1000, 3000), None, EVERYTHING)
+
+
+def make(rng: random.Random, counts: list[int], skipped: int, kept: int) -> list[Slice]:
+    """Slices of consecutive entries; of the first some records are left out, of the last too."""
+    slices, offset = [], 1000
+    for entry, count in enumerate(counts):
+        records = [rng.randbytes(rng.choice([0, 1, 7, 300])) for _ in range(count)]
+        body = encode_batch(records, first_offset=offset, epoch=5, timestamp_ms=1_000 + entry)
+        first = skipped if entry == 0 else 0
+        end = kept if entry == len(counts) - 1 else count
+        slices.append(Slice(entry, range(first, end), decode_batch(body, 17, entry)))
+        offset += count
+    return slices
+
+
+@pytest.mark.parametrize("rows_max", [1, 10, 64 * 1024])
+def test_every_record_becomes_its_row(monkeypatch: pytest.MonkeyPatch, rows_max: int) -> None:
+    monkeypatch.setattr(columns, "ROWS_MAX", rows_max)
+    slices = make(random.Random(1), [5, 1, 40, 3, 9], skipped=2, kept=4)
+    made = record_batches(SPAN, slices, list(LOG_COLUMNS))
+    rows = [row for batch in made for row in batch.to_pylist()]
+    expected = [
+        {
+            "log": "orders",
+            "segment": 3,
+            "ledger": 17,
+            "entry": piece.entry,
+            "slot": slot,
+            "offset": piece.batch.header.first_offset + slot,
+            "epoch": 5,
+            "timestamp": datetime.fromtimestamp((1_000 + piece.entry) / 1000, UTC),
+            "payload": piece.batch.payloads()[slot],
+        }
+        for piece in slices
+        for slot in piece.slots
+    ]
+    assert rows == expected
+
+
+@pytest.mark.parametrize("chosen", [["payload"], ["offset"], ["slot", "log"], ["payload", "entry"]])
+def test_only_the_columns_asked_for_are_made(chosen: list[str]) -> None:
+    slices = make(random.Random(2), [4, 4], skipped=0, kept=4)
+    (whole,) = record_batches(SPAN, slices, list(LOG_COLUMNS))
+    (some,) = record_batches(SPAN, slices, chosen)
+    assert some.schema.names == chosen
+    assert some.to_pydict() == {name: whole.to_pydict()[name] for name in chosen}
+
+
+def test_nothing_is_no_batch() -> None:
+    assert list(record_batches(SPAN, [], list(LOG_COLUMNS))) == []
+
+
+def test_entries_become_rows() -> None:
+    runs = [[Entry(9, n, n - 1, 0, b"%d" % n) for n in range(3)], [Entry(9, 3, 2, 0, b"3")]]
+    found = [
+        row for batch in entry_batches(9, runs, list(LEDGER_COLUMNS)) for row in batch.to_pylist()
+    ]
+    assert found == [{"ledger": 9, "entry": n, "payload": b"%d" % n} for n in range(4)]
