@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import quire.sync
@@ -66,6 +67,7 @@ def batch(store: str, directory: Path, stop_when_done: bool) -> None:
 
 
 LIVES = {"stream": stream, "batch": batch}
+SINKS = {"stream": "sink", "batch": "jobs"}
 
 
 def start(life: str, store: str, directory: Path, *more: str) -> subprocess.Popen[bytes]:
@@ -93,6 +95,25 @@ def content(store: str, log: str) -> list[int]:
         return [int(record.payload) for record in client.read_log(log)]
 
 
+def epoch(store: str, log: str) -> int:
+    """How often a log was taken over, which is how many commits it has seen, and more."""
+    with quire.sync.connect(store) as client:
+        return client.describe_log(log).epoch if log in client.list_logs() else 0
+
+
+def wait_for(process: subprocess.Popen[bytes], log: Path, event: Callable[[], bool]) -> None:
+    """Wait for something that a driver does."""
+    while not event():
+        assert process.poll() is None, log.read_text()[-4000:]
+        time.sleep(0.05)
+
+
+def wait_for_commit(process: subprocess.Popen[bytes], log: Path, store: str, sink: str) -> None:
+    """Wait until the driver has written something."""
+    before = epoch(store, sink)
+    wait_for(process, log, lambda: epoch(store, sink) > before)
+
+
 def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None:
     written, ready = 0, directory / "ready"
     for number in range(kills):
@@ -103,10 +124,10 @@ def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None
                 written += 10
         ready.unlink(missing_ok=True)
         process = start(life, store, directory)
-        while not ready.exists():
-            assert process.poll() is None, (directory / f"{life}.log").read_text()[-4000:]
-            time.sleep(0.1)
-        time.sleep(rng.uniform(2.0, 14.0))
+        wait_for(process, directory / f"{life}.log", ready.exists)
+        if rng.random() < 0.7:  # else it dies before it has done anything
+            wait_for_commit(process, directory / f"{life}.log", store, SINKS[life])
+        time.sleep(rng.uniform(0.0, 3.0))
         kill(process)
         jobs = content(store, "jobs")
         assert jobs == list(range(len(jobs))), "a job is missing, doubled or torn"
