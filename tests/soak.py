@@ -95,7 +95,8 @@ class Workers:
 
     async def kill(self, slot: str) -> None:
         process, _ = self.processes.pop(slot)
-        process.kill()
+        if process.returncode is None:
+            process.kill()
         await process.wait()
 
     def signal(self, slot: str, number: signal.Signals) -> None:

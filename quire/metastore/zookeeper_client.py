@@ -6,6 +6,7 @@ A few things are added to kazoo, all small:
   waits for any longer stays on the server, and here, until the record changes.
 * a connection that is lost amid SASL counts as lost. kazoo takes it for a refusal, after which it
   never tries again; a server that refuses says so.
+* no long wait for a host that is gone without a word: the others are tried in time.
 * connecting by TLS, with the name checked, and nothing left open when that fails.
 
 Nothing here knows an event loop.
@@ -31,6 +32,11 @@ from quire.metastore.zookeeper_uri import Access, Auth, ZooKeeperOptions
 HANDSHAKES_PER_TIMEOUT: Final = 3
 """A server that is starting may take a connection and never answer it; the session has to survive
 that. kazoo waits for a handshake as long as the session's timeout divided by the number of hosts.
+"""
+
+CONNECT_SECONDS_MAX: Final = 1.5
+"""A host that is gone without a word answers no SYN; one whose SYN was lost gets another after 1 s.
+kazoo would wait for it as long as the session lasts, and lose the session meanwhile.
 """
 
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
@@ -71,12 +77,14 @@ def remove_watches(client: KazooClient, path: str) -> None:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    def __init__(self, options: ZooKeeperOptions) -> None:
+    def __init__(self, options: ZooKeeperOptions, hosts: str) -> None:
         super().__init__()
+        self._hosts = len(hosts.split(","))
         self._context = _tls_context(options) if options.tls else None
 
     def create_connection(self, *arguments: Any, **named: Any) -> socket.socket:
         """Connect. kazoo's own way leaves the socket open when a certificate is refused."""
+        named["timeout"] = min(named["timeout"] / self._hosts, CONNECT_SECONDS_MAX)
         if self._context is None:
             plain: socket.socket = super().create_connection(*arguments, **named)
             return plain
@@ -100,7 +108,7 @@ def make_client(
     client = KazooClient(
         hosts=_often_enough(hosts),
         timeout=timeout,
-        handler=_Handler(options),
+        handler=_Handler(options, _often_enough(hosts)),
         connection_retry=dict(_RECONNECT),
         logger=logger,
         default_acl=_acl(options.acl),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +24,10 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
-from quire.metastore import zookeeper_connection
+from quire.metastore import zookeeper_client, zookeeper_connection
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_server import ZooKeeperServer
+from quire.metastore.zookeeper_uri import ZooKeeperOptions
 from tests.support.tcp_proxy import TcpProxy, tcp_proxy
 
 DEADLINE_SECONDS = 60.0
@@ -266,3 +269,18 @@ def test_a_candidate_whose_place_is_in_doubt_stands_once(play: Play) -> None:
         assert await scene.far.children(QUEUE) == []
 
     play(body)
+
+
+def test_a_host_that_is_silently_gone_costs_little_time() -> None:
+    """Its SYNs are not answered: a listener whose queue is full does the same."""
+
+    with socket.socket() as listener, socket.socket() as filler:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        filler.connect(listener.getsockname())
+        handler = zookeeper_client._Handler(ZooKeeperOptions(), "a,b,c")
+        host, port = listener.getsockname()
+        started = time.monotonic()
+        with pytest.raises(TimeoutError):
+            handler.create_connection(address=(host, port), hostname=host, timeout=9.0)
+        assert time.monotonic() - started < 3.0
