@@ -13,7 +13,7 @@ from quire.cli.output import flush, note, print_json
 from quire.cli.settings import Settings, run, with_settings
 from quire.client import SESSION_SECONDS, Client
 from quire.election.election import Leader
-from quire.errors import LeadershipLostError
+from quire.errors import ConfigurationError, LeadershipLostError
 
 KILL_SECONDS = 10.0
 """A command that does not end when leadership is lost is killed after this time."""
@@ -115,7 +115,10 @@ async def _lead_once(
     async with stood.lead() as leadership:
         note(f"Leading {name}, epoch {leadership.epoch}.")
         environment = {**os.environ, "QUIRE_EPOCH": str(leadership.epoch)}
-        process = await asyncio.create_subprocess_exec(*command, env=environment)
+        try:
+            process = await asyncio.create_subprocess_exec(*command, env=environment)
+        except OSError as error:
+            raise ConfigurationError(f"cannot run {command[0]!r}: {error.strerror}") from error
         lost = asyncio.create_task(leadership.wait_lost())
         ended = asyncio.create_task(process.wait())
         try:

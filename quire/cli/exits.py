@@ -96,6 +96,9 @@ class RootGroup(click.Group):
         except QuireError as error:
             click.echo(f"quire: {error}", err=True)
             return exit_code(error)
+        except OSError as error:  # of a file the user named: a directory that cannot be made, …
+            click.echo(f"quire: {error}", err=True)
+            return exit_code(QuireError())
         except (KeyboardInterrupt, click.Abort):
             return INTERRUPTED
         except _ReaderGoneError:

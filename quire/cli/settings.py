@@ -22,6 +22,11 @@ from quire.errors import ConfigurationError
 P = ParamSpec("P")
 T = TypeVar("T")
 
+ENDING: Final = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""Signals that end a command as Ctrl-C does; Windows has no SIGHUP."""
+
 DEFAULT_DATA: Final = "quire-data"
 """The cluster directory that commands look for when no store is named."""
 
@@ -95,14 +100,20 @@ def with_settings(
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a command's work on a fresh event loop, uvloop's when it is installed.
 
-    Ctrl-C and SIGTERM cancel the work, which then cleans up; both end in KeyboardInterrupt.
+    Ctrl-C, SIGTERM and the loss of the terminal cancel the work, which then cleans up; all end in
+    KeyboardInterrupt. What is ignored (`nohup`) stays ignored.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        previous = signal.signal(signal.SIGTERM, _as_interrupt)
+        replaced = {
+            number: signal.signal(number, _as_interrupt)
+            for number in ENDING
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
         try:
             return runner.run(work())
         finally:
-            signal.signal(signal.SIGTERM, previous)
+            for number, previous in replaced.items():
+                signal.signal(number, previous)
 
 
 async def until_orphaned(work: Coroutine[Any, Any, None]) -> None:

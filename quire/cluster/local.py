@@ -98,10 +98,16 @@ class LocalCluster:
 
         `on_ready` is called with the number of each bookie as it comes up.
 
-        Raises `BookieUnavailableError`, with its last words, when one cannot start; the others are
+        Raises `ConfigurationError` for a directory that cannot be made, and
+        `BookieUnavailableError`, with its last words, when a bookie cannot start; the others are
         stopped again then.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.directory} cannot be used: {error.strerror}"
+            ) from error
         try:
             if self.zookeeper is not None:
                 await self.zookeeper.start()

@@ -143,17 +143,22 @@ class LocalFile:
 class LocalDisk:
     """A directory that belongs to one bookie.
 
-    Raises `ConfigurationError` when the directory is missing (unless `create`) or locked by another
-    process. `close` must be called by the owner.
+    Raises `ConfigurationError` when the directory is missing (unless `create`), locked by another
+    process or not to be written. `close` must be called by the owner.
     """
 
     def __init__(self, root: str | Path, *, create: bool = False) -> None:
         self.root: Final = Path(root)
-        if create:
-            self.root.mkdir(parents=True, exist_ok=True)
-        if not self.root.is_dir():
-            raise ConfigurationError(f"{self.root} is not a directory: format a bookie there first")
-        self._lock = self._take_lock()
+        try:
+            if create:
+                self.root.mkdir(parents=True, exist_ok=True)
+            if not self.root.is_dir():
+                raise ConfigurationError(
+                    f"{self.root} is not a directory: format a bookie there first"
+                )
+            self._lock = self._take_lock()
+        except OSError as error:
+            raise ConfigurationError(f"{self.root} cannot be used: {error.strerror}") from error
         self._readers = ThreadPoolExecutor(THREADS, "quire-disk-read")
         self._writers = ThreadPoolExecutor(THREADS, "quire-disk-write")
 

@@ -14,7 +14,7 @@ from tests.support.command import is_running, quire, started
 WAIT_SECONDS = 60.0
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_stops_everything_and_says_what_is_kept(tmp_path: Path, how: signal.Signals) -> None:
     data = tmp_path / "data"
     with started("cluster", "up", "--bookies", "2", "--data", str(data), "--json") as up:
@@ -73,3 +73,12 @@ def test_a_second_cluster_in_the_same_directory_is_refused(tmp_path: Path) -> No
         assert done.code == 2
         assert "in use by another" in done.err
         assert "Stopped" not in done.err
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    beneath = tmp_path / "file" / "data"
+    done = quire("cluster", "up", "--data", str(beneath))
+    assert (done.code, done.err) == (2, f"quire: {beneath} cannot be used: Not a directory\n")
+    done = quire("bench", "--data", str(beneath))
+    assert (done.code, done.err) == (1, f"quire: [Errno 20] Not a directory: '{beneath}'\n")

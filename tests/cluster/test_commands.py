@@ -270,3 +270,10 @@ class TestElections:
         for epoch in (1, 2):
             done = quire(*command, store=cluster.store)
             assert (done.code, done.out) == (7, f"epoch {epoch}\n")
+
+    def test_a_command_that_cannot_be_run(self, cluster: RunningCluster) -> None:
+        done = quire("election", "lead", "typo", "--", "no-such-command", store=cluster.store)
+        assert (done.code, done.err.splitlines()[1:]) == (
+            2,
+            ["quire: cannot run 'no-such-command': No such file or directory"],
+        )

@@ -31,6 +31,12 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
         LocalDisk(tmp_path / "absent")
 
 
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="file/disk cannot be used: Not a directory"):
+        LocalDisk(tmp_path / "file" / "disk", create=True)
+
+
 def test_create_makes_the_directory(tmp_path: Path) -> None:
     async def main() -> None:
         disk = LocalDisk(tmp_path / "a" / "b", create=True)
