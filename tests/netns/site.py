@@ -1,4 +1,4 @@
-"""A quire cluster over several hosts: one ZooKeeper, bookies, and two players of the soak."""
+"""A quire cluster over several hosts: ZooKeeper, bookies, and two players of the soak."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ GIVE_UP_SECONDS = 5.0
 """A leader that reaches no bookies resigns after appending for so long, and repairing as long."""
 STOP_SECONDS = 20.0
 REPOSITORY = Path(__file__).parents[2]
+ZOO_CFG = REPOSITORY / "deploy" / "zookeeper" / "zoo.cfg"
 
 
 @dataclass
@@ -63,9 +64,20 @@ class Site:
             await workers.end()
         assert check(workers.lives, await self.read()) == []
 
+    def quire(self, *arguments: str) -> str:
+        """Run the `quire` command on a host of the network and return what it prints."""
+        done = subprocess.run(
+            [*self.network[BOOKIES[0]].prefix, sys.executable, "-m", "quire", *arguments],
+            cwd=REPOSITORY,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout
+
     async def read(self) -> list[Line]:
         """Return the log, taken over and read on a host of the network."""
-        command = (*self.network[ZOOKEEPER].prefix, sys.executable, "-m", "tests.netns.read_log")
+        command = (*self.network[BOOKIES[0]].prefix, sys.executable, "-m", "tests.netns.read_log")
         process = await asyncio.create_subprocess_exec(
             *command, self.store, LOG, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE
         )
@@ -75,13 +87,18 @@ class Site:
 
 
 @contextmanager
-def site(directory: Path) -> Iterator[Site]:
-    """Build the hosts and start ZooKeeper and the bookies; end and remove everything after."""
-    with network(ZOOKEEPER, *BOOKIES, *PLAYERS) as hosts, ExitStack() as stack:
-        store = f"zk://{hosts[ZOOKEEPER].address}:{ZOOKEEPER_PORT}/quire"
+def site(directory: Path, zookeepers: tuple[str, ...] = (ZOOKEEPER,)) -> Iterator[Site]:
+    """Build the hosts and start ZooKeeper and the bookies; end and remove everything after.
+
+    Several ZooKeepers are an ensemble, configured as deploy/zookeeper/zoo.cfg says.
+    """
+    with network(*zookeepers, *BOOKIES, *PLAYERS) as hosts, ExitStack() as stack:
+        servers = ",".join(f"{hosts[name].address}:{ZOOKEEPER_PORT}" for name in zookeepers)
+        store = f"zk://{servers}/quire"
         built = Site(hosts, store, {})
-        zookeeper = ("tests.netns.zookeeper_host", str(directory / "zookeeper"))
-        _ready(stack, built.on_host(ZOOKEEPER, *zookeeper, str(ZOOKEEPER_PORT)))
+        started = [_start_zookeeper(built, directory, name, zookeepers) for name in zookeepers]
+        for process in started:
+            _ready(stack, process)
         for name in BOOKIES:
             disk = ("bookie", "format", str(directory / name), f"--store={store}")
             subprocess.run(
@@ -95,6 +112,21 @@ def site(directory: Path) -> Iterator[Site]:
             process = built.on_host(name, "quire", *serve, listen, "--exit-with-parent")
             built.bookies[json.loads(_ready(stack, process))["bookie"]] = name
         yield built
+
+
+def _start_zookeeper(
+    built: Site, directory: Path, name: str, zookeepers: tuple[str, ...]
+) -> subprocess.Popen[str]:
+    place = directory / name
+    place.mkdir()
+    command = ("tests.netns.zookeeper_host", str(place), str(ZOOKEEPER_PORT))
+    if len(zookeepers) == 1:
+        return built.on_host(name, *command)
+    config = ZOO_CFG.read_text().replace("dataDir=/var/lib/zookeeper", f"dataDir={place}")
+    for each in zookeepers:
+        config = config.replace(f"={each}:", f"={built.network[each].address}:")
+    (place / "zoo.cfg").write_text(config)
+    return built.on_host(name, *command, str(zookeepers.index(name) + 1))
 
 
 def _ready(stack: ExitStack, process: subprocess.Popen[str]) -> str:
