@@ -1,0 +1,81 @@
+"""docs/protocol.md is true where a machine can tell: diagram, checkers, messages, errors, files."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+
+import quire.errors
+from quire.bookie import Bookie
+from quire.wire import bookie_pb2 as pb
+from tests.sim import checkers, log_checkers, watch
+from tests.support.state_diagram import DOCUMENT, renewed
+
+TEXT = DOCUMENT.read_text(encoding="utf-8")
+RULE = re.compile(r"\*\*([A-Z]\d+)\*\*")
+
+
+def checker_names() -> set[str]:
+    """Every name under which a checker of the simulator reports."""
+    names: set[str] = set()
+    for module in (checkers, log_checkers, watch):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            found: ast.expr | None = None
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                place = {"require": 1, "Violation": 0}.get(node.func.id)
+                found = None if place is None else node.args[place]
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "name":
+                found = node.value
+            if isinstance(found, ast.Constant) and isinstance(found.value, str):
+                names.add(found.value)
+    return names
+
+
+def section(title: str) -> str:
+    return TEXT.split(f"\n## {title}")[1].split("\n## ")[0]
+
+
+def words(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()
+
+
+def test_the_diagram_is_the_table() -> None:
+    assert renewed(TEXT) == TEXT, "run: python -m tests.support.state_diagram"
+
+
+def test_every_checker_is_listed_and_every_listed_checker_exists() -> None:
+    rows = "\n".join(re.findall(r"^\| .*$", section("9"), re.M))
+    listed = set(re.findall(r"`([^`]+)`", rows))
+    assert checker_names() <= listed, f"not listed: {sorted(checker_names() - listed)}"
+    assert listed <= checker_names(), f"no such checker: {sorted(listed - checker_names())}"
+
+
+def test_every_watched_rule_is_stated() -> None:
+    stated = set(RULE.findall(TEXT))
+    for name in sorted(checker_names()):
+        number = re.match(r"[A-Z]\d", name)
+        assert number is None or number[0] in stated, f"rule {number} of {name!r} is not stated"
+
+
+def test_every_rule_of_the_port_is_stated() -> None:
+    port = inspect.getdoc(inspect.getmodule(Bookie)) or ""
+    assert set(re.findall(r"^ +(B\d)  ", port, re.M)) <= set(RULE.findall(TEXT))
+
+
+def test_every_message_is_in_the_table() -> None:
+    table = {
+        call.strip()
+        for row in re.findall(r"^\| ([^|]+) \|", section("8"), re.M)
+        for call in row.split(",")
+    }
+    methods = {words(each.name) for each in pb.DESCRIPTOR.services_by_name["Bookie"].methods}
+    assert methods == table - {"call", "---"}
+
+
+def test_errors_and_files_that_are_named_exist() -> None:
+    for name in set(re.findall(r"`(\w+Error)`", TEXT)):
+        assert hasattr(quire.errors, name), name
+    root = DOCUMENT.parent.parent
+    for path in set(re.findall(r"`(\w+/\w+\.py)`", TEXT)):
+        assert (root / path).exists() or (root / "quire" / path).exists(), path
