@@ -25,6 +25,7 @@ from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions
 from quire.storage.record import BLOCK_BYTES, Record, RecordKind
 from quire.storage.replay import JournalPosition, replay
+from quire.storage.scrub import Scrubber
 from quire.storage.segments import Segments
 from quire.storage.upkeep import Upkeep
 
@@ -167,6 +168,12 @@ class Engine:
             deletions,
             self.options,
             self._die,
+        )
+
+    def scrubber(self) -> Scrubber:
+        """Return the scrubber of this bookie, to be started and closed by the caller."""
+        return Scrubber(
+            self.bookie, self._disk, self.storage, self.compactor, self.options, self._die
         )
 
     def _request_flush(self) -> None:

@@ -319,6 +319,11 @@ class LedgerStorage:
             found += slices
         return found, last
 
+    async def verify(self, ledger: LedgerId, chunk: ChunkAt) -> CorruptEntryError | None:
+        """Read a chunk and return what is wrong with it."""
+        _, damage = await self._files.read(ledger, [chunk])
+        return damage
+
     async def ranges(
         self, ledger: LedgerId, first: EntryId = 0, last: EntryId = ENTRY_MAX
     ) -> list[tuple[EntryId, EntryId]]:

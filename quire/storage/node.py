@@ -39,6 +39,7 @@ from quire.storage.disk import Disk
 from quire.storage.engine import Engine
 from quire.storage.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.options import StorageOptions
+from quire.storage.scrub import Scrubber
 from quire.storage.upkeep import NEARLY_FULL
 from quire.storage.write_cache import cost
 
@@ -278,6 +279,10 @@ class BookieNode:
     def collector(self, deletions: Deletions) -> Collector:
         """Return the collector of this bookie, to be started and closed by the caller."""
         return self._engine.collector(deletions)
+
+    def scrubber(self) -> Scrubber:
+        """Return the scrubber of this bookie, to be started and closed by the caller."""
+        return self._engine.scrubber()
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`. Answers even when the disk hangs: the space is as it was seen last."""

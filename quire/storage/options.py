@@ -69,7 +69,13 @@ class StorageOptions:
     """Small neighbouring files are joined up to this size."""
 
     upkeep_bytes_per_second: int = 32 * 1024 * 1024
-    """What compaction copies, and scrubbing reads, per second: a fraction of any disk."""
+    """What compaction copies per second: a fraction of any disk."""
+
+    scrub_seconds: float = 7 * 24 * 3600.0
+    """Pause between two rounds of scrubbing."""
+
+    scrub_bytes_per_second: int = 8 * 1024 * 1024
+    """What scrubbing reads: a terabyte takes a day and a half."""
 
     open_files_max: int = 128
     """Entry-log files held open for reads."""

@@ -74,8 +74,10 @@ async def serve(
         )
         stack.push_async_callback(node.close)
         collector = node.collector(MetadataDeletions(store, cookie.cluster))
-        stack.push_async_callback(collector.close)
-        collector.start()
+        scrubber = node.scrubber()
+        for task in (collector, scrubber):
+            stack.push_async_callback(task.close)
+            task.start()
         address = await stack.enter_async_context(
             serve_bookie(node, cookie.bookie, listen, limits=limits)
         )
