@@ -10,6 +10,7 @@ from quire.election.election import Election, Leader, Leadership
 from quire.entry import NO_ENTRY, DigestKind, Entry
 from quire.errors import QuireError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.numbered import NumberedWriter
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -57,6 +58,7 @@ __all__ = [
     "LogManifest",
     "LogOptions",
     "LogReader",
+    "NumberedWriter",
     "Position",
     "QuireError",
     "Record",

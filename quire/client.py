@@ -170,11 +170,14 @@ class Client:
         digest: DigestKind = DigestKind.CRC32C,
         custom: Mapping[str, str] | None = None,
         deferred_sync: bool = False,
+        full_quorum: bool = False,
     ) -> LedgerWriter:
         """Create a ledger and return its one writer.
 
         With `deferred_sync` an answered append is only received, not durable: it is confirmed, and
         seen by followers, at the next `LedgerWriter.force`, or when the ledger is closed.
+        With `full_quorum` the ledger is closed only when every entry is on all bookies of its write
+        set, not just on an ack quorum.
 
         Raises `NotEnoughBookiesError` when fewer bookies than the ensemble are writable.
         """
@@ -184,6 +187,7 @@ class Client:
             digest=digest,
             custom=custom,
             deferred_sync=deferred_sync,
+            full_quorum=full_quorum,
         )
         return self._remember(writer)
 

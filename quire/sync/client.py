@@ -66,6 +66,7 @@ class SyncClient:
         digest: DigestKind = DigestKind.CRC32C,
         custom: Mapping[str, str] | None = None,
         deferred_sync: bool = False,
+        full_quorum: bool = False,
     ) -> SyncLedgerWriter:
         """See `Client.create_ledger`."""
         work = self._client.create_ledger(
@@ -74,6 +75,7 @@ class SyncClient:
             digest=digest,
             custom=custom,
             deferred_sync=deferred_sync,
+            full_quorum=full_quorum,
         )
         return SyncLedgerWriter(self._portal, self._portal.call(work))
 
