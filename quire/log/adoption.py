@@ -41,7 +41,7 @@ from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.retry import pause_seconds
 from quire.log.takeover import ATTEMPTS_MAX, recover_open_segments
-from quire.metastore.layout import parse_ledger, part_path, parts_path
+from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
 from quire.metastore.record import encode_record
 from quire.metastore.store import MetadataStore
 
@@ -121,6 +121,12 @@ class Adoption:
         manifest, _ = await self._record.find()
         return manifest is not None and manifest.has_done(job)
 
+    async def jobs(self) -> list[str]:
+        """Return the names of jobs that have parts which were neither adopted nor deleted."""
+        names = await self._store.children(jobs_path(self._record.name))
+        jobs = [unquote_name(name) for name in names]
+        return sorted([job for job in jobs if await self._registered(job)])
+
     async def drop(self, job: str) -> None:
         """Delete the ledgers of a job that the log did not adopt."""
         await self._sweep(job, (await self._record.find())[0])
@@ -180,14 +186,17 @@ class Adoption:
 
     async def _sweep(self, job: str, manifest: LogManifest | None) -> None:
         """Forget a job's parts, deleting those the log does not list. What fails stays known."""
-        for name in await self._store.children(parts_path(self._record.name, job)):
-            ledger = parse_ledger(name)
+        for ledger in await self._registered(job):
             with suppress(QuireError):
                 if manifest is None or not manifest.lists(ledger):
                     with suppress(NoSuchLedgerError):
                         await self._catalog.delete(ledger)
                 with suppress(NoSuchNodeError):
                     await self._store.delete(part_path(self._record.name, job, ledger))
+
+    async def _registered(self, job: str) -> list[LedgerId]:
+        names = await self._store.children(parts_path(self._record.name, job))
+        return sorted(parse_ledger(name) for name in names)
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

@@ -263,6 +263,9 @@ class LogDirectory:
         for ledger in manifest.doomed:
             with suppress(NoSuchLedgerError):
                 await self._catalog.delete(ledger)
+        adoption = self.adoption(name)
+        for job in await adoption.jobs():
+            await adoption.drop(job)
         record = self._record(name)
         await record.delete((await record.read())[1])
         await self.cursors(name).forget(manifest.log_id)

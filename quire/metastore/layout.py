@@ -115,9 +115,14 @@ def election_candidate_prefix(election: str) -> str:
     return f"{election_candidates_path(election)}/c-"
 
 
+def jobs_path(log: str) -> str:
+    """Return the path below which the jobs are that have parts for a log."""
+    return f"{PARTS}/{quote_name(log)}"
+
+
 def parts_path(log: str, job: str) -> str:
     """Return the path below which the parts of a job are, which a log is to adopt."""
-    return f"{PARTS}/{quote_name(log)}/{quote_name(job)}"
+    return f"{jobs_path(log)}/{quote_name(job)}"
 
 
 def part_path(log: str, job: str, ledger: LedgerId) -> str:

@@ -35,6 +35,10 @@ class SyncAdoption:
         """See `Adoption.has_done`."""
         return self._portal.call(self._adoption.has_done(job))
 
+    def jobs(self) -> list[str]:
+        """See `Adoption.jobs`."""
+        return self._portal.call(self._adoption.jobs())
+
     def drop(self, job: str) -> None:
         """See `Adoption.drop`."""
         self._portal.call(self._adoption.drop(job))

@@ -157,7 +157,9 @@ def test_parts_that_are_not_adopted_are_swept() -> None:
             assert sorted(await cluster.ledgers()) == sorted([kept, failed, other, empty])
             await adopt(client, [kept, empty])
             assert sorted(await cluster.ledgers()) == sorted([kept, other])
+            assert await client.logs.adoption(NAME).jobs() == ["other"]
             await client.logs.adoption(NAME).drop("other")
+            assert await client.logs.adoption(NAME).jobs() == []
             assert await cluster.ledgers() == [kept]
             with pytest.raises(NoSuchLedgerError):
                 await adopt(client, [other], "other")
@@ -203,6 +205,19 @@ def test_two_jobs_at_once_both_come_in_whole() -> None:
             assert [each.offset for each in await clients[0].read()] == list(range(27))
             await cluster.check()
             log.abandon()
+
+    run(main)
+
+
+def test_a_log_that_is_deleted_takes_its_jobs_along() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await adopt(client, [await write_part(client, "done", 0, 3)], "done")
+            await write_part(client, "never/done", 0, 3)
+            await client.logs.delete(NAME)
+            assert await cluster.ledgers() == []
+            assert await client.logs.adoption(NAME).jobs() == []
 
     run(main)
 
