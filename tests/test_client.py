@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import quire
+import quire.sync
 from quire.client import cluster_store, resolve_store
 from quire.errors import (
     ConfigurationError,
+    HandleClosedError,
     NoSuchLedgerError,
     NoSuchLogError,
     NotEnoughBookiesError,
@@ -86,6 +89,28 @@ def test_after_the_block_the_client_is_closed(tmp_path: Path) -> None:
             await election.leader()
 
     asyncio.run(main())
+
+
+def test_leaving_the_block_ends_a_reader_in_another_task(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with quire.connect(cluster_store(tmp_path)) as client:
+            reader = await client.read_log("orders", follow=True, wait_for_log=True)
+            waiting = asyncio.create_task(anext(reader))
+            await asyncio.sleep(0)
+        with pytest.raises(HandleClosedError, match="reader of log 'orders'"):
+            await waiting
+
+    asyncio.run(main())
+
+
+def test_a_reader_in_another_thread_is_closed(tmp_path: Path) -> None:
+    with quire.sync.connect(cluster_store(tmp_path)) as client:
+        reader = client.read_log("orders", follow=True, wait_for_log=True)
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(lambda: next(reader))
+            reader.close()
+            with pytest.raises(HandleClosedError, match="reader of log 'orders'"):
+                waiting.result()
 
 
 def test_a_candidate_is_named_after_host_and_process(tmp_path: Path) -> None:

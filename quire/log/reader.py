@@ -85,6 +85,8 @@ class LogReader:
         self._offset_min = 0
         self._segment: SegmentReader | None = None
         self._closed = False
+        self._reading = asyncio.Lock()
+        self._cut: asyncio.Timeout | None = None
 
     @property
     def name(self) -> str:
@@ -121,9 +123,14 @@ class LogReader:
             yield batch
 
     async def close(self) -> None:
-        """Release what is open. Not while another task iterates: cancel that first."""
+        """Release what is open; iteration under way in another task ends with
+        `HandleClosedError`.
+        """
         self._closed = True
-        await self._leave()
+        if self._cut is not None:
+            self._cut.reschedule(asyncio.get_running_loop().time())
+        async with self._reading:
+            await self._leave()
 
     async def __aenter__(self) -> LogReader:
         return self
@@ -139,8 +146,19 @@ class LogReader:
     # One batch after the other.
 
     async def _read_batch(self) -> RecordBatch | None:
-        if self._closed:
-            raise HandleClosedError(f"reader of log {self.name!r}")
+        async with self._reading:
+            if not self._closed:
+                try:
+                    async with asyncio.timeout(None) as self._cut:  # `close` makes it now
+                        return await self._find_batch()
+                except TimeoutError:
+                    if not self._closed:
+                        raise
+                finally:
+                    self._cut = None
+        raise HandleClosedError(f"reader of log {self.name!r}")
+
+    async def _find_batch(self) -> RecordBatch | None:
         while True:
             try:
                 segment = self._segment or await self._enter()

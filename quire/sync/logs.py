@@ -179,9 +179,9 @@ class SyncLogReader:
         self._portal.call(self._close())
 
     async def _close(self) -> None:
+        await self._reader.close()  # first: another thread may be reading
         if self._source is not None:
             await self._source.aclose()
-        await self._reader.close()
 
     def __enter__(self) -> Self:
         return self

@@ -123,9 +123,13 @@ class Portal:
         try:
             yield self.call(held.enter())
         except BaseException as error:
-            self.call(held.leave(error))
+            self._leave(held, error)
             raise
-        self.call(held.leave(None))
+        self._leave(held, None)
+
+    def _leave(self, held: _Held[T], error: BaseException | None) -> None:
+        if os.getpid() == self._process:  # a child that was forked in the block holds nothing
+            self.call(held.leave(error))
 
     def iterate(
         self, source: Callable[[], AsyncIterator[T]], weigh: Callable[[T], int]

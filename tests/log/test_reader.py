@@ -438,6 +438,29 @@ def test_a_closed_reader_says_so() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_closing_ends_what_another_task_reads(is_rolled: bool) -> None:
+    """Whether it waits for the next entry, or for the segment after the last one."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await log.append(b"a")
+                reader = await client.logs.read(NAME, follow=True)
+                assert (await anext(reader)).payload == b"a"
+                if is_rolled:
+                    await log.close()
+                waiting = asyncio.create_task(anext(reader))
+                await asyncio.sleep(1)
+                await reader.close()
+                assert waiting.done()
+                with pytest.raises(HandleClosedError, match="reader of log"):
+                    await waiting
+
+    run(main)
+
+
 def test_a_reader_that_does_not_follow_crosses_a_roll_under_way() -> None:
     """What was confirmed behind a roll is read although the segment before is not sealed yet."""
 

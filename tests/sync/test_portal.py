@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator
@@ -227,10 +228,28 @@ def test_breaking_off_ends_the_source(portal: Portal) -> None:
     assert ended.wait(10)
 
 
-def test_a_forked_child_gets_a_clear_error(portal: Portal) -> None:
+def fork() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is the point
-        child = os.fork()
+        return os.fork()
+
+
+def test_a_forked_child_leaves_a_held_block_in_peace(portal: Portal) -> None:
+    traced = Traced()
+    child = -1
+    try:
+        with portal.hold(traced.manager()):
+            child = fork()
+    finally:
+        if child == 0:  # whatever happened: two processes must not go on with the tests
+            os._exit(0 if sys.exc_info()[0] is None and traced.events == [] else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert traced.events == ["left"]
+
+
+def test_a_forked_child_gets_a_clear_error(portal: Portal) -> None:
+    child = fork()
     if child == 0:
         try:
             portal.call(nothing())
