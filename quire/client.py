@@ -280,8 +280,7 @@ class Client:
     async def snapshot_log(
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
     ) -> list[Span]:
-        """Return what a reader can see of a log now, as far as it lies within bounds, cut so that
-        other processes can read the pieces at the same time. Never disturbs the writer.
+        """Return what a reader sees of a log now, within bounds, cut for reading in parallel.
 
         Raises `NoSuchLogError`, `UnauthorizedError`, and `UnreadableError` when too few bookies
         answer for a segment that is still written.
@@ -296,9 +295,7 @@ class Client:
         return self._logs.read_span(span, password=password)
 
     def log_adoption(self, name: str) -> Adoption:
-        """Return the jobs of a log: many processes write ledgers that it adopts all at once.
-        Nothing is asked yet. Writers made by it are closed or abandoned by whoever made them.
-        """
+        """Return the jobs of a log, whose ledgers it adopts. Whoever makes writers closes them."""
         return self._logs.adoption(name)
 
     async def tail_log(
