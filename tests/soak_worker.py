@@ -15,7 +15,7 @@ import contextlib
 import itertools
 
 import quire
-from quire.errors import OutcomeUnknownError, QuireError
+from quire.errors import OutcomeUnknownError, QuireError, StoreUnavailableError
 from quire.ledger.options import LedgerOptions
 
 LOG = "soak"
@@ -24,14 +24,16 @@ IN_FLIGHT = 16
 
 
 class Worker:
-    def __init__(self, client: quire.Client, name: str, give_up: float) -> None:
-        self.client = client
+    client: quire.Client
+
+    def __init__(self, name: str, give_up: float) -> None:
         self.name = name
         self.options = quire.LogOptions(open_timeout=give_up)
         self.next = quire.BEGINNING
         self.numbers = itertools.count()
 
-    async def run(self) -> None:
+    async def run(self, client: quire.Client) -> None:
+        self.client = client
         while True:
             following = asyncio.create_task(self.follow())
             try:
@@ -78,8 +80,13 @@ async def main() -> None:
     arguments.add_argument("--give-up", type=float, default=30.0, help="seconds without bookies")
     options = arguments.parse_args()
     limits = LedgerOptions(append_timeout=options.give_up)
-    async with quire.connect(options.store, options=limits) as client:
-        await Worker(client, options.name, options.give_up).run()
+    worker = Worker(options.name, options.give_up)
+    while True:
+        try:
+            async with quire.connect(options.store, options=limits) as client:
+                await worker.run(client)
+        except StoreUnavailableError as error:  # it may be electing a leader of its own just now
+            print(f"waiting {error}", flush=True)
 
 
 if __name__ == "__main__":
