@@ -28,7 +28,17 @@ from rich.table import Table
 
 from quire.bookie import LedgerTail
 from quire.entry import NO_ENTRY, EntryId
-from quire.ledger import proof, recovery, recovery_plan, tail, tails, window, write_back
+from quire.ledger import (
+    completion,
+    lane,
+    proof,
+    recovery,
+    recovery_plan,
+    tail,
+    tails,
+    window,
+    write_back,
+)
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -339,6 +349,20 @@ def install_over_anybody() -> list[Patch]:
     return [(takeover.TakeOver, "_install", install)]
 
 
+def take_every_sync_for_done() -> list[Patch]:
+    def vouched(replication: Replication, position: int, first: int, last: int, held: Any) -> int:
+        return last
+
+    return [(lane, "vouched", vouched)]
+
+
+def close_without_completing() -> list[Patch]:
+    async def run(self: object, metadata: LedgerMetadata, last: EntryId) -> list[Any]:
+        return []
+
+    return [(completion.Completion, "run", run)]
+
+
 ABLATIONS: Final = (
     Ablation("a bookie refuses adds to a fenced ledger", "ledger", ignore_fence),
     Ablation("a fence is durable before it is answered", "ledger", answer_before_fence_is_durable),
@@ -363,6 +387,13 @@ ABLATIONS: Final = (
     Ablation("an ack needs Qa copies", "ledger", ack_with_one_less),
     Ablation("followers wait for CLOSED", "ledger", take_recovery_for_the_end),
     Ablation("only a proven LAC confirms", "ledger", take_the_highest_entry_for_lac),
+    Ablation(
+        "a force counts what bookies name",
+        "ledger",
+        take_every_sync_for_done,
+        note="needs a restart that breaks no request under way; tests/scenarios 34b has it",
+    ),
+    Ablation("full quorum completes copies", "ledger", close_without_completing),
     Ablation("a take-over recovers two ledgers", "log", fence_only_the_last_ledger),
     Ablation("a segment is drained before the next", "log", write_ahead_of_the_drain),
     Ablation("a take-over is a compare-and-set", "log", install_over_anybody),

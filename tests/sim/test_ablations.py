@@ -22,9 +22,10 @@ SEEDS = range(150)
     "ablation", [each for each in ABLATIONS if each.name in QUICK], ids=lambda each: each.name
 )
 def test_a_missing_safeguard_is_noticed(ablation: Ablation) -> None:
-    found = hunt(ablation, SEEDS, failures_max=1)
-    assert found.failures, f"nobody noticed in {len(SEEDS)} seeds"
     expected = QUICK[ablation.name]
+    # Which checker speaks first depends on the schedule; the one that is meant must speak soon.
+    found = hunt(ablation, SEEDS, failures_max=5 if expected else 1)
+    assert found.failures, f"nobody noticed in {len(SEEDS)} seeds"
     assert not expected or expected in found.checkers
 
 
