@@ -10,10 +10,11 @@ SEEDS  ?= 2000
 SEED   ?=
 JOBS   ?= 2
 MINUTES ?= 5
+IMAGES ?= 50000
 ZOOKEEPER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tutorial test check lint types structure sim ablations soak netns bench proto format clean
+.PHONY: help demo tutorial test check lint types structure sim crash ablations soak netns bench proto format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -74,6 +75,9 @@ format: $(VENV)/lint.stamp ## rewrite the code in the project's format
 
 sim: $(VENV)/test.stamp ## simulate: SEEDS=n for a campaign, SEED=n to replay one with its events
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS) --jobs $(JOBS))
+
+crash: $(VENV)/test.stamp ## recover IMAGES=n crash images of a traced workload on the real disk
+	@$(BIN)/python -m tests.storage.crash_images --images $(IMAGES)
 
 ablations: $(VENV)/test.stamp ## remove each safeguard in turn and show the first seed that notices
 	@$(BIN)/python -m tests.sim.ablations
