@@ -1,6 +1,7 @@
 """How fast is quire here, and how fast could anything be: `quire bench` is thin over this."""
 
 from quire.bench.figures import Figures, RawLimits, Report
-from quire.bench.suite import measure
+from quire.bench.logs import LogReport
+from quire.bench.suite import measure, measure_logs
 
-__all__ = ["Figures", "RawLimits", "Report", "measure"]
+__all__ = ["Figures", "LogReport", "RawLimits", "Report", "measure", "measure_logs"]

@@ -10,6 +10,7 @@ from typing import Final
 
 from quire.bench.appends import ENTRY_BYTES, IN_FLIGHT, measure_appends, workload_name
 from quire.bench.figures import COPIES, Figures, Report
+from quire.bench.logs import LogReport, measure_log
 from quire.bench.raw import measure_limits
 from quire.client import Client, connect
 from quire.cluster import LocalCluster
@@ -39,6 +40,15 @@ async def measure(directory: Path, seconds: float, advance: Callable[[str], None
             advance(f"appends, {workload_name(in_flight)}")
             appends.append(await _measure_one(client, in_flight, seconds))
     return Report(limits, tuple(appends), uvloop="uvloop" in sys.modules)
+
+
+async def measure_logs(directory: Path, seconds: float) -> LogReport:
+    """Run the log's benchmark on three bookies in `directory`, each workload for `seconds`."""
+    async with (
+        LocalCluster(directory / "cluster", bookies=COPIES) as cluster,
+        connect(cluster.store_uri) as client,
+    ):
+        return await measure_log(client, seconds)
 
 
 async def _measure_one(client: Client, in_flight: int, seconds: float) -> Figures:

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import click
 
-from quire.bench import Figures, Report, measure
+from quire.bench import Figures, LogReport, Report, measure, measure_logs
 from quire.bench.suite import STEPS
-from quire.cli.output import Value, note, print_json, print_table, progress
+from quire.cli.output import Value, note, print_fields, print_json, print_table, progress
 from quire.cli.settings import Settings, run, with_settings
 
 
 @click.command()
+@click.argument("what", type=click.Choice(["appends", "log"]), default="appends")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0.1),
     default=5.0,
     show_default=True,
-    help="Duration of each of the four workloads.",
+    help="Duration of each workload.",
 )
 @click.option(
     "--data",
@@ -30,25 +31,48 @@ from quire.cli.settings import Settings, run, with_settings
     help="Where to put the bookies' temporary directories: the disk that is measured.",
 )
 @with_settings
-def bench(settings: Settings, seconds: float, data: Path) -> None:
+def bench(settings: Settings, what: str, seconds: float, data: Path) -> None:
     """Measure appends to three bookies of this machine, and the machine itself.
 
     One client and three bookie processes; every entry of 1 KiB is sent to all three and counts when
     two have synced it to disk. Everything shares this machine's cores and disk. The raw limits are
     measured in the same run, so the shares mean something wherever it runs.
 
+    `log` measures the log layer instead: records through one leader, rolls, followers, catching up,
+    a planned handoff and a take-over after a crash.
+
     \b
     Example:
       quire bench --seconds 5 --json
+      quire bench log
     """
     data.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="quire-bench-", dir=data))
     try:
+        if what == "log":
+            _print_log(settings, run(lambda: measure_logs(directory, seconds)))
+            return
         with progress("Measuring", STEPS) as advance:
             report = run(lambda: measure(directory, seconds, lambda _: advance(1)))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     _print(settings, report)
+
+
+def _print_log(settings: Settings, report: LogReport) -> None:
+    figures = (*report.appends, report.alone, report.rolling, report.follower)
+    others: dict[str, Value] = {
+        "catch_up_mb_s": round(report.catch_up_mb_s, 1),
+        "handoff_ms": round(report.handoff_ms, 1),
+        "take_over_ms": round(report.take_over_ms, 1),
+    }
+    if settings.json:
+        print_json({"figures": [_fields(each) for each in figures], **others})
+        return
+    columns = ("records of a log", "per second", "MB/s", "p50 ms", "p99 ms", "client CPU µs")
+    print_table(columns, [_row(each) for each in figures], empty="")
+    click.echo()
+    print_fields(others)
 
 
 def _print(settings: Settings, report: Report) -> None:

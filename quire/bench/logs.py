@@ -1,0 +1,164 @@
+"""Figures of the log layer: records through one leader, rolls, followers, catching up, and how long
+a log is without a leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from quire.bench.figures import Figures
+from quire.client import Client
+from quire.log.options import LogOptions
+from quire.log.position import BEGINNING, LATEST, Position
+
+IN_FLIGHT: Final = 20_000
+PROBE_SECONDS: Final = 0.005
+SESSION_SECONDS: Final = 6.0
+ROLL_ENTRIES: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """What `quire bench log` found out; times in milliseconds unless named otherwise."""
+
+    appends: tuple[Figures, ...]
+    """100 B and 1 KiB, many in flight."""
+    alone: Figures
+    """One append at a time."""
+    rolling: Figures
+    """The same while the log is rolled every `ROLL_ENTRIES` entries."""
+    follower: Figures
+    """From the moment an append was acknowledged until a follower has the record."""
+    catch_up_mb_s: float
+    handoff_ms: float
+    """From the last append of a leader that resigns to the first of its successor."""
+    take_over_ms: float
+    """Opening a log whose leader crashed; the lease that must run out first comes on top."""
+
+
+async def measure_log(client: Client, seconds: float) -> LogReport:
+    """Measure a log on the cluster of a client, each workload for `seconds`."""
+    many = [await _many(client, size, seconds) for size in (100, 1024)]
+    alone = await _alone(client, "one at a time", seconds, LogOptions())
+    rolling = LogOptions(roll_entries=ROLL_ENTRIES)
+    return LogReport(
+        appends=tuple(many),
+        alone=alone,
+        rolling=await _alone(client, f"rolling every {ROLL_ENTRIES}", seconds, rolling),
+        follower=await _follow(client, seconds),
+        catch_up_mb_s=await _catch_up(client, f"bench-{1024}"),
+        handoff_ms=await _hand_over(client),
+        take_over_ms=await _crash(client),
+    )
+
+
+async def _many(client: Client, size: int, seconds: float) -> Figures:
+    options = LogOptions(records_in_flight_max=2 * IN_FLIGHT, bytes_in_flight_max=64 * 1024 * 1024)
+    payload, clock = bytes(size), time.perf_counter
+    latencies: list[float] = []
+    window: deque[tuple[asyncio.Future[Position], float]] = deque()
+    async with await client.open_log(f"bench-{size}", options) as log:
+        cpu, started = time.process_time(), clock()
+        now = started
+        while now - started < seconds or window:
+            while len(window) < IN_FLIGHT and now - started < seconds:
+                now = clock()
+                window.append((await log.submit(payload), now))
+            await window[0][0]
+            now = clock()
+            while window and window[0][0].done():
+                latencies.append(now - window.popleft()[1])
+        elapsed, cpu = clock() - started, time.process_time() - cpu
+    return Figures.of(f"{size} B, {IN_FLIGHT:,} in flight", size, elapsed, latencies, cpu)
+
+
+async def _alone(client: Client, name: str, seconds: float, options: LogOptions) -> Figures:
+    clock, latencies = time.perf_counter, list[float]()
+    async with await client.open_log(f"bench {name}", options) as log:
+        cpu, started = time.process_time(), clock()
+        while clock() - started < seconds:
+            before = clock()
+            await log.append(bytes(1024))
+            latencies.append(clock() - before)
+        elapsed, cpu = clock() - started, time.process_time() - cpu
+    return Figures.of(name, 1024, elapsed, latencies, cpu)
+
+
+async def _follow(client: Client, seconds: float) -> Figures:
+    clock, latencies = time.perf_counter, list[float]()
+    async with await client.open_log("bench follower") as log:
+        await log.append(b"first")
+        reader = await client.read_log("bench follower", LATEST, follow=True)
+        async with reader:
+            seen: list[float] = []
+
+            async def follow() -> None:
+                async for _ in reader:
+                    seen.append(clock())  # noqa: PERF401
+
+            following = asyncio.create_task(follow())
+            await asyncio.sleep(0.2)
+            cpu, started = time.process_time(), clock()
+            acked: list[float] = []
+            while clock() - started < seconds:
+                await log.append(bytes(1024))
+                acked.append(clock())
+                await asyncio.sleep(PROBE_SECONDS)
+            elapsed, cpu = clock() - started, time.process_time() - cpu
+            await asyncio.sleep(0.5)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+    shown = seen[len(seen) - len(acked) :]
+    latencies += [max(0.0, at - ack) for at, ack in zip(shown, acked, strict=False)]
+    return Figures.of("ack to follower", 1024, elapsed, latencies, cpu)
+
+
+async def _catch_up(client: Client, name: str) -> float:
+    started, size = time.perf_counter(), 0
+    async with await client.read_log(name, BEGINNING) as reader:
+        async for batch in reader.read_batches():
+            size += len(batch.batch.data)
+    return size / (time.perf_counter() - started) / 1e6
+
+
+async def _hand_over(client: Client) -> float:
+    """Two candidates on one client: one resigns by closing the log, the other opens it."""
+    led: list[float] = []
+    go, second = asyncio.Event(), asyncio.Event()
+
+    async def stand(name: str, last: asyncio.Event) -> None:
+        election = client.election("bench", name, session_timeout=SESSION_SECONDS)
+        async with election.lead() as leadership:
+            log = await client.open_log("bench handoff")
+            await log.append(b"x")
+            led.append(time.perf_counter())
+            if len(led) == 2:
+                second.set()
+            await last.wait()
+            await leadership.hand_over()
+            await log.close()
+
+    first = asyncio.create_task(stand("first", go))
+    while not led:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    other = asyncio.create_task(stand("second", second))
+    await asyncio.sleep(0.5)
+    started = time.perf_counter()
+    go.set()
+    await asyncio.gather(first, other)
+    return (led[1] - started) * 1e3
+
+
+async def _crash(client: Client) -> float:
+    log = await client.open_log("bench crash")
+    for _ in range(100):
+        await log.append(bytes(1024))
+    log.abandon()
+    started = time.perf_counter()
+    async with await client.open_log("bench crash") as successor:
+        await successor.append(b"x")
+        return (time.perf_counter() - started) * 1e3
