@@ -110,6 +110,7 @@ def measure(spark: SparkSession, store: str, directory: Path, given: argparse.Na
     for _ in range(given.rounds):
         for name, load in sources.items():
             times[name].append(seconds(lambda load=load: drain(load())))  # type: ignore[misc]
+            print(f"  {name}: {times[name][-1]:.2f} s", flush=True)
     medians = {name: statistics.median(each) for name, each in times.items()}
     for name, median in medians.items():
         spread = ", ".join(f"{each:.2f}" for each in times[name])
