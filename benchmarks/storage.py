@@ -1,0 +1,233 @@
+"""What a bookie's storage makes of its disk: `python -m benchmarks.storage [--data DIR]`.
+
+Every figure stands beside what the same disk does without a bookie, measured in the same run a
+moment before, because disks and neighbours change from minute to minute:
+
+  append   1 KiB entries, so many in flight, as lone runs (one entry each, the hardest case) and as
+           a writer sends them (what is queued as one run, four runs under way), against a loop of
+           pwritev + fdatasync that writes as many bytes each time
+  ledgers  the same bytes to 1,000 ledgers at once against 1 ledger, flushes included
+  read     one of the 1,000 ledgers, and the 1 ledger, read back against pread of a plain file
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from quire.entry import DigestKind, Sealer
+from quire.run import pack_run
+from quire.storage.cookie import format_bookie
+from quire.storage.local_disk import LocalDisk
+from quire.storage.node import BookieNode
+from quire.storage.options import StorageOptions
+
+BOOKIE: Final = "b" * 32
+CLUSTER: Final = "c" * 32
+KEY: Final = b"k" * 20
+PAYLOAD: Final = os.urandom(1024)
+RUNS_UNDER_WAY: Final = 4
+ROUNDS: Final = 3
+"""Takes of each append figure: disks and neighbours change while one looks."""
+
+FILE_BYTES: Final = 64 * 1024 * 1024
+ENTRIES_PER_RUN: Final = 16
+OPTIONS: Final = replace(StorageOptions(), low_space_bytes=0)
+
+
+def sealed_run(ledger: int, first: int, count: int) -> bytes:
+    sealer = Sealer(ledger, DigestKind.CRC32C, b"")
+    return pack_run(
+        sealer.seal(entry, entry - 1, 1 << 40, PAYLOAD) for entry in range(first, first + count)
+    )
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+        path.unlink()
+
+
+def bare_writes(directory: Path, size: int, seconds: float) -> float:
+    """Return MB/s of a loop that writes `size` bytes to zeroed blocks and syncs them."""
+    data = os.urandom(size)
+    step = -(-size // 4096) * 4096
+    with opened(directory / "raw") as descriptor:
+        for offset in range(0, FILE_BYTES, 1 << 20):
+            os.pwrite(descriptor, bytes(1 << 20), offset)
+        os.fsync(descriptor)
+        offset, written, start = 0, 0, time.perf_counter()
+        while time.perf_counter() - start < seconds:
+            os.pwritev(descriptor, [data], offset)
+            os.fdatasync(descriptor)
+            offset = (offset + step) % (FILE_BYTES - step)
+            written += size
+        return written / (time.perf_counter() - start) / 1e6
+
+
+def bare_reads(directory: Path) -> float:
+    """Return MB/s of reading a plain file of 64 MiB from its beginning, 1 MiB at a time."""
+    with opened(directory / "raw") as descriptor:
+        for offset in range(0, FILE_BYTES, 1 << 20):
+            os.pwrite(descriptor, os.urandom(1 << 20), offset)
+        start = time.perf_counter()
+        for offset in range(0, FILE_BYTES, 1 << 20):
+            os.pread(descriptor, 1 << 20, offset)
+        return FILE_BYTES / (time.perf_counter() - start) / 1e6
+
+
+async def with_node(
+    directory: Path, work: Callable[[BookieNode], Awaitable[tuple[float, ...]]]
+) -> tuple[float, ...]:
+    """Return what `work` measures on a bookie in an empty directory."""
+    with tempfile.TemporaryDirectory(dir=directory) as home:
+        disk = LocalDisk(home)
+        try:
+            await format_bookie(disk, BOOKIE, CLUSTER)
+            node = await BookieNode.open(
+                disk, BOOKIE, CLUSTER, rng=random.Random(1), on_fatal=print, options=OPTIONS
+            )
+            try:
+                return await work(node)
+            finally:
+                await node.close()
+        finally:
+            await disk.close()
+
+
+async def append(
+    node: BookieNode, streams: int, entries: int, seconds: float
+) -> tuple[float, float, float]:
+    """Keep `streams` runs under way; return MB/s of payload, and p50 and p99 in ms."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    taken: list[float] = []
+    ready = [
+        [sealed_run(stream, at * entries, entries) for at in range(4)] for stream in range(streams)
+    ]
+
+    async def stream(number: int) -> None:
+        at = 0
+        while loop.time() < end:
+            start = loop.time()
+            await node.add(number, KEY, ready[number][at % 4])
+            taken.append(loop.time() - start)
+            at += 1
+
+    start = loop.time()
+    await asyncio.gather(*(stream(number) for number in range(streams)))
+    spent = loop.time() - start
+    cuts = statistics.quantiles(taken, n=100)
+    return len(taken) * entries * 1024 / spent / 1e6, cuts[49] * 1e3, cuts[98] * 1e3
+
+
+async def fill(node: BookieNode, ledgers: int, total_runs: int) -> float:
+    """Write runs of 16 entries to ledgers in turn, 64 under way; return MB/s, last flush
+    included.
+    """
+    loop = asyncio.get_running_loop()
+    spent = 0.0
+    for base in range(0, total_runs, 512):
+        numbers = range(base, min(base + 512, total_runs))
+        runs = [
+            (
+                at % ledgers,
+                sealed_run(at % ledgers, at // ledgers * ENTRIES_PER_RUN, ENTRIES_PER_RUN),
+            )
+            for at in numbers
+        ]
+        start = loop.time()
+        for low in range(0, len(runs), 64):
+            await asyncio.gather(
+                *(node.add(ledger, KEY, run) for ledger, run in runs[low : low + 64])
+            )
+        spent += loop.time() - start
+    start = loop.time()
+    await node._engine.upkeep.flush()
+    spent += loop.time() - start
+    return total_runs * ENTRIES_PER_RUN * 1024 / spent / 1e6
+
+
+async def read_back(node: BookieNode, ledgers: int) -> float:
+    """Return MB/s of reading ledgers one after the other, each from its first entry on."""
+    loop = asyncio.get_running_loop()
+    size, start = 0, loop.time()
+    for ledger in range(ledgers):
+        for first, last in await node.list_entries(ledger):
+            at = first
+            while at <= last:
+                run = await node.read(ledger, at, last)
+                size += len(run)
+                at += len(run) // (len(PAYLOAD) + 40)
+    return size / (loop.time() - start) / 1e6
+
+
+def share(figure: float, raw: float) -> str:
+    return f"{figure:8.1f} MB/s  {100 * figure / raw:5.0f} % of {raw:7.1f} MB/s"
+
+
+async def measure_appends(directory: Path, in_flight: int, seconds: float) -> None:
+    """Take turns between the bare loop and the bookie, and print medians."""
+    raws: list[float] = []
+    found: dict[str, list[tuple[float, ...]]] = {"lone runs": [], "as written": []}
+    for _ in range(ROUNDS):
+        raws.append(bare_writes(directory, in_flight * 1024, seconds / ROUNDS))
+        for name, streams in (("lone runs", in_flight), ("as written", RUNS_UNDER_WAY)):
+
+            async def work(
+                node: BookieNode, streams: int = streams, entries: int = in_flight // streams
+            ) -> tuple[float, ...]:
+                return await append(node, streams, entries, seconds / ROUNDS)
+
+            found[name].append(await with_node(directory, work))
+    raw = statistics.median(raws)
+    for name, figures in found.items():
+        rate, p50, p99 = (statistics.median(column) for column in zip(*figures, strict=True))
+        what = f"append {in_flight:5} in flight, {name:10}"
+        print(f"{what} {share(rate, raw)}   p50 {p50:6.2f} ms  p99 {p99:6.2f} ms", flush=True)
+
+
+async def measure(directory: Path, seconds: float) -> None:
+    for in_flight in (64, 1000):
+        await measure_appends(directory, in_flight, seconds)
+    rates: dict[int, tuple[float, ...]] = {}
+    raw_read = bare_reads(directory)
+    for ledgers in (1, 1000):
+
+        async def both(node: BookieNode, count: int = ledgers) -> tuple[float, ...]:
+            written = await fill(node, count, 4000)
+            return written, await read_back(node, count)
+
+        rates[ledgers] = await with_node(directory, both)
+    print(f"write  1,000 ledgers at once against 1    {share(rates[1000][0], rates[1][0])}")
+    print(f"read   1 ledger of 64 MB                  {share(rates[1][1], raw_read)}")
+    print(f"read   1,000 ledgers of 64 KB each        {share(rates[1000][1], raw_read)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="directory on the disk to measure")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="for each append figure, all takes"
+    )
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.data) as directory:
+        asyncio.run(measure(Path(directory), arguments.seconds))
+
+
+if __name__ == "__main__":
+    main()
