@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -35,8 +36,16 @@ def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
 
 
 def pause(server: ZooKeeperServer) -> None:
+    """Stop the server; return when each of its threads stands still, which takes a moment."""
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)
+    while any(state != "T" for state in thread_states(server.pid)):
+        time.sleep(0.001)
+
+
+def thread_states(pid: int) -> list[str]:
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [stat.rpartition(")")[2].split()[0] for stat in stats]
 
 
 def resume(server: ZooKeeperServer) -> None:
