@@ -8,9 +8,11 @@ from datetime import datetime
 from functools import partial
 from random import Random
 
+from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
     InvalidRequestError,
+    NodeExistsError,
     NoSuchLedgerError,
     NoSuchLogError,
     PositionTrimmedError,
@@ -34,6 +36,7 @@ from quire.log.search import OpenSegment, Tail, find_acknowledged_tail, find_off
 from quire.log.segment_reader import SegmentReader, open_segment
 from quire.log.span import Slice, Span, read_span, take_snapshot
 from quire.log.takeover import ATTEMPTS_MAX, TakeOver, recover_open_segments
+from quire.log.upkeep import find_orphans, rebuild_manifest
 from quire.metastore.layout import LOGS, unquote_name
 from quire.metastore.store import MetadataStore
 
@@ -269,6 +272,33 @@ class LogDirectory:
         record = self._record(name)
         await record.delete((await record.read())[1])
         await self.cursors(name).forget(manifest.log_id)
+
+    async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
+        """Make the manifest of a log whose record is lost, from the labels of its ledgers.
+
+        Open ledgers are recovered: a leader that still lives is deposed. Raises `NodeExistsError`
+        when the log has a manifest, `NoSuchLogError` when no ledger is labelled with its name.
+        """
+        record = self._record(name)
+        now_ms = int(self._clock() * 1000)
+        if (await record.find())[0] is not None:
+            raise NodeExistsError(record.path)
+        manifest = await rebuild_manifest(self._catalog, name, password, now_ms)
+
+        def edit(found: LogManifest | None) -> LogManifest:
+            if found not in (None, manifest):
+                raise NodeExistsError(record.path)
+            return manifest
+
+        return await record.edit(edit)
+
+    async def sweep(self) -> Sequence[LedgerId]:
+        """Delete the ledgers of logs that no log lists, nor ever will, and return them."""
+        orphans = await find_orphans(self._catalog, self.describe, int(self._clock() * 1000))
+        for ledger in orphans:
+            with suppress(NoSuchLedgerError):
+                await self._catalog.delete(ledger)
+        return orphans
 
     async def _open_segment(self, segment: Segment, name: str, password: bytes) -> SegmentReader:
         path = self._record(name).path

@@ -1,0 +1,139 @@
+"""Upkeep: ledgers that no log lists any more, and a manifest that was lost.
+
+Every ledger of a log carries labels (`ledger_labels`): log, identity, epoch and segment number.
+
+An *orphan* is left behind by a leader that crashed between creating a ledger and listing it. It is
+one for certain when a later epoch has begun, since whoever made it can list it no more; or when its
+log does not exist and it is older than any take-over lasts.
+
+A manifest is *rebuilt* from the labels alone. That fences: the ledgers are recovered, so a leader
+that still lives is deposed. Trim points inside a segment are lost, and so are settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quire.entry import LedgerId
+from quire.errors import NoSuchLedgerError, NoSuchLogError
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.metadata import LedgerMetadata
+from quire.log.batch import decode_header
+from quire.log.manifest import LogManifest, Segment
+from quire.log.position import Position
+from quire.log.takeover import recover_segment
+
+FORSAKEN_SECONDS: Final = 3600.0
+"""Age at which a ledger of a log that does not exist is an orphan: take-overs last a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What a ledger's labels say about the log it was made for."""
+
+    log: str
+    log_id: str
+    epoch: int
+    segment: int
+
+    @classmethod
+    def of(cls, custom: Mapping[str, str]) -> Labels | None:
+        """Return the labels of a ledger, None when it was made for no log."""
+        try:
+            return cls(
+                custom["log"], custom["log_id"], int(custom["epoch"]), int(custom["segment"])
+            )
+        except (KeyError, ValueError):
+            return None
+
+
+def is_orphan(metadata: LedgerMetadata, manifest: LogManifest | None, now_ms: int) -> bool:
+    """True when no manifest lists a ledger of a log, nor ever will. Pure."""
+    labels = Labels.of(metadata.custom)
+    if labels is None:
+        return False
+    if manifest is None or manifest.log_id != labels.log_id:
+        return now_ms - metadata.created_ms > FORSAKEN_SECONDS * 1000
+    is_known = manifest.lists(metadata.ledger) or metadata.ledger in manifest.doomed
+    return not is_known and labels.epoch < manifest.epoch
+
+
+async def find_orphans(
+    catalog: LedgerCatalog, describe: Callable[[str], Awaitable[LogManifest]], now_ms: int
+) -> tuple[LedgerId, ...]:
+    """Return the orphans among all ledgers. Each manifest is read after the ledger's metadata."""
+    orphans = []
+    for ledger in await catalog.list():
+        try:
+            metadata = await catalog.metadata(ledger)
+        except NoSuchLedgerError:
+            continue
+        labels = Labels.of(metadata.custom)
+        if labels is None:
+            continue
+        try:
+            manifest = await describe(labels.log)
+        except NoSuchLogError:
+            manifest = None
+        if is_orphan(metadata, manifest, now_ms):
+            orphans.append(ledger)
+    return tuple(orphans)
+
+
+async def rebuild_manifest(
+    catalog: LedgerCatalog, name: str, password: bytes, now_ms: int
+) -> LogManifest:
+    """Return the manifest of a log whose record is lost. Raises `NoSuchLogError`.
+
+    Of several logs that had the name the one made last counts. Segments are those with records.
+    """
+    found = await _ledgers_of(catalog, name)
+    if not found:
+        raise NoSuchLogError(name)
+    log_id = found[-1][1].log_id
+    mine = [
+        (labels.segment, labels.epoch, metadata)
+        for metadata, labels in found
+        if labels.log_id == log_id
+    ]
+    mine.sort(key=lambda each: (each[0], each[1], each[2].ledger))
+    segments: list[Segment] = []
+    for number, epoch, metadata in mine:
+        first = await _first_offset(catalog, metadata.ledger, password)
+        if first is None:
+            continue
+        segment = Segment(number, metadata.ledger, epoch, metadata.created_ms, first)
+        end = await recover_segment(catalog, segment, first, password)
+        segments.append(Segment(number, metadata.ledger, epoch, metadata.created_ms, first, end))
+    last = mine[-1]
+    return LogManifest(
+        name,
+        log_id,
+        now_ms,
+        epoch=max(epoch for _, epoch, _ in mine),
+        segments=tuple(segments),
+        next_segment=last[0] + 1,
+        first_offset=segments[0].first_offset or 0 if segments else 0,
+        trimmed_to=Position(segments[0].number, 0, 0) if segments else Position(last[0] + 1, 0, 0),
+    )
+
+
+async def _ledgers_of(catalog: LedgerCatalog, name: str) -> list[tuple[LedgerMetadata, Labels]]:
+    """Return the ledgers made for logs of this name, in the order of their creation."""
+    found = []
+    for ledger in await catalog.list():
+        metadata = await catalog.metadata(ledger)
+        labels = Labels.of(metadata.custom)
+        if labels is not None and labels.log == name:
+            found.append((metadata, labels))
+    return sorted(found, key=lambda each: (each[0].created_ms, each[0].ledger))
+
+
+async def _first_offset(catalog: LedgerCatalog, ledger: LedgerId, password: bytes) -> int | None:
+    """Recover a ledger and return where it starts, None when it is empty."""
+    async with await catalog.open(ledger, password=password) as reader:
+        if await reader.last_confirmed() < 0:
+            return None
+        return decode_header((await reader.read_entry(0)).payload, ledger, 0).first_offset

@@ -1,0 +1,82 @@
+"""Orphans are swept, nothing else is; a lost manifest is made again from labels."""
+
+from __future__ import annotations
+
+import pytest
+
+from quire.errors import NodeExistsError, NoSuchLogError, QuireError
+from quire.log.position import Position
+from tests.support.log_cluster import NAME, PATH, LogCluster, append_all, numbered, refuse, run
+
+
+def test_only_what_nobody_can_ever_list_is_swept() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(open_timeout=0.5)
+            await log.append(b"0")
+            crashed = cluster.new_client()
+            crashed.store.before = refuse("put", "create", path=PATH)
+            with pytest.raises(QuireError):
+                await crashed.open(open_timeout=0.1)
+            [orphan] = [
+                each for each in await cluster.ledgers() if each != (await listed(cluster))[0]
+            ]
+            stranger = await cluster.catalog.create()
+            await stranger.close()
+            assert list(await client.logs.sweep()) == [], "whoever made it might still list it"
+            log.abandon()
+            log = await client.open()
+            await log.append(b"1")
+            assert list(await client.logs.sweep()) in ([], [orphan])
+            log.abandon()
+            log = await client.open()
+            assert orphan not in [*(await cluster.ledgers())] or orphan in await client.logs.sweep()
+            assert set(await cluster.ledgers()) == {stranger.ledger, *(await listed(cluster))}
+            await log.close()
+            assert await client.payloads() == [b"0", b"1"]
+            cluster.now += 10_000
+            assert list(await client.logs.sweep()) == []
+
+    run(main)
+
+
+async def listed(cluster: LogCluster) -> list[int]:
+    manifest = await cluster.new_client().manifest()
+    return [each.ledger for each in manifest.segments] + list(manifest.doomed)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_lost_manifest_is_made_again(crash: bool) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            for first in (0, 4, 8):
+                log = await client.open(batch_records=2)
+                await append_all(log, numbered(first, 2))
+                await log.roll()
+                await append_all(log, numbered(first + 2, 2))
+                if crash:
+                    log.abandon()
+                else:
+                    await log.close()
+            await client.logs.trim(NAME, Position(2, 0, 0))
+            with pytest.raises(NodeExistsError):
+                await client.logs.rebuild(NAME)
+            before = await client.read()
+            log_id = (await client.manifest()).log_id
+            await cluster.store.delete(PATH)
+            with pytest.raises(NoSuchLogError):
+                await client.logs.rebuild("another")
+            manifest = await client.logs.rebuild(NAME)
+            assert manifest.check() == ()
+            assert manifest.log_id == log_id
+            after = await client.read()
+            assert after[: len(before)] == before
+            assert [each.payload for each in after] == numbered(2, 10)
+            async with await client.open() as log:
+                assert log.epoch > 3
+                await log.append(b"more")
+            assert (await client.payloads())[-1] == b"more"
+
+    run(main)
