@@ -303,14 +303,18 @@ class Client:
     ) -> Tail:
         """Return where a log's next record comes at the earliest, and its offset: as its leader
         announced it last, or linearizable, behind every record acknowledged before the call.
-
-        Raises `NoSuchLogError`, and `UnreadableError` when it cannot be told now.
+        Raises `NoSuchLogError`, `UnreadableError`.
         """
         return await self._logs.tail(name, linearizable=linearizable, password=password)
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
         """Return the named cursors of a log; the password serves to count what they lag behind."""
         return self._logs.cursors(name, password=password)
+
+    @property
+    def logs(self) -> LogDirectory:
+        """All logs, with what is seldom needed: `rebuild` and `sweep`."""
+        return self._logs
 
     async def list_logs(self) -> list[str]:
         """Return the names of all logs, sorted."""
@@ -336,10 +340,7 @@ class Client:
         await self._logs.trim(name, position, password=password)
 
     async def delete_log(self, name: str, *, password: bytes = b"") -> None:
-        """Delete a log with everything in it; a leader is deposed. Can be repeated.
-
-        Raises `NoSuchLogError`, and the errors of recovery.
-        """
+        """Delete a log and what is in it; a leader is deposed. As `open_log`, `NoSuchLogError`."""
         await self._logs.delete(name, password=password)
 
     # Elections and bookies.
@@ -364,10 +365,9 @@ class Client:
         options: ServiceOptions | None = None,
         session_timeout: float = SESSION_SECONDS,
     ) -> Service[R]:
-        """Return one replica of the service `name`, around a deterministic state machine.
+        """Return one replica of a service around a deterministic state machine: `async with` it.
 
-        `async with` it: it leads or follows by itself. `candidate` is what others see, such as the
-        address at which this replica takes requests. Log and election have the same name.
+        `candidate` is what others see, such as the address at which it takes requests.
         """
         return Service(
             application,

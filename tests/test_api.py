@@ -40,6 +40,7 @@ PUBLIC = {
     "LogManifest",
     "LogOptions",
     "LogReader",
+    "NumberedWriter",
     "Position",
     "QuireError",
     "Record",

@@ -21,6 +21,7 @@ from quire.cli.output import (
 from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
 from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
+from quire.cli.upkeep import rebuild, sweep
 from quire.ledger.quorum import Replication
 from quire.log.manifest import LogManifest, Segment
 from quire.log.options import LogOptions
@@ -48,6 +49,8 @@ def log() -> None:
 
 
 log.add_command(cursor)
+log.add_command(rebuild)
+log.add_command(sweep)
 
 
 @log.command()

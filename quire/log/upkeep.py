@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import LedgerId
-from quire.errors import NoSuchLedgerError, NoSuchLogError
+from quire.errors import CorruptRecordError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.batch import decode_header
 from quire.log.manifest import LogManifest, Segment
 from quire.log.position import Position
 from quire.log.takeover import recover_segment
+from quire.metastore.layout import log_path
 
 FORSAKEN_SECONDS: Final = 3600.0
 """Age at which a ledger of a log that does not exist is an orphan: take-overs last a minute."""
@@ -87,7 +88,8 @@ async def rebuild_manifest(
 ) -> LogManifest:
     """Return the manifest of a log whose record is lost. Raises `NoSuchLogError`.
 
-    Of several logs that had the name the one made last counts. Segments are those with records.
+    Of several logs that had the name the one made last counts. Segments are those with records; one
+    that was adopted has no number, so a log with such ones cannot be rebuilt: `CorruptRecordError`.
     """
     found = await _ledgers_of(catalog, name)
     if not found:
@@ -108,7 +110,7 @@ async def rebuild_manifest(
         end = await recover_segment(catalog, segment, first, password)
         segments.append(Segment(number, metadata.ledger, epoch, metadata.created_ms, first, end))
     last = mine[-1]
-    return LogManifest(
+    manifest = LogManifest(
         name,
         log_id,
         now_ms,
@@ -118,6 +120,10 @@ async def rebuild_manifest(
         first_offset=segments[0].first_offset or 0 if segments else 0,
         trimmed_to=Position(segments[0].number, 0, 0) if segments else Position(last[0] + 1, 0, 0),
     )
+    if broken := manifest.check():
+        reason = f"the ledgers that are left break {', '.join(broken)}: some are missing"
+        raise CorruptRecordError(log_path(name), reason)
+    return manifest
 
 
 async def _ledgers_of(catalog: LedgerCatalog, name: str) -> list[tuple[LedgerMetadata, Labels]]:

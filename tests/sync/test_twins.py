@@ -33,7 +33,7 @@ PAIRS: dict[type, type] = {
 }
 
 INTERNAL: dict[type, frozenset[str]] = {
-    Client: frozenset({"service"}),
+    Client: frozenset({"logs", "service"}),
     LedgerReader: frozenset({"confirm", "confirmed", "refresh", "version", "wait_handle_closed"}),
     LedgerWriter: frozenset({"advanced", "ended", "suspect", "acked", "failed", "room"}),
     Log: frozenset({"start"}),

@@ -1,0 +1,61 @@
+"""`quire log rebuild` and `quire log sweep`: after accidents."""
+
+from __future__ import annotations
+
+import click
+
+from quire.cli.output import Value, note, print_json
+from quire.cli.replication import password_option
+from quire.cli.settings import Settings, run, with_settings
+
+
+@click.command()
+@click.argument("name")
+@password_option
+@with_settings
+def rebuild(settings: Settings, name: str, password: bytes) -> None:
+    """Make the lost manifest of a log again, from the labels of its ledgers.
+
+    Recovers the ledgers that are open: a leader that still lives is deposed. Trim points inside a
+    segment and settings are not in the labels.
+
+    \b
+    Example:
+      quire log rebuild orders
+    """
+    run(lambda: _rebuild(settings, name, password))
+
+
+async def _rebuild(settings: Settings, name: str, password: bytes) -> None:
+    async with settings.connect() as client:
+        manifest = await client.logs.rebuild(name, password=password)
+    fields: dict[str, Value] = {
+        "log": name,
+        "segments": len(manifest.segments),
+        "records": manifest.end_offset,
+    }
+    if settings.json:
+        print_json({**fields, "first_position": str(manifest.first_position)})
+    else:
+        note(f"Log {name} has {len(manifest.segments)} segments from {manifest.first_position} on.")
+
+
+@click.command()
+@with_settings
+def sweep(settings: Settings) -> None:
+    """Delete ledgers of logs that no log lists and none ever will: what crashes left behind.
+
+    \b
+    Example:
+      quire log sweep
+    """
+    run(lambda: _sweep(settings))
+
+
+async def _sweep(settings: Settings) -> None:
+    async with settings.connect() as client:
+        orphans = await client.logs.sweep()
+    if settings.json:
+        print_json({"deleted": list(orphans)})
+    else:
+        note(f"{len(orphans)} ledgers were left behind and are deleted.")
