@@ -45,6 +45,12 @@ def _check_path(path: str) -> str:
     return path
 
 
+def _close_unclaimed(opening: Job[tuple[int, int]]) -> None:
+    """Close what was opened for a task that is gone."""
+    if not opening.cancelled() and opening.exception() is None:
+        os.close(opening.result()[0])
+
+
 def _write_all(descriptor: int, offset: int, data: Sequence[bytes | memoryview]) -> None:
     for at in range(0, len(data), BUFFERS_MAX):
         buffers: list[bytes | memoryview] = list(data[at : at + BUFFERS_MAX])
@@ -182,7 +188,12 @@ class LocalDisk:
             descriptor = os.open(full, flags, 0o644)
             return descriptor, os.fstat(descriptor).st_size
 
-        descriptor, size = await self._run(job)
+        opening = self._submit(job)
+        try:
+            descriptor, size = await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unclaimed)
+            raise
         return LocalFile(descriptor, size, self._readers, self._writers)
 
     async def list(self, directory: str = "") -> list[str]:
@@ -222,11 +233,13 @@ class LocalDisk:
         return await self._run(job)
 
     async def _run(self, job: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self._submit(job))
+
+    def _submit(self, job: Callable[[], T]) -> Job[T]:
         try:
-            running = self._writers.submit(job)
+            return self._writers.submit(job)
         except RuntimeError:
             raise OSError(errno.EBADF, f"disk {self.root} is closed") from None
-        return await asyncio.wrap_future(running)
 
     async def close(self) -> None:
         """Wait for jobs under way, stop the threads, give up the lock. Harmless when repeated."""

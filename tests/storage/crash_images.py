@@ -310,6 +310,8 @@ async def campaign(root: Path, images_wanted: int, mixes: int, seed: int) -> int
                 error.add_note(f"image {done}, point {point} of {len(recording.steps)}, {seed=}")
                 raise
             done += 1
+            if done % 5000 == 0:
+                sys.stderr.write(f"{done:,} images\n")
             if done >= images_wanted:
                 break
         seed += 1

@@ -99,3 +99,21 @@ def test_a_cancelled_write_keeps_its_descriptor_until_it_ends(
         assert (tmp_path / "a").read_bytes() == b"late"
 
     asyncio.run(main())
+
+
+def test_an_open_that_is_cancelled_leaves_no_descriptor(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = LocalDisk(tmp_path)
+        (tmp_path / "a").touch()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(50):
+            opening = asyncio.ensure_future(disk.open("a"))
+            await asyncio.sleep(0)
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+        await disk.close()
+        lock, pools = 1, len(os.listdir("/proc/self/fd"))
+        assert pools <= before - lock
+
+    asyncio.run(main())
