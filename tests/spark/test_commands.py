@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import quire.sync
-from tests.support.command import quire as command
+from tests.support import command
 from tests.support.java import java_home
 
 
 def test_audit_prints_counts_and_checksums(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(command, "SECONDS_MAX", 300.0)  # a session of its own, on a busy machine
     monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path)))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
@@ -22,7 +23,7 @@ def test_audit_prints_counts_and_checksums(
     with quire.sync.connect(cluster) as client, client.open_log("cli") as log:
         log.append_many([b"one", b"two"])
         log.append(b"three")
-    done = command("spark", "audit", "cli", "--master", "local[1]", "--json", store=cluster)
+    done = command.quire("spark", "audit", "cli", "--master", "local[1]", "--json", store=cluster)
     assert done.code == 0, done.err
     (found,) = done.json
     (segment,) = found["segments"]
