@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -101,19 +100,46 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a command's work on a fresh event loop, uvloop's when it is installed.
 
     Ctrl-C, SIGTERM and the loss of the terminal cancel the work, which then cleans up; all end in
-    KeyboardInterrupt. What is ignored (`nohup`) stays ignored.
+    KeyboardInterrupt. What is ignored stays ignored, by itself: `nohup` takes the terminal away, a
+    script that puts us into the background takes Ctrl-C.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        ending = _Ending(runner.get_loop())
         replaced = {
-            number: signal.signal(number, _as_interrupt)
+            number: signal.signal(number, ending.come)
             for number in ENDING
             if signal.getsignal(number) is not signal.SIG_IGN
         }
         try:
-            return runner.run(work())
+            return runner.run(ending.watch(work()))
+        except asyncio.CancelledError:
+            if ending.has_come:
+                raise KeyboardInterrupt from None
+            raise
         finally:
             for number, previous in replaced.items():
                 signal.signal(number, previous)
+
+
+class _Ending:
+    """Cancels a command's work at the first signal; what comes later must not cut its cleanup."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._working: asyncio.Task[Any] | None = None
+        self.has_come = False
+
+    async def watch(self, work: Coroutine[Any, Any, T]) -> T:
+        self._working = asyncio.current_task()
+        return await work
+
+    def come(self, number: int, frame: object) -> None:
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._working is not None and not self.has_come:
+            self.has_come = True
+            self._working.cancel()
 
 
 async def until_orphaned(work: Coroutine[Any, Any, None]) -> None:
@@ -134,10 +160,6 @@ async def until_orphaned(work: Coroutine[Any, Any, None]) -> None:
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-
-
-def _as_interrupt(number: int, frame: object) -> None:
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

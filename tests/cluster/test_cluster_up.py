@@ -30,6 +30,20 @@ def test_ctrl_c_stops_everything_and_says_what_is_kept(tmp_path: Path, how: sign
     assert (data / "metadata.db").exists()
 
 
+def test_sigterm_ends_it_where_ctrl_c_is_ignored(tmp_path: Path) -> None:
+    """As in a script that puts it into the background."""
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is ignored is inherited
+    try:
+        with started("cluster", "up", "--bookies", "1", "--data", str(tmp_path), "--json") as up:
+            assert up.stdout is not None
+            up.stdout.readline()
+            up.send_signal(signal.SIGINT)
+            up.send_signal(signal.SIGTERM)
+            assert up.wait(WAIT_SECONDS) == 130
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 def test_for_people_it_says_how_to_use_it(tmp_path: Path) -> None:
     with started("cluster", "up", "--bookies", "3", "--data", str(tmp_path / "data")) as up:
         assert up.stdout is not None
