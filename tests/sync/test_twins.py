@@ -13,8 +13,8 @@ from quire.cluster import LocalCluster
 from quire.election.election import Election, Leadership
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
-from quire.log.cursor import Cursor, LogCursors
 from quire.log.adoption import Adoption
+from quire.log.cursor import Cursor, LogCursors
 from quire.log.log import Log
 from quire.log.reader import LogReader
 
