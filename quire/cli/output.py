@@ -98,4 +98,6 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, float) else str(value)
+    text = f"{value:,}" if isinstance(value, float) else str(value)
+    # A name may hold anything: no line break in it splits a row, nothing in it steers a terminal.
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
