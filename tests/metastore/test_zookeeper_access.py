@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import ipaddress
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore import zookeeper_connection
@@ -48,7 +52,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     directory = tmp_path_factory.mktemp("zookeeper")
-    make_certificate(directory / "server", "IP:127.0.0.1")
+    make_certificate(directory / "server")
     (port,) = free_ports(1)
     jaas = directory / "jaas.conf"
     jaas.write_text(JAAS)
@@ -73,14 +77,30 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(server, port, directory)
 
 
-def make_certificate(path: Path, names: str) -> None:
-    """Make NAME.pem, NAME.key and NAME.both.pem: a certificate that signs itself."""
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=quire-test", "-addext", f"subjectAltName={names}"]
-    command += ["-keyout", f"{path}.key", "-out", f"{path}.pem"]
-    subprocess.run(command, check=True, capture_output=True)
-    both = Path(f"{path}.key").read_text() + Path(f"{path}.pem").read_text()
-    Path(f"{path}.both.pem").write_text(both)
+def make_certificate(path: Path) -> None:
+    """Make NAME.pem, NAME.key and NAME.both.pem: a certificate for 127.0.0.1 that signs itself."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "quire-test")])
+    address = x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    public = certificate.public_bytes(pem)
+    Path(f"{path}.key").write_bytes(secret)
+    Path(f"{path}.pem").write_bytes(public)
+    Path(f"{path}.both.pem").write_bytes(secret + public)
 
 
 def with_stores(*uris: str, body: Callable[..., Awaitable[None]]) -> None:
