@@ -42,6 +42,9 @@ STEPS_PER_INSTANT_MAX: Final = 50_000
 STEPS_MAX: Final = 400_000
 TASKS_PRUNE: Final = 4096
 
+_end_sleep: Final[Callable[..., object]] = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]
+"""What `asyncio.sleep` has its timer call: as with any future, the sleeper's next step is drawn."""
+
 
 class Policy(StrEnum):
     """How the next step is chosen."""
@@ -280,7 +283,10 @@ class SimLoop(SealedLoop):
         self.trace.batch.append(now)
         while timers and timers[0][0] <= now:
             handle = heapq.heappop(timers)[2]
-            if handle.callback is not None:
+            callback = handle.callback
+            if callback is _end_sleep:
+                callback(*handle.args)  # only makes the sleeper ready: no step of its own
+            elif callback is not None:
                 self._enqueue(handle)
 
     def _is_dead(self, handle: Handle) -> bool:

@@ -27,6 +27,7 @@ from quire.errors import BookieUnavailableError, QuireError
 from tests.sim.loop import SimLoop
 from tests.sim.process import Incarnation
 from tests.sim.streams import DEADLINE, Connection, settle
+from tests.sim.wire import carry_answer, carry_request
 
 
 @dataclass
@@ -125,7 +126,7 @@ class Network:
                 link.reset("connection reset")
 
     def retry_delay(self) -> float:
-        return 0.02 + self.rng.random() * 0.2
+        return 0.002 + 0.2 * self.rng.random() ** 2
 
     async def serve(self, host: Host, method: str, args: dict[str, Any]) -> Any:
         """Do a request's work; runs as a task of the server. Errors are answers."""
@@ -137,6 +138,9 @@ class Network:
         try:
             outcome = await getattr(bookie, method)(**args)
         except QuireError as error:
+            outcome = error
+        except OSError as error:
+            self.counters["answer: internal error"] += 1
             outcome = error
         self.watch.end(token, outcome)
         if self.log is not None:
@@ -151,7 +155,7 @@ class Exchange:
         self.network = network = link.network
         self.link = link
         self.method = method
-        self.args = args
+        self.args = carry_request(method, link.bookie, args)
         self.reply: asyncio.Future[Any] = network.loop.create_future()
         self._work: asyncio.Task[Any] | None = None
         self._deadline: Any = None
@@ -214,7 +218,8 @@ class Exchange:
             network.counters["answer lost"] += 1
             work.exception()
             return
-        network.later(network.delay(), self._answer, work.result())
+        outcome = carry_answer(self.method, self.link.bookie, work.result())
+        network.later(network.delay(), self._answer, outcome)
 
     def _answer(self, outcome: Any) -> None:
         if self.reply.done():
@@ -250,7 +255,8 @@ class SimLink:
         if self._connection is None or self._connection.broken:
             self._connection = Connection(self)
         args = {"ledger": ledger, "key": key, "run": run, "recovery": recovery}
-        await self._connection.add({**args, "deferred": True} if deferred else args)
+        sent = carry_request("add", self.bookie, {**args, "deferred": deferred})
+        await self._connection.add(sent)
 
     async def read(
         self,

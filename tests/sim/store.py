@@ -26,10 +26,13 @@ from quire.errors import (
 )
 from quire.metastore.memory import MemoryTree
 from quire.metastore.store import Versioned
+from tests.sim.loop import SimLoop
 from tests.sim.network import Network
 from tests.sim.process import Incarnation
 
 T = TypeVar("T")
+
+WATCH_LATE_SECONDS = 0.3
 
 STORE = "store"
 """The store's name in the network: cuts use it."""
@@ -44,14 +47,75 @@ class StoreWeather:
     """A change whose answer is lost; half of them were applied."""
     spurious_wake: float = 0.0
     watch_lost: float = 0.0
+    watch_late: float = 0.0
+    """Probability that the news of a watch takes `WATCH_LATE_SECONDS`, on average, to arrive."""
+
+
+class Watch:
+    """Somebody who waits until a condition on the tree holds; told once."""
+
+    __slots__ = ("condition", "tell")
+
+    def __init__(self, condition: Callable[[], bool], tell: Callable[[], None]) -> None:
+        self.condition = condition
+        self.tell = tell
 
 
 class WatchedTree(MemoryTree):
-    """The tree, and a listener that is told (path, value or None, version) of every change."""
+    """The tree, and a listener that is told (path, value or None, version) of every change.
+
+    Watches cost no task: they are looked at once after each change and each expiry.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.listeners: list[Callable[[str, bytes | None, int], None]] = []
+        self._watches: list[Watch] = []
+        self._is_looking = False
+        self._reaper: asyncio.Handle | None = None
+
+    def watch(self, watch: Watch) -> None:
+        """Tell a watch when its condition holds; at once if it does."""
+        if watch.condition():
+            watch.tell()
+        else:
+            self._watches.append(watch)
+
+    def unwatch(self, watch: Watch) -> None:
+        """Forget a watch; harmless when it was told."""
+        if watch in self._watches:
+            self._watches.remove(watch)
+
+    def wake(self) -> None:
+        super().wake()
+        if self._watches and not self._is_looking:
+            self._is_looking = True
+            loop = _loop()
+            loop.call_soon(self._look, context=loop.root.context)
+
+    def _look(self) -> None:
+        self._is_looking = False
+        due = [watch for watch in self._watches if watch.condition()]
+        for watch in due:
+            self.unwatch(watch)
+            watch.tell()
+
+    def open_session(self, timeout: float) -> int:
+        session = super().open_session(timeout)
+        self._arm_reaper()
+        return session
+
+    def _arm_reaper(self) -> None:
+        """See that a session that is not renewed ends in time, whether anybody looks or not."""
+        if self._reaper is None and self._deadlines:
+            loop = _loop()
+            when = min(self._deadlines.values())
+            self._reaper = loop.call_at(when, self._reap_due, context=loop.root.context)
+
+    def _reap_due(self) -> None:
+        self._reaper = None
+        self._reap()
+        self._arm_reaper()
 
     def put(self, path: str, value: bytes, version: int) -> int:
         changed = super().put(path, value, version)
@@ -187,23 +251,31 @@ class SimStore:
     async def _wait(self, condition: Callable[[], bool]) -> None:
         if self._closed:
             raise HandleClosedError(f"metadata store {self.uri}")
-        network = self._network
+        network, tree = self._network, self._tree
         reply: asyncio.Future[None] = network.loop.create_future()
-
-        async def watch() -> None:
-            await asyncio.sleep(network.delay())
-            await self._tree.wait_until(condition)
-            await asyncio.sleep(network.delay())
-            while network.is_cut(STORE, self._client.name):  # noqa: ASYNC110
-                await asyncio.sleep(network.retry_delay())
-            _answer(reply, None)
-
-        task = network.loop.root.spawn(watch(), name="watch")
+        watch = Watch(condition, lambda: self._send_news(reply))
+        armed = network.later(network.delay(), tree.watch, watch)
         self._disturb(reply)
         try:
             await reply
         finally:
-            task.cancel()
+            armed.cancel()
+            tree.unwatch(watch)
+
+    def _send_news(self, reply: asyncio.Future[None]) -> None:
+        network, delay = self._network, self._network.delay()
+        if network.chance(self._weather.watch_late):
+            network.counters["watch late"] += 1
+            delay += network.rng.expovariate(1 / WATCH_LATE_SECONDS)
+        network.later(delay, self._deliver, reply)
+
+    def _deliver(self, reply: asyncio.Future[None]) -> None:
+        """Bring a client the news of a watch, when the way back is free."""
+        network = self._network
+        if not reply.done() and network.is_cut(STORE, self._client.name):
+            network.later(network.retry_delay(), self._deliver, reply)
+        else:
+            _answer(reply, None)
 
     def _disturb(self, reply: asyncio.Future[None]) -> None:
         network = self._network
@@ -214,6 +286,12 @@ class SimStore:
         elif network.chance(self._weather.spurious_wake):
             network.counters["spurious wake"] += 1
             network.later(network.rng.random(), _answer, reply, None)
+
+
+def _loop() -> SimLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    return loop
 
 
 def _answer(reply: asyncio.Future[Any], outcome: Any) -> None:

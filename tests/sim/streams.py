@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from quire.errors import BookieUnavailableError, QuireError
+from tests.sim.wire import carry_answer
 
 if TYPE_CHECKING:
     from tests.sim.network import SimLink
@@ -24,14 +25,11 @@ DEADLINE: Final = 3.0
 
 
 def settle(reply: asyncio.Future[Any], outcome: Any) -> None:
-    """Resolve a waiting client with an answer: errors arrive as copies, as over a wire."""
+    """Resolve a waiting client with an answer."""
     if reply.done():
         return
     if isinstance(outcome, QuireError):
-        error = type(outcome).__new__(type(outcome))
-        error.args = outcome.args
-        error.__dict__.update(outcome.__dict__)
-        reply.set_exception(error)
+        reply.set_exception(outcome)
     else:
         reply.set_result(outcome)
 
@@ -141,7 +139,7 @@ class Connection:
             return
         network = self.network
         now = network.loop.time()
-        self._answers.append((add, work.result()))
+        self._answers.append((add, carry_answer("add", self.link.bookie, work.result())))
         self._last_answer = max(self._last_answer, now + network.delay())
         network.later(self._last_answer - now, self._answer)
         if network.chance(network.conditions.loss):

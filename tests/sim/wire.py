@@ -1,0 +1,136 @@
+"""Through the real codec and back: what a simulated message would be on a real wire.
+
+Every request and every answer of a simulated link is encoded by production's code, turned into
+bytes, and decoded by production's code, as `RemoteBookie` and `BookieService` do around gRPC. What
+does not survive that trip does not survive here either. Not here: delays and losses (network.py),
+and gRPC itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from quire.bookie import LedgerTail
+from quire.entry import BookieId
+from quire.errors import QuireError
+from quire.wire import bookie_pb2 as pb
+from quire.wire.adds import encode_request, encode_run
+from quire.wire.codec import (
+    decode_failure,
+    decode_info,
+    decode_ranges,
+    decode_tail,
+    encode_failure,
+    encode_info,
+    encode_ranges,
+    encode_tail,
+)
+
+_Args = dict[str, Any]
+
+_REQUESTS: Final[dict[str, Callable[..., Any]]] = {
+    "read": pb.ReadRequest,
+    "read_tail": pb.ReadTailRequest,
+    "wait_tail": pb.WaitTailRequest,
+    "write_lac": pb.WriteLacRequest,
+    "sync": pb.SyncRequest,
+    "list_entries": pb.ListEntriesRequest,
+    "info": pb.InfoRequest,
+}
+
+
+def carry_request(method: str, bookie: BookieId, args: _Args) -> _Args:
+    """Return the arguments that the server hands to its bookie."""
+    if method == "add":
+        return _carry_add(bookie, args)
+    fields = dict(args)
+    if method == "wait_tail":
+        fields["timeout_ms"] = round(fields.pop("timeout") * 1000)
+    message = _REQUESTS[method]
+    sent = message(bookie=bookie, **fields)
+    received = message.FromString(sent.SerializeToString())  # type: ignore[attr-defined]
+    assert received.bookie == bookie
+    found = {name: getattr(received, name) for name in fields}
+    if "fence_key" in found and not received.HasField("fence_key"):
+        found["fence_key"] = None
+    if method == "wait_tail":
+        found["timeout"] = found.pop("timeout_ms") / 1000
+    return found
+
+
+def _carry_add(bookie: BookieId, args: _Args) -> _Args:
+    request = pb.AddRequest.FromString(encode_request(1, bookie, [encode_run(**args)]))
+    (run,) = request.runs
+    return {
+        "ledger": run.ledger,
+        "key": run.key,
+        "run": run.run,
+        "recovery": run.recovery,
+        "deferred": run.deferred,
+    }
+
+
+def carry_answer(method: str, bookie: BookieId, outcome: Any) -> Any:
+    """Return what the client is answered: a value, or the error to raise."""
+    try:
+        return _ANSWERS[method](bookie, outcome)
+    except QuireError as error:
+        return error
+
+
+def _carry_reply(
+    reply: Any, decode: Callable[[Any], Any], encode: Callable[[Any], Any]
+) -> Callable[[BookieId, Any], Any]:
+    def carry(bookie: BookieId, outcome: Any) -> Any:
+        if isinstance(outcome, Exception):
+            sent = reply(failure=encode_failure(outcome, bookie))
+        else:
+            sent = encode(outcome)
+        return decode(reply.FromString(sent.SerializeToString()))
+
+    return carry
+
+
+def _decode_added(reply: pb.AddReply) -> None:
+    assert reply.settled == 1
+    for failed in reply.failures:
+        raise decode_failure(failed.failure)
+
+
+def _carry_added(bookie: BookieId, outcome: Any) -> None:
+    reply = pb.AddReply(settled=1)
+    if isinstance(outcome, Exception):
+        failure = encode_failure(outcome, bookie)
+        reply.failures.append(pb.AddFailure(number=1, failure=failure))
+    _decode_added(pb.AddReply.FromString(reply.SerializeToString()))
+
+
+def _decode_part(reply: pb.ReadReply) -> bytes:
+    if reply.HasField("failure"):
+        raise decode_failure(reply.failure)
+    assert reply.size == len(reply.part)
+    return reply.part
+
+
+def _decode_written(reply: pb.WriteLacReply) -> None:
+    if reply.HasField("failure"):
+        raise decode_failure(reply.failure)
+
+
+def _encode_tail(tail: LedgerTail) -> pb.TailReply:
+    return encode_tail(tail)
+
+
+_ANSWERS: Final[dict[str, Callable[[BookieId, Any], Any]]] = {
+    "add": _carry_added,
+    "read": _carry_reply(
+        pb.ReadReply, _decode_part, lambda run: pb.ReadReply(size=len(run), part=run)
+    ),
+    "read_tail": _carry_reply(pb.TailReply, decode_tail, _encode_tail),
+    "wait_tail": _carry_reply(pb.TailReply, decode_tail, _encode_tail),
+    "write_lac": _carry_reply(pb.WriteLacReply, _decode_written, lambda _: pb.WriteLacReply()),
+    "sync": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
+    "list_entries": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
+    "info": _carry_reply(pb.InfoReply, decode_info, encode_info),
+}
