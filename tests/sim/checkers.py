@@ -13,6 +13,7 @@ state: every ledger closed, every bookie up again, no fault left.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from quire.entry import BookieId, EntryId, LedgerId
@@ -30,6 +31,8 @@ class FinalLedger:
     copies: dict[EntryId, dict[BookieId, bytes]] = field(default_factory=dict)
     """The verified payloads that each bookie of the write set holds."""
     hints: dict[BookieId, EntryId] = field(default_factory=dict)
+    lost: Collection[BookieId] = ()
+    """Bookies whose disks were damaged or taken away: their copies need not be there."""
 
     @property
     def ledger(self) -> LedgerId:
@@ -99,8 +102,10 @@ def committed_entries_reach_ack_quorum(final: FinalLedger) -> None:
     enough = replication.write_quorum if final.metadata.full_quorum else replication.ack_quorum
     for entry, payload in enumerate(final.payloads):
         copies = final.copies.get(entry, {})
+        gone = [each for each in final.metadata.write_set(entry) if each in final.lost]
+        held = {*copies, *gone}
         require(
-            len(copies) >= enough,
+            len(held) >= enough,
             name,
             f"entry {entry} of ledger {final.ledger} is held by {sorted(copies)} only",
         )

@@ -105,6 +105,11 @@ class SimDisk:
         self._released.set()
         self._released = asyncio.Event()
 
+    def mend(self) -> None:
+        """End every fault; what was lost or damaged stays so."""
+        self.release()
+        self.faults = DiskFaults(latency_seconds=0.0003)
+
     def rot(self, path: str, offset: int, mask: int = 0xFF) -> None:
         """Flip bits of one stored byte, in the cache and on the platter."""
         inode = self.inode(path)

@@ -5,8 +5,12 @@ many, some none; uniform mixing would hide what only shows when something else d
 fault has a rate (per virtual second) and mends itself after a random time. Faults come more readily
 while appends are in flight.
 
-The budget: bookies lose what was not synced and nothing else. So every acknowledged entry must
-survive whatever is drawn here, however many bookies are hit at once.
+A seed may have a *theme*: kinds that come thick and fast together, because what is rare alone is
+where protocols break. `churn` takes bookies away so that ensembles change, `race` brings recoverers
+and bad lines at the worst moment, `damage` hurts disks.
+
+The budget: bookies lose what was not synced and nothing else, but for one of them (damage.py). So
+every acknowledged entry must survive whatever is drawn here, however many bookies are hit at once.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from tests.sim.damage import DAMAGE
 from tests.sim.loop import Policy
 from tests.sim.network import Conditions
 from tests.sim.store import StoreWeather
@@ -34,15 +40,45 @@ KINDS: Final = (
     "kill client",
     "pause client",
     "break streams",
+    "swizzle",
+    *DAMAGE,
 )
 
-RATES_MAX: Final = {"kill client": 1.0, "isolate": 2.0, "pause client": 2.0}
+RATES_MAX: Final = {
+    "kill client": 1.0,
+    "isolate": 2.0,
+    "pause client": 2.0,
+    "bit rot": 3.0,
+    "disk lost": 1.0,
+}
 """Faults per virtual second at most: more of these and nothing else ever happens."""
+
+
+class Theme(StrEnum):
+    """What a seed is about."""
+
+    NONE = "none"
+    CHURN = "churn"
+    RACE = "race"
+    DAMAGE = "damage"
+
+
+THEMES: Final[dict[Theme, tuple[str, ...]]] = {
+    Theme.NONE: (),
+    Theme.CHURN: ("crash", "power cut", "cut", "break streams", "swizzle"),
+    Theme.RACE: ("cut", "swizzle", "pause client"),
+    Theme.DAMAGE: DAMAGE,
+}
+"""The kinds a theme brings."""
+
+THEME_WEIGHTS: Final = (5, 2, 3, 1)
 
 
 @dataclass
 class FaultMix:
     """What one seed is made of."""
+
+    theme: Theme = Theme.NONE
 
     policy: Policy = Policy.INTERLEAVE
     conditions: Conditions = field(default_factory=Conditions)
@@ -56,6 +92,7 @@ class FaultMix:
     def describe(self) -> dict[str, Any]:
         calm_conditions, calm_weather = asdict(Conditions()), asdict(StoreWeather())
         return {
+            "theme": str(self.theme),
             "policy": str(self.policy),
             "conditions": _differences(asdict(self.conditions), calm_conditions),
             "store": _differences(asdict(self.weather), calm_weather),
@@ -94,7 +131,23 @@ def draw_mix(rng: random.Random) -> FaultMix:
         kind: rate for kind in KINDS if (rate := maybe(0.25, 0.2, RATES_MAX.get(kind, 5.0)))
     }
     mix.mending = 0.05 + 2.0 * rng.random() ** 2
+    mix.weather.watch_late = maybe(0.3, 0.05, 0.7)
+    _apply_theme(mix, rng)
     return mix
+
+
+def _apply_theme(mix: FaultMix, rng: random.Random) -> None:
+    """Draw a theme; a seed with one has its kinds and few others."""
+    mix.theme = rng.choices(list(Theme), THEME_WEIGHTS)[0]
+    kinds = THEMES[mix.theme]
+    if not kinds:
+        return
+    others = {kind: rate for kind, rate in mix.rates.items() if rng.random() < 0.3}
+    chosen = {kind: 0.5 + 3.0 * rng.random() for kind in kinds if rng.random() < 0.6}
+    mix.rates = {kind: rate for kind in KINDS if (rate := chosen.get(kind, others.get(kind, 0.0)))}
+    if mix.theme is Theme.RACE:
+        mix.weather.watch_late = max(mix.weather.watch_late, 0.6 * rng.random())
+        mix.mending = 0.02 + 0.3 * rng.random()
 
 
 class Cluster(Protocol):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Final
 
-from quire.entry import DigestKind, EntryId, LedgerId
+from quire.entry import BookieId, DigestKind, EntryId, LedgerId
 from quire.errors import (
     HandleClosedError,
     LedgerClosedError,
@@ -25,8 +26,11 @@ from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import ledger_path
+from tests.sim.ambush import Ambush
 from tests.sim.checkers import check_ledger
+from tests.sim.faults import Theme
 from tests.sim.history import Append, End, Outcome, require
+from tests.sim.intruder import intrude
 from tests.sim.machines import ClientMachine, Work, insist, join
 from tests.sim.world import HEAL_SECONDS_MAX, SimWorld
 
@@ -45,7 +49,6 @@ ACKS_MIN: Final = 1
 """A run with fewer acknowledged entries proves nothing: void. Short ledgers prove much."""
 
 SAFETY_SECONDS_MAX: Final = 60.0
-AMBUSHES_MAX: Final = 4
 
 
 class LedgerWorkload:
@@ -55,6 +58,7 @@ class LedgerWorkload:
         self.world = world
         self.rng = rng
         self.replication = replication
+        world.budget.set(replication.ack_quorum)
         self.digest = rng.choice([DigestKind.CRC32C, DigestKind.CRC32C, DigestKind.HMAC_SHA256])
         self.password = b"secret" if rng.random() < 0.3 else b""
         self.count = rng.choice([8, 20, 40, 80])
@@ -62,11 +66,15 @@ class LedgerWorkload:
         """Mean pause after every other append, in seconds."""
         self.ledger: LedgerId | None = None
         self.created = asyncio.Event()
-        self.healing = False
         self.tasks: list[asyncio.Task[None]] = []
-        self.ambush = rng.choice([0.0, 0.0, 0.3, 0.7])
-        """Probability that a change of the record is the moment at which something happens."""
-        self._ambushes = 0
+        chance = 0.8 if world.mix.theme is Theme.RACE else rng.choice([0.0, 0.0, 0.3, 0.7])
+        self.ambush = Ambush(
+            world,
+            world.rng("ambush"),
+            chance,
+            rival=self._rival,
+            ensemble=self._ensemble,
+        )
         traits = world.rng("traits")
         self.deferred_sync = traits.random() < 0.15
         """Appends are answered early; an entry counts as acknowledged once it was forced."""
@@ -87,14 +95,14 @@ class LedgerWorkload:
         world.begin_faults()
         others = [world.client(f"recoverer{i}") for i in range(rng.choice([0, 1, 1, 2]))]
         span = rng.choice([0.3, 1.0, 2.0]) * (0.03 + self.count * self.pace / 2)
-        world.tree.listeners.append(self._lie_in_wait)
+        if world.mix.rates:
+            world.tree.listeners.append(self._record_changed)
         for client in others:
             self.tasks.append(client.run(self._recoverer(rng.random() * span)))
         for number in range(rng.choice([0, 1, 2])):
             reader = world.client(f"reader{number}")
             self.tasks.append(reader.run(self._reader(rng.random() * span)))
         await self._quiet(writer, others)
-        self.healing = True
         await world.heal()
         await self._finish()
 
@@ -109,35 +117,19 @@ class LedgerWorkload:
 
     # -- where it hurts --------------------------------------------------------------------------
 
-    def _lie_in_wait(self, path: str, value: bytes | None, version: int) -> None:
-        """Strike when the ledger's record changes: that is when roles change hands."""
-        if self.ledger is None or path != ledger_path(self.ledger) or self.healing:
-            return
-        if self._ambushes < AMBUSHES_MAX and self.rng.random() < self.ambush:
-            self._ambushes += 1
-            self.world.network.later(self.rng.expovariate(500.0), self._strike)
+    def _record_changed(self, path: str, value: bytes | None, version: int) -> None:
+        """The ledger's record changes: that is when roles change hands."""
+        if self.ledger is not None and path == ledger_path(self.ledger):
+            self.ambush.moment()
 
-    def _strike(self) -> None:
-        world, rng = self.world, self.rng
-        if self.healing:
-            return
-        what = rng.choice(["kill client", "pause client", "power cut", "crash", "recover"])
-        world.note_fault(f"ambush: {what}")
-        if what == "recover":
-            client = world.client(f"ambusher{self._ambushes}")
-            self.tasks.append(client.run(self._recoverer(0.0)))
-            return
-        clients = [each for each in world.clients if each.is_running]
-        bookies = [each for each in world.bookies if each.is_running]
-        mend = None
-        if what in ("kill client", "pause client") and clients:
-            mend = world.to_client(what, rng.choice(clients[:2]))
-        elif bookies:
-            mend = world.to_bookie(
-                "power cut" if what == "power cut" else "crash", rng.choice(bookies)
-            )
-        if mend is not None:
-            world.network.later(rng.expovariate(2.0), mend)
+    def _ensemble(self) -> Sequence[BookieId]:
+        metadata = self.world.metadata_watch.current.get(self.ledger or 0)
+        return () if metadata is None else metadata.last_fragment.bookies
+
+    def _rival(self, name: str) -> ClientMachine:
+        client = self.world.client(name)
+        self.tasks.append(client.run(self._recoverer(0.0)))
+        return client
 
     # -- the writer ------------------------------------------------------------------------------
 
@@ -192,6 +184,8 @@ class LedgerWorkload:
             append.outcome = Outcome.OK
             self.world.metadata_watch.confirm(append.ledger, append.entry)
             self.world.say("writer", f"holds {append.entry} confirmed")
+            if self.world.mix.rates:
+                self.ambush.moment(0.05)
         except QuireError as error:
             append.outcome = Outcome.UNKNOWN
             self.world.say("writer", f"does not know about {append.payload[:8]!r}: {error!r}")
@@ -265,6 +259,8 @@ class LedgerWorkload:
             )
             rng = self.world.rng(client.name)
             await self._look(client, reader, rng)
+            if rng.random() < 0.3:
+                await intrude(self.world, client, ledger, rng)
             first = rng.choice([0, 0, 3])
             await self._follow(client, reader, first)
             await reader.close()
@@ -339,5 +335,5 @@ def draw_ledger_workload(world_rng: random.Random) -> tuple[Replication, int]:
     """Draw a shape and how many bookies the cluster has."""
     shapes, weights = zip(*SHAPES, strict=True)
     replication = world_rng.choices(shapes, weights)[0]
-    spare = world_rng.choice([0, 1, 1, 2])
+    spare = world_rng.choice([0, 1, 1, 2, 2])
     return replication, replication.ensemble + spare

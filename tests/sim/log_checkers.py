@@ -24,7 +24,7 @@ from itertools import pairwise
 from quire.errors import CorruptRecordError
 from quire.log.manifest import LogManifest
 from quire.log.position import Position
-from quire.metastore.layout import LOGS
+from quire.metastore.layout import LEDGERS, LOGS
 from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, require
 
 
@@ -157,7 +157,8 @@ def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
 class ManifestWatch:
     """Checks every change of a log's manifest.
 
-    C1  a segment in which something is acknowledged is listed     C3  at most two segments are open
+    C1  a segment in which something is acknowledged is listed, and what is listed is not deleted
+    C3  at most two segments are open
     C4  epochs, segment numbers and the trim point never fall; a sealed segment's end never changes
     C5  nothing is acknowledged beyond the end at which a newer leader sealed a segment
     """
@@ -170,6 +171,8 @@ class ManifestWatch:
 
     def changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
+        if value is None and path.startswith(LEDGERS + "/") and path.count("/") >= 4:
+            self._check_deletion(int(path.rpartition("/")[2]))
         if not path.startswith(LOGS + "/") or not value:
             return
         try:
@@ -178,6 +181,12 @@ class ManifestWatch:
             self._report(Violation("C3 the manifest is sound", str(error)))
         except Violation as violation:
             self._report(violation)
+
+    def _check_deletion(self, ledger: int) -> None:
+        for name in sorted(self.current):
+            if self.current[name].lists(ledger):
+                text = f"ledger {ledger} was deleted, {name} lists it"
+                self._report(Violation("C1 listed ledgers exist", text))
 
     def _check(self, after: LogManifest) -> None:
         before = self.current.get(after.name)

@@ -39,6 +39,7 @@ class LogWorkload:
     def __init__(self, world: SimWorld, rng: random.Random, replication: Replication) -> None:
         self.world = world
         self.rng = rng
+        world.budget.set(replication.ack_quorum)
         self.options = LogOptions(
             replication=replication,
             roll_bytes=rng.choice([200, 1000, 10_000]),

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
-from quire.errors import QuireError
+from quire.errors import IntegrityError, QuireError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
@@ -51,7 +52,21 @@ LEDGER: Final = LedgerOptions(
     append_timeout=8.0,
     entries_in_flight_max=32,
     bytes_in_flight_max=64 * 1024,
+    stall_timeout=0.4,
+    quarantine=1.0,
 )
+
+
+def draw_options(rng: random.Random) -> LedgerOptions:
+    """Draw a client's options: some make ensembles change often, some seldom."""
+    return replace(
+        LEDGER,
+        quarantine=rng.choice([0.1, 0.1, 1.0, 30.0]),
+        runs_outstanding_max=rng.choice([1, 2, 2, 4]),
+        delay_ensemble_change=rng.random() < 0.1,
+        speculative_delay=rng.choice([0.02, 0.25]),
+    )
+
 
 WALL_CLOCK_START: Final = 1.7e9
 
@@ -65,6 +80,7 @@ class World:
         self.network = network
         self.weather = weather
         self.tree = WatchedTree()
+        self.options = LEDGER
 
     def rng(self, name: str) -> random.Random:
         """A stream of chance of its own: one more draw in it does not shift another."""
@@ -72,6 +88,10 @@ class World:
 
     def clock(self) -> float:
         return WALL_CLOCK_START + self.loop.time()
+
+    def refused_to_start(self, machine: BookieMachine, error: IntegrityError) -> None:
+        """A bookie's disk is damaged."""
+        raise error
 
     def store(self, client: Incarnation) -> SimStore:
         return SimStore(self.network, self.tree, client, self.weather)
@@ -124,10 +144,15 @@ class BookieMachine(Machine):
         self.host = world.network.host(name)
         self.node: BookieNode | None = None
         self.ready = asyncio.Event()
+        self.settled = asyncio.Event()
+        """Serves, or will never serve again."""
+        self.is_retired = False
+        self.is_damaged = False
+        """Something durable was taken from its disk: it may find that out at any time."""
 
     def boot(self) -> None:
         """Start the process, unless it runs."""
-        if self.life is None:
+        if self.life is None and not self.is_retired:
             life = self.begin_life()
             self.host.life = life
             task = life.spawn(self._run(life), name="bookie")
@@ -149,11 +174,18 @@ class BookieMachine(Machine):
         self._die()
         self.disk.power_cut()
 
+    def retire(self) -> None:
+        """The machine is taken away, and its disk with it."""
+        self.crash()
+        self.is_retired = True
+        self.settled.set()
+
     def _die(self) -> None:
         self.end_life()
         self.host.bookie = None
         self.node = None
         self.ready.clear()
+        self.settled.clear()
 
     async def _run(self, life: Incarnation) -> None:
         rng = self.world.rng(f"node:{life}")
@@ -162,8 +194,12 @@ class BookieMachine(Machine):
         except OSError as error:
             self._fatal(life, error)
             return
+        except IntegrityError as error:
+            self.world.refused_to_start(self, error)
+            return
         self.node = self.host.bookie = node
         self.ready.set()
+        self.settled.set()
         store = self.world.store(life)
         await Registration(store, node, self.name, self.name, rng, SESSION_SECONDS).keep()
 
@@ -181,7 +217,8 @@ class BookieMachine(Machine):
 
     def _fatal(self, life: Incarnation, error: BaseException) -> None:
         """The node cannot go on: the process ends at once, and a supervisor starts another."""
-        if not isinstance(error, OSError):
+        found_damage = self.is_damaged and isinstance(error, IntegrityError)
+        if not (found_damage or isinstance(error, OSError)):
             self.world.loop.fail(error)
         self.world.network.counters["bookie gave up"] += 1
         if self.life is life:
@@ -218,7 +255,7 @@ class ClientMachine(Machine):
             self.roster,
             rng=self.world.rng(f"{self.name}:{self.lives}"),
             clock=self.world.clock,
-            options=LEDGER,
+            options=self.world.options,
         )
         return life
 

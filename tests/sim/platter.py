@@ -35,6 +35,10 @@ class Inode:
     durable: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
 
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
     def touch(self, start: int, end: int) -> None:
         self.dirty.update(range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES)))
 

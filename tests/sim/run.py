@@ -84,6 +84,7 @@ def run_seed(
     loop = new_loop(random.Random(f"{name}:loop"), mix.policy)
     was_enabled = gc.isenabled()
     gc.disable()
+    _freeze()
     try:
         log = _Log(loop, result.events) if events else None
         with _listening(loop, log):
@@ -134,11 +135,32 @@ def _listening(loop: SimLoop, log: _Log | None) -> Iterator[None]:
         logger.propagate = propagate
 
 
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Let production's loggers say nothing."""
+    logger = logging.getLogger("quire")
+    before, logger.propagate = logger.propagate, False
+    handler = logging.NullHandler()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before
+
+
+def _freeze() -> None:
+    """Keep what was imported out of every later collection."""
+    if _runs == 0:
+        gc.collect()
+        gc.freeze()
+
+
 def _clean_up(loop: SimLoop, gc_was_enabled: bool) -> None:
     """End the run's coroutines; what they say on their way out is of no interest."""
     global _runs
     _runs += 1
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _silence():
         warnings.simplefilter("ignore", RuntimeWarning)
         loop.dispose()
         if _runs % COLLECT_EVERY == 0:
@@ -157,7 +179,8 @@ async def _play(loop: SimLoop, name: str, mix: FaultMix, result: Result, log: _L
     world.network.log = log
     work = build(world, rng, replication)
     try:
-        await work.run()
+        with world.knobs:
+            await work.run()
     finally:
         result.acks = work.acks
         result.counters = world.events()

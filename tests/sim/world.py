@@ -14,18 +14,26 @@ from collections.abc import Callable
 from typing import Final
 
 from quire.entry import EntryId, Sealer
-from quire.errors import CorruptEntryError, NotFoundError
+from quire.errors import CorruptEntryError, IntegrityError, NotFoundError, QuireError
 from quire.ledger.metadata import LedgerMetadata
 from quire.run import split_run
 from tests.sim.checkers import FinalLedger
+from tests.sim.damage import Budget, fail_reads, fill, rot
 from tests.sim.faults import FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Violation
+from tests.sim.knobs import Knobs
 from tests.sim.log_checkers import ManifestWatch
 from tests.sim.loop import SimLoop
-from tests.sim.machines import BookieMachine, ClientMachine, World
+from tests.sim.machines import BookieMachine, ClientMachine, World, draw_options
 from tests.sim.network import Conditions, Network
 from tests.sim.store import STORE
 from tests.sim.watch import BookieWatch, MetadataWatch
+
+SWIZZLE_SHARE: Final = 0.35
+"""How many of the lines of a swizzle are clogged."""
+
+REPLACE_SECONDS: Final = 0.5
+"""Seconds until a bookie that is lost has been replaced."""
 
 HEAL_SECONDS_MAX: Final = 120.0
 """Virtual time in which everything must finish once the faults are over."""
@@ -39,16 +47,21 @@ class SimWorld(World):
         network = Network(loop, random.Random(f"{seed}:net"), conditions)
         super().__init__(loop, seed, network, mix.weather)
         self.mix = mix
+        self.options = draw_options(self.rng("options"))
         self.ledgers = LedgerHistory()
         self.log = LogHistory()
         self.faults: Counter[str] = Counter()
         self.in_flight = 0
+        self.healing = False
         self.bookie_watch = BookieWatch(loop.fail)
         self.metadata_watch = MetadataWatch(self.bookie_watch, loop.fail)
         self.manifest_watch = ManifestWatch(loop.fail)
+        self.knobs = Knobs(self.rng("knobs"))
         network.watch = self.bookie_watch
         self.tree.listeners += [self.metadata_watch.changed, self.manifest_watch.changed]
         self.bookies = [BookieMachine(self, f"b{i}", mix.disk_latency) for i in range(bookies)]
+        self.retired: list[BookieMachine] = []
+        self.budget = Budget(0)
         self.clients: list[ClientMachine] = []
         self.injector = Injector(mix, self, random.Random(f"{seed}:faults"))
         self._injecting: asyncio.Task[None] | None = None
@@ -88,18 +101,23 @@ class SimWorld(World):
         self.network.cut.clear()
         for name in vars(self.weather):
             setattr(self.weather, name, 0.0)
+        self.healing = True
         self.say("world", "heals")
         for machine in self.bookies:
-            machine.disk.faults.sync_error = None
-            machine.disk.faults.latency_seconds = 0.0003
-            machine.disk.release()
+            machine.disk.mend()
             machine.resume()
             machine.boot()
         for client in self.clients:
             client.resume()
         async with asyncio.timeout(HEAL_SECONDS_MAX):
-            for machine in self.bookies:
-                await machine.ready.wait()
+            while not all(machine.ready.is_set() for machine in self.bookies):
+                await self._serving()
+
+    async def _serving(self) -> None:
+        """Wait until every bookie serves or was found unable to, and has been replaced."""
+        for machine in list(self.bookies):
+            await machine.settled.wait()
+        await asyncio.sleep(0.1)
 
     # -- faults ---------------------------------------------------------------------------------
 
@@ -124,6 +142,8 @@ class SimWorld(World):
             pairs = {(victim, other) for other in names if other != victim}
             back = {(other, victim) for other in names if other != victim}
             return self._cut(rng.choice([pairs, back, pairs | back]))
+        if kind == "swizzle":
+            return self.swizzle(rng.sample(names, 2), names, rng)
         if kind == "expire session":
             sessions = self.tree.sessions()
             if not sessions:
@@ -131,7 +151,45 @@ class SimWorld(World):
             self.say("world", "expires a session")
             self.tree.end_session(rng.choice(sessions))
             return _nothing
-        return self.to_bookie(kind, rng.choice(running)) if running else None
+        if kind in ("bit rot", "disk lost"):
+            return self.damage(kind, rng)
+        return self.to_bookie(kind, rng.choice(running), rng) if running else None
+
+    def damage(self, kind: str, rng: random.Random) -> Callable[[], None] | None:
+        """Hurt what is durable, within the budget."""
+        machine = rng.choice(self.budget.damaged or self.bookies)
+        if machine in self.retired or not self.budget.take(machine):
+            return None
+        if kind == "disk lost":
+            self.say("world", f"disk lost: {machine.name}")
+            self.replace(machine)
+            return _nothing
+        path = rot(machine.disk, rng)
+        self.say("world", f"bit rot: {machine.name} {path}")
+        if path is None:
+            return None
+        self.faults[f"rot of {path.partition('/')[0]}"] += 1
+        return _nothing
+
+    def replace(self, machine: BookieMachine) -> None:
+        """Take a bookie away for good; an administrator puts an empty one in its place."""
+        if machine in self.retired:
+            return
+        machine.retire()
+        self.retired.append(machine)
+        self.bookies.remove(machine)
+        fresh = BookieMachine(self, f"{machine.name}x", self.mix.disk_latency)
+        self.bookies.append(fresh)
+        self.network.later(REPLACE_SECONDS, fresh.boot)
+
+    def refused_to_start(self, machine: BookieMachine, error: IntegrityError) -> None:
+        """A bookie found its disk damaged: right if it is."""
+        if not machine.is_damaged:
+            self.loop.fail(error)
+            return
+        self.say(machine.name, f"refuses to start: {error}")
+        self.faults["damaged bookie refused to start"] += 1
+        self.replace(machine)
 
     def _cut(self, pairs: set[tuple[str, str]]) -> Callable[[], None]:
         cuts = pairs - self.network.cut
@@ -144,6 +202,23 @@ class SimWorld(World):
 
         return mend
 
+    def swizzle(self, some: list[str], others: list[str], rng: random.Random) -> Callable[[], None]:
+        """Clog random lines between two groups, each from its own moment to its own moment."""
+        pairs = [(one, other) for one in some for other in others if one != other]
+        pairs += [(other, one) for one, other in pairs]
+        for pair in pairs:
+            if rng.random() < SWIZZLE_SHARE:
+                self.network.later(rng.expovariate(100.0), self._clog, pair, rng)
+        return _nothing
+
+    def _clog(self, pair: tuple[str, str], rng: random.Random) -> None:
+        if not self.healing and pair not in self.network.cut:
+            self.network.cut.add(pair)
+            self.network.counters["line clogged"] += 1
+            self.say("world", f"clogs {pair}")
+            seconds = rng.expovariate(rng.choice([5.0, 30.0, 200.0]))
+            self.network.later(seconds, self.network.cut.discard, pair)
+
     def to_client(self, kind: str, client: ClientMachine) -> Callable[[], None]:
         """Kill or pause a client; return what mends it."""
         self.say("world", f"{kind}: {client.life}")
@@ -153,7 +228,9 @@ class SimWorld(World):
         client.end_life()
         return _nothing
 
-    def to_bookie(self, kind: str, machine: BookieMachine) -> Callable[[], None]:
+    def to_bookie(
+        self, kind: str, machine: BookieMachine, rng: random.Random
+    ) -> Callable[[], None]:
         """Bring one fault to a bookie; return what mends it."""
         self.say("world", f"{kind}: {machine.life}")
         if kind == "crash":
@@ -175,6 +252,10 @@ class SimWorld(World):
         if kind == "sync error":
             faults.sync_error = ""
             return lambda: setattr(faults, "sync_error", None)
+        if kind == "read error":
+            return fail_reads(machine.disk, rng)
+        if kind == "disk full":
+            return fill(machine.disk)
         assert kind == "break streams", kind
         self.network.break_streams(machine.name)
         return _nothing
@@ -191,7 +272,7 @@ class SimWorld(World):
         self, metadata: LedgerMetadata, payloads: list[bytes], password: bytes = b""
     ) -> FinalLedger:
         """Gather the final state of a closed ledger from the bookies themselves."""
-        final = FinalLedger(metadata, payloads)
+        final = FinalLedger(metadata, payloads, lost=self.budget.lost)
         sealer = Sealer(metadata.ledger, metadata.digest, password)
         for machine in self.bookies:
             await self._inspect_bookie(machine, final, sealer)
@@ -205,6 +286,8 @@ class SimWorld(World):
             if machine.name in final.metadata.write_set(entry):
                 final.copies.setdefault(entry, {})[machine.name] = payload
         assert machine.node is not None
+        if machine in self.budget.damaged:
+            return
         tail = await machine.node.read_tail(final.ledger)
         if held or tail.frame is not None:
             final.hints[machine.name] = tail.hint
@@ -219,6 +302,11 @@ class SimWorld(World):
                 run = await node.read(final.ledger, first, final.last_entry)
             except NotFoundError:
                 break
+            except QuireError:
+                if machine not in self.budget.damaged:
+                    raise
+                first += 1
+                continue
             for entry, frame in split_run(run):
                 try:
                     held[entry] = sealer.unseal(entry, frame).payload

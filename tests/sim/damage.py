@@ -1,0 +1,103 @@
+"""What happens to disks that no power cut explains: rot, errors, a full disk, a disk that is gone.
+
+Rot and loss have a budget: one bookie of a run, and only where an acknowledgement stands for two
+copies or more. Within it every acknowledged entry survives on another bookie and all must go on;
+the damaged bookie may say that it does not know, may refuse to start, and is then replaced by an
+administrator with an empty disk and a new identity. It may never deny or alter anything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from quire.storage.record import BLOCK_BYTES, RECORD_MAGIC
+from tests.sim.disk import SimDisk
+
+if TYPE_CHECKING:
+    from tests.sim.machines import BookieMachine
+
+DAMAGE: Final = ("bit rot", "disk lost", "read error", "disk full")
+JOURNAL: Final = "journal"
+ROT_BLOCK_BYTES: Final = 64
+ROT_WEIGHTS: Final = {JOURNAL: 4, "entries": 6}
+READ_ERRORS: Final = ("", "entries/", "journal/")
+
+
+def rot(disk: SimDisk, rng: random.Random) -> str | None:
+    """Flip one bit of what is stored; return the file's name, None when nothing fit.
+
+    The journal's last durable batch is spared: rot there cannot be told from a torn write, which
+    is why an idle journal writes a witness behind it (quire/storage/record.py).
+    """
+    places: dict[str, list[int]] = {}
+    for path, data in disk.files().items():
+        end = len(data)
+        if path.startswith(JOURNAL):
+            end = _last_batch(bytes(disk.inode(path).durable))
+        blocks = [at for at in range(0, end, ROT_BLOCK_BYTES) if any(data[at : at + 8])]
+        if blocks:
+            places[path] = blocks
+    if not places:
+        return None
+    kinds = sorted({path.partition("/")[0] for path in places})
+    kind = rng.choices(kinds, [ROT_WEIGHTS.get(kind, 1) for kind in kinds])[0]
+    path = rng.choice([each for each in places if each.partition("/")[0] == kind])
+    offset = rng.choice(places[path]) + rng.randrange(ROT_BLOCK_BYTES)
+    if offset >= disk.inode(path).size:
+        return None
+    disk.rot(path, offset, 1 << rng.randrange(8))
+    return path
+
+
+def _last_batch(data: bytes) -> int:
+    """Where the last batch of a journal segment begins; 0 for a file without any."""
+    magic = RECORD_MAGIC.to_bytes(4, "big")
+    starts = [at for at in range(0, len(data), BLOCK_BYTES) if data.startswith(magic, at)]
+    return max(starts, default=0)
+
+
+def fail_reads(disk: SimDisk, rng: random.Random) -> Callable[[], None]:
+    """Let reads of some files fail; return what ends it."""
+    disk.faults.read_error = rng.choice(READ_ERRORS)
+
+    def mend() -> None:
+        disk.faults.read_error = None
+
+    return mend
+
+
+def fill(disk: SimDisk) -> Callable[[], None]:
+    """Let the disk be full; return what ends it."""
+    disk.faults.is_full = True
+
+    def mend() -> None:
+        disk.faults.is_full = False
+
+    return mend
+
+
+class Budget:
+    """How many bookies of a run may lose what was durable."""
+
+    def __init__(self, bookies: int) -> None:
+        self._left = bookies
+        self.damaged: list[BookieMachine] = []
+        self.lost: set[str] = set()
+        """Ids of bookies whose copies do not count any more."""
+
+    def set(self, ack_quorum: int) -> None:
+        """Allow what an acknowledgement of so many copies survives: one loss."""
+        self._left = 1 if ack_quorum > 1 else 0
+
+    def take(self, machine: BookieMachine) -> bool:
+        """Tell whether a bookie may be damaged, and count it."""
+        if machine in self.damaged:
+            return True
+        if len(self.damaged) >= self._left:
+            return False
+        machine.is_damaged = True
+        self.damaged.append(machine)
+        self.lost.add(machine.name)
+        return True

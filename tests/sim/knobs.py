@@ -1,0 +1,38 @@
+"""Constants of production that a seed makes small, so that a short run reaches their limits.
+
+They bound sizes and patience and change no rule. A seed draws each; they are as they were when the
+run is over.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from typing import Any, Final
+from unittest.mock import patch
+
+from quire.ledger import recovery, tail
+from quire.run import RUN_BYTES_MAX
+
+KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
+    (recovery, "RUN_BYTES_MAX", (1, 100, RUN_BYTES_MAX)),
+    (recovery, "WINDOW_ENTRIES", (1, 3, recovery.WINDOW_ENTRIES)),
+    (tail, "WAIT_SECONDS", (0.5, tail.WAIT_SECONDS)),
+)
+"""Module, name, and the values to draw from."""
+
+
+class Knobs:
+    """The knobs of one run, as a context manager."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.values = [(module, name, rng.choice(values)) for module, name, values in KNOBS]
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Knobs:
+        for module, name, value in self.values:
+            self._stack.enter_context(patch.object(module, name, value))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
