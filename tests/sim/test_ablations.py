@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.ablations import ABLATIONS, Ablation, hunt
+from tests.sim.ablations.catalog import ABLATIONS
+from tests.sim.ablations.hunt import hunt
+from tests.sim.ablations.patch import Ablation
 from tests.sim.run import run_seed
 
 QUICK = {

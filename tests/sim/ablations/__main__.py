@@ -1,0 +1,66 @@
+"""The command: hunt every ablation and renew the table in docs/testing.md.
+
+    python -m tests.sim.ablations [--seeds 3000] [--only NAME]
+
+The table says the first seed that notices, the density per thousand seeds and the checker that
+spoke. It is written only when every ablation was hunted. Exit code 1 when one that has no note went
+unnoticed: a safeguard without a note must be missed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tests.sim.ablations.catalog import ABLATIONS
+from tests.sim.ablations.hunt import FAILURES_SHOWN, Finding, hunt
+
+PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
+BEGIN: Final = "<!-- ablations: make ablations -->"
+END: Final = "<!-- ablations end -->"
+
+
+def row(found: Finding) -> str:
+    """One line of the table."""
+    ablation = found.ablation
+    first = str(found.failures[0]) if found.failures else f"none in {found.seeds:,}"
+    density = f"{1000 * len(found.failures) / found.seeds:.1f}"
+    names = ", ".join(name for name, _ in found.checkers.most_common(2)) or ablation.note or "?"
+    cells = (ablation.name, ablation.workload, first, density, names)
+    return "| " + " | ".join(cells) + " |"
+
+
+def renew(page: Path, rows: list[str]) -> None:
+    """Put the table between the page's markers."""
+    head = "| safeguard removed | workload | first seed | per 1,000 | noticed by, or why not |"
+    text = page.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    table = "\n".join([head, "|---|---|---|---|---|", *rows])
+    page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+
+
+@click.command(help=__doc__)
+@click.option("--seeds", type=int, default=2000, show_default=True)
+@click.option("--failures", type=int, default=FAILURES_SHOWN, show_default=True)
+@click.option("--only", default="", help="Part of a name.")
+def main(seeds: int, failures: int, only: str) -> None:
+    rows: list[str] = []
+    missed = 0
+    for ablation in ABLATIONS:
+        if only not in ablation.name:
+            continue
+        found = hunt(ablation, range(seeds), failures_max=failures)
+        rows.append(row(found))
+        click.echo(f"{rows[-1]} {found.seconds:.0f} s")
+        missed += not found.failures and not ablation.note
+    if not only:
+        renew(PAGE, rows)
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()

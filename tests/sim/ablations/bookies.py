@@ -1,0 +1,106 @@
+"""Safeguards of a bookie: fences, durability, keys, and what it says about damage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quire.errors import CorruptEntryError
+from quire.storage import ledger_state, ledger_storage, node, record, replay, segments
+from quire.storage.record import Record, RecordKind, align, read_header
+from tests.sim.ablations.patch import Patch
+from tests.sim.disk import SimFile, SimMount
+
+
+def ignore_fence() -> list[Patch]:
+    async def check_fence(self: Any, state: Any) -> None:
+        return None
+
+    return [(node.BookieNode, "_check_fence", check_fence)]
+
+
+def answer_before_fence_is_durable() -> list[Patch]:
+    async def fence(self: Any, ledger: int, key: bytes) -> None:
+        state = await self._authorize(ledger, key)
+        if not state.is_fenced and state.fence is None:
+            state.fence = self._engine.append_fence(ledger, key)
+            state.key = key
+            state.is_fenced = True
+
+    return [(node.BookieNode, "_fence", fence)]
+
+
+def forget_fences_at_restart() -> list[Patch]:
+    async def fence(self: Any, ledger: int, key: bytes) -> None:
+        state = await self._authorize(ledger, key)
+        self._note_key(state, key)
+        await self._engine.settle()
+        state.is_fenced = True
+        state.wake()
+
+    return [(node.BookieNode, "_fence", fence)]
+
+
+def ack_before_sync() -> list[Patch]:
+    whole = SimFile.write
+
+    async def write(self: Any, offset: int, data: Any, *, sync: bool = False) -> None:
+        is_journal = self._path.endswith(segments.SEGMENT_SUFFIX) or offset > 0
+        await whole(self, offset, data, sync=sync and not is_journal)
+
+    return [(SimFile, "write", write)]
+
+
+def never_sync_directories() -> list[Patch]:
+    async def sync_directory(self: Any, directory: str = "") -> None:
+        await self.disk.turn(self)
+
+    return [(SimMount, "sync_directory", sync_directory)]
+
+
+def replay_without_checksums() -> list[Patch]:
+    def read_record(data: bytes, offset: int, identity: int, sequence: int) -> Record | None:
+        header = read_header(data, offset, identity)
+        if header is None or header.sequence != sequence:
+            return None
+        start = offset + record.RECORD_HEADER_BYTES
+        end = start + header.size
+        after = align(end) if header.is_last else end
+        return Record(RecordKind(header.kind), sequence, data[start:end], after)
+
+    return [(record, "read_record", read_record)]
+
+
+def replay_past_gaps() -> list[Patch]:
+    whole = record.read_record
+
+    def read_record(data: bytes, offset: int, identity: int, sequence: int) -> Record | None:
+        header = read_header(data, offset, identity)
+        return None if header is None else whole(data, offset, identity, header.sequence)
+
+    return [(record, "read_record", read_record)]
+
+
+def start_on_a_damaged_journal() -> list[Patch]:
+    def find_proof(data: bytes, offset: int, identity: int, sequence: int) -> int | None:
+        return None
+
+    return [(replay, "find_proof", find_proof)]
+
+
+def take_damage_for_absence() -> list[Patch]:
+    whole = ledger_storage.LedgerStorage.read
+
+    async def read(self: Any, ledger: int, first: int, last: int, bytes_max: int) -> bytes | None:
+        try:
+            return await whole(self, ledger, first, last, bytes_max)
+        except CorruptEntryError:
+            return None
+
+    return [(ledger_storage.LedgerStorage, "read", read)]
+
+
+def take_any_key() -> list[Patch]:
+    def accepts(self: Any, key: bytes) -> bool:
+        return True
+
+    return [(ledger_state.LedgerState, "accepts", accepts)]

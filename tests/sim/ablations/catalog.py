@@ -1,0 +1,116 @@
+"""The table of ablations: which safeguard, in which workload, and why one may go unnoticed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.sim.ablations import bookies, logs, recovery, writing
+from tests.sim.ablations.patch import Ablation
+from tests.sim.faults import FaultMix, Theme
+
+
+def _race(mix: FaultMix) -> None:
+    """Recoverers and bad lines, much of both."""
+    mix.theme = Theme.RACE
+    mix.rates = {"swizzle": 4.0, "cut": 1.0}
+    mix.weather.watch_late = 0.7
+    mix.weather.watch_lost = 0.0
+    mix.mending = 0.05
+    mix.conditions.slow, mix.conditions.slow_mean = 0.1, 0.05
+
+
+def _churn(mix: FaultMix) -> None:
+    """Bookies that go away all the time, and writers that hear late of everything."""
+    mix.theme = Theme.RACE
+    mix.rates = {"crash": 4.0, "break streams": 3.0, "swizzle": 2.0}
+    mix.weather.watch_late = 0.8
+    mix.mending = 0.05
+
+
+def _rot(mix: FaultMix) -> None:
+    """Damaged disks whose bookies restart."""
+    mix.theme = Theme.DAMAGE
+    mix.rates = {"bit rot": 8.0, "read error": 2.0, "crash": 2.0}
+    mix.mending = 0.1
+
+
+def _power(mix: FaultMix) -> None:
+    """Power cuts, and little else."""
+    mix.rates = {"power cut": 5.0}
+    mix.mending = 0.1
+
+
+def _expiry(mix: FaultMix) -> None:
+    """A metadata store that keeps clients in doubt."""
+    mix.weather.unknown = 0.3
+
+
+ABLATIONS: Final = (
+    Ablation("a bookie refuses adds to a fenced ledger", "ledger", bookies.ignore_fence),
+    Ablation(
+        "a fence is durable before it is answered",
+        "ledger",
+        bookies.answer_before_fence_is_durable,
+    ),
+    Ablation("a fence survives a restart", "ledger", bookies.forget_fences_at_restart),
+    Ablation("an add is durable before it is acked", "ledger", bookies.ack_before_sync),
+    Ablation("directories are synced", "ledger", bookies.never_sync_directories),
+    Ablation(
+        "journal records have checksums", "ledger", bookies.replay_without_checksums, "", _power
+    ),
+    Ablation(
+        "journal records are contiguous",
+        "ledger",
+        bookies.replay_past_gaps,
+        "redundant: replay stops at the first bad record, and a segment's identity is new in each "
+        "of its lives, so no older record can stand where the next one is expected",
+        _power,
+    ),
+    Ablation(
+        "a damaged journal stops the start", "ledger", bookies.start_on_a_damaged_journal, "", _rot
+    ),
+    Ablation("damage is not absence", "ledger", bookies.take_damage_for_absence, "", _rot),
+    Ablation("a ledger has one key", "ledger", bookies.take_any_key),
+    Ablation("recovery reads fence", "ledger", recovery.read_without_fence, "", _race),
+    Ablation("absence needs Qw − Qa + 1 negatives", "ledger", recovery.believe_one_negative),
+    Ablation("an error is not a negative", "ledger", recovery.take_errors_for_absence),
+    Ablation(
+        "recovery starts in the last fragment", "ledger", recovery.start_below_the_last_fragment
+    ),
+    Ablation(
+        "the fencing read covers every write set",
+        "ledger",
+        recovery.fence_one_bookie,
+        "redundant: every recovery read fences too, and no entry is decided before "
+        "Qw − Qa + 1 of its write set have answered one",
+        _race,
+    ),
+    Ablation("LAC is frozen in recovery", "ledger", recovery.let_lac_grow_in_recovery, "", _race),
+    Ablation("recovered entries reach Qa", "ledger", recovery.write_back_to_one),
+    Ablation(
+        "a recovery closes by compare-and-set", "ledger", recovery.close_over_anybody, "", _race
+    ),
+    Ablation("full quorum closes on all copies", "ledger", recovery.close_with_an_ack_quorum),
+    Ablation(
+        "a replaced bookie's acks do not count", "ledger", writing.keep_watermarks_of_the_replaced
+    ),
+    Ablation("nothing is sent before metadata names it", "ledger", writing.send_before_metadata),
+    Ablation("LAC stands still during a change", "ledger", writing.ack_during_a_change, "", _churn),
+    Ablation(
+        "the writer stops when in recovery", "ledger", writing.write_on_in_recovery, "", _churn
+    ),
+    Ablation("an ack needs Qa copies", "ledger", writing.ack_with_one_less),
+    Ablation("a force counts what bookies name", "ledger", writing.believe_a_force, "", _power),
+    Ablation(
+        "a ledger is as long as what is confirmed", "ledger", writing.close_at_the_length_pushed
+    ),
+    Ablation("followers wait for CLOSED", "ledger", writing.take_recovery_for_the_end),
+    Ablation("only a proven LAC confirms", "ledger", writing.take_the_highest_entry_for_lac),
+    Ablation("a take-over recovers two ledgers", "log", logs.fence_only_the_last_ledger),
+    Ablation("a segment is drained before the next", "log", logs.write_ahead_of_the_drain),
+    Ablation("a take-over is a compare-and-set", "log", logs.install_over_anybody),
+    Ablation("a roll is a compare-and-set", "log", logs.roll_over_a_newer_leader),
+    Ablation("a reader leaves a segment when CLOSED", "log", writing.take_recovery_for_the_end),
+    Ablation("an unknown change is read again", "log", logs.take_unknown_for_failed, "", _expiry),
+    Ablation("a trim changes the manifest first", "log", logs.delete_before_the_manifest_says_so),
+)

@@ -1,0 +1,48 @@
+"""Running seeds without a safeguard until enough of them fail."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from tests.sim.ablations.patch import Ablation
+from tests.sim.ablations.writing import kept
+from tests.sim.history import Violation
+from tests.sim.run import run_seed
+
+FAILURES_SHOWN: Final = 3
+
+
+@dataclass
+class Finding:
+    """What an ablation came to."""
+
+    ablation: Ablation
+    seeds: int
+    failures: list[int]
+    checkers: Counter[str]
+    seconds: float
+
+
+def hunt(ablation: Ablation, seeds: range, *, failures_max: int = FAILURES_SHOWN) -> Finding:
+    """Run seeds without a safeguard until enough of them fail."""
+    failures: list[int] = []
+    checkers: Counter[str] = Counter()
+    began, done = time.monotonic(), 0
+    with ablation.removed():
+        for seed in seeds:
+            result = run_seed(seed, ablation.workload, adjust=ablation.adjust)
+            kept.clear()
+            done += 1
+            if result.error is not None:
+                failures.append(seed)
+                checkers[_speaker(result.error)] += 1
+                if len(failures) >= failures_max:
+                    break
+    return Finding(ablation, done, failures, checkers, time.monotonic() - began)
+
+
+def _speaker(error: BaseException) -> str:
+    return error.name if isinstance(error, Violation) else type(error).__name__

@@ -1,0 +1,106 @@
+"""Safeguards of the log: take-over, roll, trim, and what a follower waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from quire.errors import NoSuchLedgerError, QuireError, StoreOutcomeUnknownError
+from quire.log import chain, log, manifest_record, pipeline, takeover
+from quire.log.takeover import LostRaceError
+from tests.sim.ablations.patch import Patch
+
+
+def fence_only_the_last_ledger() -> list[Patch]:
+    whole = takeover.recover_segment
+
+    class Peeking:
+        """A catalog that opens without recovery."""
+
+        def __init__(self, catalog: Any) -> None:
+            self._catalog = catalog
+
+        async def open(self, ledger: int, *, password: bytes) -> Any:
+            return await self._catalog.open_without_recovery(ledger, password=password)
+
+    async def recover_open(catalog: Any, manifest: Any, *rest: Any) -> Any:
+        ends, offset = {}, None
+        for segment in manifest.open_segments:
+            offset = segment.first_offset if offset is None else offset
+            is_last = segment is manifest.open_segments[-1]
+            chosen: Any = catalog if is_last else Peeking(catalog)
+            ends[segment.number] = await whole(chosen, segment, offset, *rest)
+            offset += ends[segment.number].records
+        return ends
+
+    return [(takeover, "recover_open_segments", recover_open)]
+
+
+def write_ahead_of_the_drain() -> list[Patch]:
+    async def run(self: Any) -> None:
+        while True:
+            if self._broken is not None:
+                await self._mend(self._broken)
+            elif self._chain.successor is not None and self._chain.previous is None:
+                self._switch()
+            elif self._may_send():
+                await self._send()
+            else:
+                self._nudge = asyncio.get_running_loop().create_future()
+                await self._nudge
+
+    def on_ack(self: Any, segment: Any, ack: Any) -> None:
+        parcels = [parcel for parcel in self._sent if parcel.ack is ack]
+        if parcels and self._broken is None:
+            self._broken = ack.exception()
+            if self._broken is None:
+                self._sent.remove(parcels[0])
+                self._confirm(segment, parcels[0])
+        self.nudge()
+
+    return [(pipeline.Pipeline, "run", run), (pipeline.Pipeline, "_on_ack", on_ack)]
+
+
+def install_over_anybody() -> list[Patch]:
+    async def install(
+        self: Any, seen: Any, base: Any, ends: Any, ledger: int, deadline: float
+    ) -> Any:
+        def edit(manifest: Any) -> Any:
+            mine = manifest is not None and manifest.lists(ledger)
+            return manifest if mine else base.take_over(ends, ledger, self._now_ms())
+
+        return await self._record.edit(edit)
+
+    return [(takeover.TakeOver, "_install", install)]
+
+
+def roll_over_a_newer_leader() -> list[Patch]:
+    def check_mine(self: Any, manifest: Any) -> Any:
+        return manifest
+
+    return [(chain.Chain, "check_mine", check_mine)]
+
+
+def take_unknown_for_failed() -> list[Patch]:
+    whole = manifest_record.ManifestRecord._write
+
+    async def write(self: Any, manifest: Any, version: int | None) -> None:
+        try:
+            await whole(self, manifest, version)
+        except StoreOutcomeUnknownError:
+            raise LostRaceError("it failed, surely") from None
+
+    return [(manifest_record.ManifestRecord, "_write", write)]
+
+
+def delete_before_the_manifest_says_so() -> list[Patch]:
+    whole = log.Log.trim
+
+    async def trim(self: Any, position: Any) -> None:
+        for segment in self._chain.manifest.trim(position).doomed:
+            with suppress(NoSuchLedgerError, QuireError):
+                await self._catalog.delete(segment)
+        await whole(self, position)
+
+    return [(log.Log, "trim", trim)]

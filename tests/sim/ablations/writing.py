@@ -1,0 +1,110 @@
+"""Safeguards of a ledger's writer and of its readers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from quire.bookie import LedgerTail
+from quire.entry import NO_ENTRY, EntryId
+from quire.ledger import lane, proof, tail, tails, window
+from quire.ledger.ledger_record import LedgerRecord
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.quorum import Replication
+from quire.ledger.reader import LedgerReader
+from quire.ledger.writer import LedgerWriter
+from tests.sim.ablations.patch import Patch
+
+
+def keep_watermarks_of_the_replaced() -> list[Patch]:
+    def replace(self: Any, positions: Any, first: EntryId) -> None:
+        self.first = first
+
+    return [(window.AppendWindow, "replace", replace)]
+
+
+def send_before_metadata() -> list[Patch]:
+    whole = LedgerRecord.begin_fragment
+
+    async def begin_fragment(self: Any, fragment: Fragment) -> None:
+        task = asyncio.create_task(_quietly(whole(self, fragment)))
+        kept.append(task)
+
+    return [(LedgerRecord, "begin_fragment", begin_fragment)]
+
+
+kept: list[asyncio.Task[None]] = []
+
+
+async def _quietly(call: Any) -> None:
+    try:
+        await call
+    except Exception:
+        return
+
+
+def write_on_in_recovery() -> list[Patch]:
+    def check_ours(self: Any, current: LedgerMetadata) -> None:
+        return None
+
+    return [(LedgerRecord, "_check_ours", check_ours)]
+
+
+def ack_with_one_less() -> list[Patch]:
+    whole = window.AppendWindow.__init__
+
+    def init(self: Any, replication: Replication, confirmed: EntryId = -1) -> None:
+        whole(self, replication, confirmed)
+        self._rank = min(self._rank + 1, replication.write_quorum - 1)
+
+    return [(window.AppendWindow, "__init__", init)]
+
+
+def ack_during_a_change() -> list[Patch]:
+    def acknowledge(self: Any, position: int, entry: EntryId) -> EntryId:
+        if entry > self._watermarks[position]:
+            self._watermarks[position] = entry
+            self.lac = self._proven()
+        lac: EntryId = self.lac
+        return lac
+
+    def replace(self: Any, positions: Any, first: EntryId) -> None:
+        self.first = first
+        for position in positions:
+            self._watermarks[position] = self._floors[position] = first - 1
+
+    return [
+        (window.AppendWindow, "acknowledge", acknowledge),
+        (window.AppendWindow, "replace", replace),
+    ]
+
+
+def believe_a_force() -> list[Patch]:
+    def vouched(
+        replication: Replication, position: int, first: EntryId, last: EntryId, held: Any
+    ) -> EntryId:
+        return last
+
+    return [(lane, "vouched", vouched)]
+
+
+def close_at_the_length_pushed() -> list[Patch]:
+    def length(self: Any) -> int:
+        pushed: int = self._backlog.length
+        return pushed
+
+    return [(LedgerWriter, "length", property(length))]
+
+
+def take_recovery_for_the_end() -> list[Patch]:
+    def is_closed(self: Any) -> bool:
+        return self.metadata.state is not LedgerState.OPEN
+
+    return [(LedgerReader, "is_closed", property(is_closed))]
+
+
+def take_the_highest_entry_for_lac() -> list[Patch]:
+    def proven_lac(sealer: Any, found: LedgerTail) -> EntryId:
+        return NO_ENTRY if found.frame is None else proof.claimed_entry(found.frame)
+
+    return [(tail, "proven_lac", proven_lac), (tails, "proven_lac", proven_lac)]
