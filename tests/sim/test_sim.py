@@ -2,64 +2,92 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
+from tests.sim.chunks import Chunk, Chunks, explain
+from tests.sim.damage import DAMAGE
+from tests.sim.determinism import HASH_SEEDS, traces
+from tests.sim.faults import KINDS
 from tests.sim.regressions import SEEDS
-from tests.sim.run import Result, run_seed
+from tests.sim.run import run_seed
 
-ROOT = Path(__file__).resolve().parents[2]
-
-LEDGER_SEEDS = range(200)
-LOG_SEEDS = range(100)
-BLOCK = 25
-VOID_MAX = 0.2
+LEDGER_SEEDS = 1700
+LOG_SEEDS = 300
+LEDGER_CHUNK, LOG_CHUNK = 50, 15
+VOID_MAX = 0.3
 """A share of void runs above this means that the faults leave no room for work."""
 
-DETERMINISM = """
-import sys
-from tests.sim.run import run_seed
-for seed in range(12):
-    for workload in ("ledger", "log"):
-        result = run_seed(seed, workload)
-        print(seed, workload, result.verdict, result.steps, result.trace)
-"""
+DETERMINISM_SEEDS = 8
+
+CONSEQUENCES = {
+    "answer lost",
+    "request lost",
+    "request repeated",
+    "late add",
+    "add cancelled",
+    "request cancelled",
+    "stream broken",
+    "message at a cut",
+    "line clogged",
+    "slow message",
+    "store answer lost",
+    "store change lost",
+    "store unavailable",
+    "watch lost",
+    "watch late",
+    "spurious wake",
+    "bookie gave up",
+    "damaged bookie refused to start",
+    "rot of journal",
+    "rot of entries",
+    "intruder refused",
+    "fragment begun while open",
+    "fragment replaced while open",
+    "fragment begun while in-recovery",
+    "take-over",
+    "roll",
+}
+"""Besides the kinds of the mix: what must have happened in the default seeds."""
 
 
-def blocks(seeds: range) -> list[range]:
-    return [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
+def chunks_of(workload: str, seeds: int, size: int) -> list[Chunk]:
+    starts = range(0, seeds, size)
+    return [Chunk(workload, start, min(start + size, seeds)) for start in starts]
 
 
-def explain(result: Result) -> str:
-    return (
-        f"python -m tests.sim --workload {result.workload} --seed {result.seed} --trace\n"
-        f"{result.mix}\n{type(result.error).__name__}: {result.error}"
-    )
+CHUNKS = [
+    *chunks_of("log", LOG_SEEDS, LOG_CHUNK),
+    *chunks_of("ledger", LEDGER_SEEDS, LEDGER_CHUNK),
+]
 
 
-def run_block(workload: str, seeds: range) -> Counter[str]:
-    seen: Counter[str] = Counter()
-    for seed in seeds:
-        result = run_seed(seed, workload)
-        if result.error is not None:
-            raise AssertionError(explain(result)) from result.error
-        seen[result.verdict] += 1
-    return seen
+@pytest.fixture(scope="module")
+def running(request: pytest.FixtureRequest) -> Iterator[Chunks]:
+    """The chunks this run of pytest has selected, under way in two processes."""
+    specs = [getattr(item, "callspec", None) for item in request.session.items]
+    found = [spec.params.get("chunk") for spec in specs if spec is not None]
+    selected = [each for each in found if isinstance(each, Chunk)]
+    with Chunks(selected) as chunks:
+        yield chunks
 
 
-@pytest.mark.parametrize("seeds", blocks(LEDGER_SEEDS), ids=str)
-def test_ledger(seeds: range) -> None:
-    assert run_block("ledger", seeds)["void"] <= 2 * VOID_MAX * len(seeds)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("chunk", CHUNKS, ids=str)
+def test_seeds(running: Chunks, chunk: Chunk) -> None:
+    outcome = running.outcome(chunk)
+    assert not outcome.failures, "\n\n".join(outcome.failures)
+    assert outcome.verdicts["void"] <= VOID_MAX * (chunk.stop - chunk.start)
 
 
-@pytest.mark.parametrize("seeds", blocks(LOG_SEEDS), ids=str)
-def test_log(seeds: range) -> None:
-    assert run_block("log", seeds)["void"] <= 2 * VOID_MAX * len(seeds)
+@pytest.mark.timeout(600)
+def test_every_fault_happened_in_these_seeds(running: Chunks) -> None:
+    fired: Counter[str] = Counter()
+    for chunk in CHUNKS:
+        fired += running.outcome(chunk).counters
+    assert {*KINDS, *DAMAGE, *CONSEQUENCES} - set(fired) == set()
 
 
 @pytest.mark.parametrize(("seed", "workload", "found"), SEEDS)
@@ -68,57 +96,10 @@ def test_regression(seed: int, workload: str, found: str) -> None:
     assert not result.failed, f"{found}\n{explain(result)}"
 
 
-def test_faults_really_happen() -> None:
-    fired: Counter[str] = Counter()
-    for seed in range(1000, 1060):
-        fired += run_seed(seed, "ledger").counters
-    expected = {
-        "crash",
-        "power cut",
-        "pause",
-        "cut",
-        "isolate",
-        "slow disk",
-        "hung disk",
-        "sync error",
-        "expire session",
-        "kill client",
-        "pause client",
-        "break streams",
-        "answer lost",
-        "request lost",
-        "request repeated",
-        "late add",
-        "stream broken",
-        "message at a cut",
-        "store answer lost",
-        "store change lost",
-        "store unavailable",
-        "watch lost",
-        "bookie gave up",
-    }
-    assert expected <= set(fired)
-
-
-def traces(hash_seed: str) -> str:
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    found = subprocess.run(
-        [sys.executable, "-c", DETERMINISM],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    return found.stdout
-
-
 def test_equal_seeds_give_equal_traces_in_other_processes() -> None:
-    first = traces("0")
-    assert len(first.splitlines()) == 24
-    assert traces("1") == first
-    assert traces("random") == first
+    first, *others = [traces(DETERMINISM_SEEDS, hash_seed, 300) for hash_seed in HASH_SEEDS]
+    assert len(first) == 2 * DETERMINISM_SEEDS
+    assert all(other == first for other in others)
 
 
 def test_a_run_is_the_same_with_and_without_its_event_log() -> None:

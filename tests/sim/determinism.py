@@ -1,0 +1,67 @@
+"""Proof that a seed says all there is to say about a run.
+
+    python -m tests.sim.determinism --seeds 200
+
+runs the seeds in fresh interpreters under several hash seeds and compares what every run came to:
+verdict, steps, and the hash over all of them. Exit code 1 at the first difference.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tests.sim.run import WORKLOADS, run_seed
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+HASH_SEEDS: Final = ("0", "1", "random")
+
+
+def lines(seeds: int) -> Iterator[str]:
+    """What every run of the seeds came to, a line each."""
+    for seed in range(seeds):
+        for workload in WORKLOADS:
+            result = run_seed(seed, workload)
+            yield f"{workload} {seed} {result.verdict} {result.steps} {result.trace}"
+
+
+def traces(seeds: int, hash_seed: str, timeout: float | None = None) -> list[str]:
+    """The same, in a fresh interpreter."""
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.sim.determinism", "--print", "--seeds", str(seeds)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=timeout,
+    )
+    return found.stdout.splitlines()
+
+
+@click.command(help=__doc__)
+@click.option("--seeds", type=int, default=200, show_default=True)
+@click.option("--print", "as_worker", is_flag=True, help="Run the seeds here and print the lines.")
+def main(seeds: int, as_worker: bool) -> None:
+    if as_worker:
+        for line in lines(seeds):
+            click.echo(line)
+        return
+    first, *others = [traces(seeds, hash_seed) for hash_seed in HASH_SEEDS]
+    for other in others:
+        for one, another in zip_longest(first, other):
+            if one != another:
+                click.echo(f"differs: {one}\n         {another}")
+                sys.exit(1)
+    click.echo(f"{len(first)} runs, {len(HASH_SEEDS)} hash seeds: identical traces")
+
+
+if __name__ == "__main__":
+    main()
