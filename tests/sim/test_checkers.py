@@ -362,3 +362,21 @@ def test_manifest_watch_catches() -> None:
     changed = replace(second, segments=(other, replace(second.segments[1], first_offset=1)))
     assert step(second, changed) == ["C4"]
     assert step(second, replace(second, segments=second.segments[1:], first_offset=2)) == ["C4"]
+
+
+def test_manifest_watch_catches_the_deletion_of_a_listed_ledger() -> None:
+    found: list[Violation] = []
+    watch = ManifestWatch(found.append)
+    manifest = LogManifest("log", "id", 0).take_over({}, 7, 0)
+    watch.changed(log_path("log"), manifest.encode(), 1)
+    watch.changed(ledger_path(8), None, 2)
+    assert not found
+    watch.changed(ledger_path(7), None, 3)
+    assert [violation.name for violation in found] == ["C1 listed ledgers exist"]
+
+
+def test_copies_on_a_lost_disk_need_not_be_there() -> None:
+    final, history = healthy()
+    lose_copies(final, history)
+    final.lost = frozenset(final.metadata.last_fragment.bookies)
+    check_ledger(final, history)

@@ -1,0 +1,119 @@
+"""Damage does what it says and keeps to its budget; the wire changes nothing on its way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from quire.bookie import BookieInfo, LedgerTail
+from quire.errors import (
+    BookieUnavailableError,
+    CorruptEntryError,
+    LedgerFencedError,
+    NoSuchEntryError,
+    QuireError,
+)
+from tests.sim.damage import Budget, rot
+from tests.sim.disk import SimDisk
+from tests.sim.wire import carry_answer, carry_request
+
+
+def bits_that_differ(before: dict[str, bytes], after: dict[str, bytes]) -> int:
+    pairs = ((before[path], after[path]) for path in before)
+    return sum((one ^ other).bit_count() for a, b in pairs for one, other in zip(a, b, strict=True))
+
+
+async def write(disk: SimDisk, path: str, data: bytes) -> None:
+    mount = disk.mount()
+    await mount.make_directory(path.partition("/")[0])
+    file = await mount.open(path, create=True)
+    await file.write(0, [data], sync=True)
+    await mount.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rot_flips_one_bit(seed: int) -> None:
+    disk = SimDisk(random.Random(seed))
+    asyncio.run(write(disk, "entries/1", bytes(range(1, 200))))
+    before = disk.files()
+    path = rot(disk, random.Random(seed))
+    assert path in (None, "entries/1")
+    assert bits_that_differ(before, disk.files()) == (path is not None)
+
+
+def test_rot_spares_the_journals_last_batch() -> None:
+    disk = SimDisk(random.Random(0))
+    magic = bytes.fromhex("71724a52")
+    batches = [(magic + b"x" * 96).ljust(4096, b"\0") for _ in range(3)]
+    asyncio.run(write(disk, "journal/1", b"h" * 4096 + b"".join(batches)))
+    for seed in range(200):
+        rot(disk, random.Random(seed))
+    assert disk.files()["journal/1"].endswith(batches[-1])
+
+
+def test_the_budget_is_one_bookie_where_an_ack_means_two_copies() -> None:
+    one, other = (SimpleNamespace(name=name, is_damaged=False) for name in ("b0", "b1"))
+    machines: list[Any] = [one, other]
+    budget = Budget(0)
+    budget.set(ack_quorum=1)
+    assert not budget.take(machines[0])
+    budget.set(ack_quorum=2)
+    assert budget.take(machines[0])
+    assert budget.take(machines[0])
+    assert not budget.take(machines[1])
+    assert one.is_damaged
+    assert not other.is_damaged
+    assert budget.lost == {"b0"}
+
+
+@pytest.mark.parametrize(
+    ("method", "args"),
+    [
+        ("add", {"ledger": 7, "key": b"k", "run": b"r", "recovery": True, "deferred": False}),
+        ("read", {"ledger": 7, "first": 0, "last": 9, "fence_key": None, "bytes_max": 100}),
+        ("read", {"ledger": 7, "first": 0, "last": 9, "fence_key": b"", "bytes_max": 100}),
+        ("read_tail", {"ledger": 7, "fence_key": b"k"}),
+        ("wait_tail", {"ledger": 7, "above": -1, "timeout": 30.0}),
+        ("write_lac", {"ledger": 7, "key": b"k", "packet": b"p"}),
+        ("sync", {"ledger": 7, "key": b"k", "first": 0, "last": 3}),
+        ("list_entries", {"ledger": 7}),
+        ("info", {}),
+    ],
+)
+def test_requests_arrive_as_they_were_sent(method: str, args: dict[str, Any]) -> None:
+    assert carry_request(method, "b0", args) == args
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("add", None),
+        ("read", b"run"),
+        ("read_tail", LedgerTail(b"frame", None, 3, True)),
+        ("wait_tail", LedgerTail()),
+        ("write_lac", None),
+        ("sync", [(0, 3), (5, 5)]),
+        ("list_entries", []),
+        ("info", BookieInfo("b0", True, 1, 2, 3)),
+    ],
+)
+def test_answers_arrive_as_they_were_given(method: str, answer: Any) -> None:
+    assert carry_answer(method, "b0", answer) == answer
+
+
+@pytest.mark.parametrize("method", ["add", "read", "read_tail", "write_lac", "sync", "info"])
+@pytest.mark.parametrize(
+    "error", [LedgerFencedError(7), NoSuchEntryError(7, 3), CorruptEntryError(7, 3, "rotten")]
+)
+def test_errors_arrive_as_they_were_raised(method: str, error: QuireError) -> None:
+    answer = carry_answer(method, "b0", error)
+    assert type(answer) is type(error)
+    assert str(answer) == str(error)
+
+
+def test_what_has_no_rule_arrives_as_an_unavailable_bookie() -> None:
+    assert isinstance(carry_answer("read", "b0", OSError("EIO")), BookieUnavailableError)
