@@ -28,14 +28,14 @@ def vectors() -> dict[str, str]:
     key = access_key(b"")
     state = LedgerState(LEDGER)
     state.key, state.is_fenced, state.hint = key, True, 0
-    segment = encode_segment(SegmentHeader(1, 3, 0, "b" * 32))
+    segment = encode_segment(SegmentHeader(1, 3, 0, 1 << 24, "b" * 32))
     found = {"access-key": key.hex()}
     for kind, sealer in SEALERS.items():
         found[f"frame-{kind}"] = sealer.seal(1, 0, 5, b"hello").hex()
     found |= {
         "lac-packet": SEALERS[DigestKind.CRC32C].seal_lac(1).hex(),
         "run": pack_run([frame]).hex(),
-        "segment-header": segment[:70].hex(),
+        "segment-header": segment[:78].hex(),
         "record-header": encode_record(RecordKind.RUN, pack_run([frame]), 2, 1, 3, 1).hex(),
         "state-row": encode_row(state).hex(),
     }

@@ -43,7 +43,7 @@ SEGMENT_MAGIC: Final = b"quireJNL"
 RECORD_MAGIC: Final = 0x71724A52
 LAST_OF_BATCH: Final = 1
 
-_SEGMENT: Final = struct.Struct(">8sHQQQ32s")
+_SEGMENT: Final = struct.Struct(">8sHQQQQ32s")
 _RECORD: Final = struct.Struct(">IBBHIQQQI")
 _CRC: Final = struct.Struct(">I")
 RECORD_HEADER_BYTES: Final = _RECORD.size + _CRC.size
@@ -76,12 +76,14 @@ class RecordKind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
     """Who a segment is. `identity` is a random odd number; `previous` that of the segment before,
-    or 0 for the first that a process made.
+    or 0 for the first that a process made. `size` is that of the whole file in bytes: it was
+    written in full before its first record, so a shorter one was cut.
     """
 
     number: int
     identity: int
     previous: int
+    size: int
     bookie: str
     """32 hexadecimal digits, or fewer."""
 
@@ -114,6 +116,7 @@ def encode_segment(header: SegmentHeader) -> bytes:
         header.number,
         header.identity,
         header.previous,
+        header.size,
         header.bookie.encode("ascii"),
     )
     return (fields + _CRC.pack(crc32c(fields))).ljust(BLOCK_BYTES, b"\0")
@@ -123,14 +126,14 @@ def decode_segment(path: str, block: bytes) -> SegmentHeader:
     """Return who a segment is. Raises `CorruptStorageError` naming the file."""
     if len(block) < _SEGMENT.size + _CRC.size:
         raise CorruptStorageError(path, f"{len(block)} bytes are too short for a segment")
-    magic, version, number, identity, previous, bookie = _SEGMENT.unpack_from(block)
+    magic, version, number, identity, previous, size, bookie = _SEGMENT.unpack_from(block)
     if magic != SEGMENT_MAGIC:
         raise CorruptStorageError(path, "it is not a journal segment")
     if _CRC.unpack_from(block, _SEGMENT.size)[0] != crc32c(block[: _SEGMENT.size]):
         raise CorruptStorageError(path, "the segment header fails its checksum")
     if version != SEGMENT_VERSION:
         raise CorruptStorageError(path, f"segment version {version} is unknown to this program")
-    return SegmentHeader(number, identity, previous, bookie.rstrip(b"\0").decode("ascii"))
+    return SegmentHeader(number, identity, previous, size, bookie.rstrip(b"\0").decode("ascii"))
 
 
 def encode_record(

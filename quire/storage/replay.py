@@ -110,4 +110,6 @@ async def _load(disk: Disk, bookie: str, number: int) -> tuple[bytes, SegmentHea
         raise CorruptStorageError(path, f"it belongs to bookie {header.bookie}, not to {bookie}")
     if header.number != number:
         raise CorruptStorageError(path, f"its header says segment {header.number}")
+    if len(data) != header.size:
+        raise CorruptStorageError(path, f"it has {len(data)} bytes of {header.size}: it was cut")
     return data, header

@@ -116,7 +116,8 @@ class Segments:
             self._spares.append(await self._make_spare(number))
         spare = self._spares[-1]
         identity = self._rng.getrandbits(64) | 1
-        header = SegmentHeader(number, identity, previous, self._bookie)
+        size = self._options.segment_bytes
+        header = SegmentHeader(number, identity, previous, size, self._bookie)
         file = await self._disk.open(spare_path(spare))
         try:
             await file.write(0, [encode_segment(header)], sync=True)

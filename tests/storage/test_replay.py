@@ -38,11 +38,11 @@ def journal(*batches: bytes) -> bytes:
 
 
 def test_a_segment_header_says_who_it_is_or_is_refused() -> None:
-    header = SegmentHeader(3, 5, 7, "b" * 32)
+    header = SegmentHeader(3, 5, 7, SMALL.segment_bytes, "b" * 32)
     block = encode_segment(header)
     assert len(block) == BLOCK_BYTES
     assert decode_segment("path", block) == header
-    for at in range(70):
+    for at in range(78):
         damaged = bytearray(block)
         damaged[at] ^= 1
         with pytest.raises(CorruptStorageError, match="path"):
@@ -114,6 +114,21 @@ def test_every_flipped_byte_is_found_or_harmless() -> None:
             outcomes.add("torn" if len(held) < BATCHES else "harmless")
             await damaged.node.abort()
         assert outcomes == {"refused", "torn", "harmless"}
+
+    drive(main())
+
+
+def test_a_segment_that_was_cut_short_is_refused() -> None:
+    """Wherever the cut is: what is gone may be the only copy of something acknowledged."""
+
+    async def main() -> None:
+        scene, path, starts = await _written()
+        for size in (0, 40, BLOCK_BYTES, *starts[1:], starts[-1] + 100, SMALL.segment_bytes - 1):
+            damaged = _copy(scene)
+            inode = damaged.disk.directories["journal"].names[path.removeprefix("journal/")]
+            del inode.content[size:]
+            with pytest.raises(CorruptStorageError, match=r"cut|too short"):
+                await damaged.start()
 
     drive(main())
 
