@@ -17,11 +17,11 @@ import copy
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from quire.entry import EntryId, LedgerId
 from quire.storage.disk import DiskSpace
@@ -31,6 +31,7 @@ from tests.sim.platter import Cut, Directory, Inode
 from tests.storage.scene import Scene
 from tests.storage.test_crash_points import TINY, Promises, check, workload
 
+T = TypeVar("T")
 Key: TypeAlias = tuple[LedgerId, EntryId]
 Step: TypeAlias = Callable[["Machine"], None]
 """One operation of the trace, done to the machine that is rebuilt."""
@@ -139,12 +140,31 @@ class TracingDisk:
 
     async def open(self, path: str, *, create: bool = False) -> TracingFile:
         directory, name = _parent(path)
-        file = await self._disk.open(path, create=create)
-        if create:
-            self._change(directory, lambda names: names.__setitem__(name, Inode()))
+
+        def made(names: dict[str, Inode]) -> None:
+            if create:
+                names[name] = Inode()
+
+        file = await self._certainly(self._disk.open(path, create=create), directory, made)
         return TracingFile(
             file, self._tracer, lambda machine: machine.directories[directory].names[name]
         )
+
+    async def _certainly(
+        self,
+        work: Coroutine[Any, Any, T],
+        directory: str,
+        change: Callable[[dict[str, Inode]], None],
+    ) -> T:
+        """Do it and note it, even if the caller is cancelled: the thread that does it is not."""
+        task = asyncio.ensure_future(work)
+
+        def note(done: asyncio.Future[T]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                self._change(directory, change)
+
+        task.add_done_callback(note)
+        return await asyncio.shield(task)
 
     def _change(self, directory: str, change: Callable[[dict[str, Inode]], None]) -> None:
         def step(machine: Machine) -> None:
@@ -170,17 +190,17 @@ class TracingDisk:
 
     async def rename(self, old: str, new: str) -> None:
         (directory, name), (_, renamed) = _parent(old), _parent(new)
-        await self._disk.rename(old, new)
 
         def change(names: dict[str, Inode]) -> None:
             names[renamed] = names.pop(name)
 
-        self._change(directory, change)
+        await self._certainly(self._disk.rename(old, new), directory, change)
 
     async def unlink(self, path: str) -> None:
         directory, name = _parent(path)
-        await self._disk.unlink(path)
-        self._change(directory, lambda names: names.__delitem__(name))
+        await self._certainly(
+            self._disk.unlink(path), directory, lambda names: names.__delitem__(name)
+        )
 
     async def sync_directory(self, directory: str = "") -> None:
         """Only changes noted before the sync began are durable after it."""
