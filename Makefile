@@ -14,7 +14,7 @@ IMAGES ?= 50000
 ZOOKEEPER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tutorial test check lint types structure sim crash ablations soak netns bench proto format clean
+.PHONY: help demo tutorial test check lint types structure sim determinism crash ablations soak netns bench proto format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -79,7 +79,10 @@ sim: $(VENV)/test.stamp ## simulate: SEEDS=n for a campaign, SEED=n to replay on
 crash: $(VENV)/test.stamp ## recover IMAGES=n crash images of a traced workload on the real disk
 	@$(BIN)/python -m tests.storage.crash_images --images $(IMAGES)
 
-ablations: $(VENV)/test.stamp ## remove each safeguard in turn and show the first seed that notices
+determinism: $(VENV)/test.stamp ## run 200 seeds under three hash seeds and compare their traces
+	@$(BIN)/python -m tests.sim.determinism
+
+ablations: $(VENV)/test.stamp ## remove each safeguard in turn and renew the table in docs/testing.md
 	@$(BIN)/python -m tests.sim.ablations
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble

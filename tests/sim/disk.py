@@ -303,6 +303,7 @@ class SimFile:
         self._inode.write(offset, joined)
         await self._disk.changed()
         if sync:
+            await self._disk.turn(self._mount)  # a power cut may come between write and sync
             self._sync()
 
     async def sync(self) -> None:
