@@ -138,7 +138,8 @@ class Journal(Generic[SubjectT]):
             ):
                 await self._arrived.wait()
         except TimeoutError:
-            self._on_idle()
+            if not self._is_closing:
+                self._on_idle()
 
     def _take_batch(self) -> list[_Pending[SubjectT]]:
         """Take from the queue what fits into the segment; nothing when a new one is needed."""

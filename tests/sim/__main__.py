@@ -10,7 +10,6 @@ to repeat it: seed, commit, Python version, mix.
 
 from __future__ import annotations
 
-import gc
 import json
 import multiprocessing
 import platform
@@ -29,6 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from tests.sim.chunks import run_job
 from tests.sim.run import WORKLOADS, Result, run_seed
 
 EVENTS_SHOWN: Final = 60
@@ -116,21 +116,13 @@ def replay(job: Job) -> Result:
     return run_seed(*job, events=True)
 
 
-def _work(job: Job) -> Result:
-    gc.disable()  # run_seed collects now and then
-    result = run_seed(*job)
-    if result.error is not None:
-        result.error = AssertionError(f"{type(result.error).__name__}: {result.error}")
-    return result
-
-
 def _results(jobs: Iterable[Job], processes: int) -> Iterator[Result]:
     if processes == 1:
-        yield from map(_work, jobs)
+        yield from map(run_job, jobs)
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, maxtasksperchild=SEEDS_PER_PROCESS // CHUNK) as pool:
-        yield from pool.imap_unordered(_work, jobs, chunksize=CHUNK)
+        yield from pool.imap_unordered(run_job, jobs, chunksize=CHUNK)
 
 
 def campaign(console: Console, jobs: list[Job], processes: int, failures_max: int) -> Summary:

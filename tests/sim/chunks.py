@@ -1,7 +1,11 @@
-"""Seeds in chunks, worked off by two processes while the test run waits for each in turn."""
+"""What worker processes run: seeds one by one, or in chunks for which the test run waits.
+
+Not in `__main__`: a process that is spawned cannot find what is defined there.
+"""
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterable
@@ -40,6 +44,15 @@ def explain(result: Result) -> str:
         f"python -m tests.sim --workload {result.workload} --seed {result.seed} --trace\n"
         f"{result.mix}\n{type(result.error).__name__}: {result.error}"
     )
+
+
+def run_job(job: tuple[int, str]) -> Result:
+    """Run one seed of a campaign in a worker; its error comes back as text that can travel."""
+    gc.disable()  # run_seed collects now and then
+    result = run_seed(*job)
+    if result.error is not None:
+        result.error = AssertionError(f"{type(result.error).__name__}: {result.error}")
+    return result
 
 
 def run_chunk(chunk: Chunk) -> Outcome:
