@@ -216,8 +216,9 @@ class SqliteFile:
                 self._db.execute("PRAGMA journal_mode = WAL")
 
     def _identity(self) -> tuple[int, int]:
-        application = self._one("PRAGMA application_id")
+        # In this order: who makes the file commits both at once, so tables bring their mark along.
         tables = self._one("SELECT count(*) FROM sqlite_master")
+        application = self._one("PRAGMA application_id")
         assert application is not None
         assert tables is not None
         return int(application[0]), int(tables[0])

@@ -93,6 +93,8 @@ class BookieWatch:
                 self._added(request, outcome)
             elif request.method == "sync":
                 self._synced(request, outcome)
+            elif request.method == "list_entries":
+                self._listed(request, outcome)
             elif request.method == "read":
                 self._read(request, outcome)
             elif isinstance(outcome, LedgerTail):
@@ -127,6 +129,12 @@ class BookieWatch:
         )
         for first, last in outcome:
             self._vouched(state, range(first, last + 1))
+
+    def _listed(self, request: _Request, outcome: Any) -> None:
+        """What a bookie lists it holds: completing a ledger counts on such copies."""
+        if request.state is not None and isinstance(outcome, list):
+            for first, last in outcome:
+                self._vouched(request.state, range(first, last + 1))
 
     def _vouched(self, state: _LedgerAtBookie, entries: Sequence[EntryId]) -> None:
         state.acked.update(entries)
