@@ -21,7 +21,8 @@ from tutorial.kv.history import Kind, Operation, check
 
 REPLICAS = 3
 CLIENTS = 5
-KEYS = ("x", "y")
+KEYS = tuple("abcdefgh")
+"""Enough that one key's history stays short: checking it is exponential in what went unanswered."""
 SCENE_SECONDS = 4.0
 
 
