@@ -83,7 +83,7 @@ determinism: $(VENV)/test.stamp ## run 200 seeds under three hash seeds and comp
 	@$(BIN)/python -m tests.sim.determinism
 
 ablations: $(VENV)/test.stamp ## remove each safeguard in turn and renew the table in docs/testing.md
-	@$(BIN)/python -m tests.sim.ablations
+	@$(BIN)/python -m tests.sim.ablations --jobs $(JOBS)
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))

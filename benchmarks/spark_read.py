@@ -2,7 +2,7 @@
 
     python -m benchmarks.spark_read --records 10000000
 
-Starts three bookies in a temporary directory, writes the records with Spark, and reads them three
+Starts three bookies in a temporary directory, appends the records in groups, and reads them three
 ways, in turns, in one warm session: from the log; from Parquet; and from a source that hands over
 the same constant Arrow batch again and again, which is the ceiling for any Python data source. All
 columns are read and thrown away (sink `noop`). Medians are printed, and the log's share of the
@@ -12,6 +12,7 @@ ceiling. Everything is removed at the end; 10 million records of 100 bytes need 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import statistics
 import sys
@@ -27,12 +28,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+import quire
 from quire.spark.columns import ROWS_MAX, arrow_schema
 from quire.spark.jobs import local_session
 from quire.spark.options import LOG_COLUMNS
 from quire.sync import SyncLocalCluster
 
 PARTITIONS = 16
+GROUP = 600
+"""Records appended at a time; with 100 bytes each they fill an entry as leaders cut them."""
+GROUPS_IN_FLIGHT = 64
 
 
 class ConstantSource(DataSource):
@@ -62,7 +67,7 @@ class ConstantReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         values: dict[str, Any] = {
             "log": "log", "segment": 1, "ledger": 1, "entry": 1, "slot": 1, "offset": 1, "epoch": 1,
-            "timestamp": datetime.now(UTC), "payload": os.urandom(self._size),
+            "timestamp": datetime.now(UTC), "transaction": None, "payload": os.urandom(self._size),
         }  # fmt: skip
         schema = arrow_schema(list(LOG_COLUMNS))
         columns = [pa.array([values[each.name]] * ROWS_MAX, each.type) for each in schema]
@@ -83,17 +88,24 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def payloads(spark: SparkSession, records: int, size: int) -> DataFrame:
-    """Records that do not compress to nothing."""
-    digests = ", ".join(f"md5(cast(id + {n} as string))" for n in range(-(-size // 32)))
-    text = f"substr(concat({digests}), 1, {size})"
-    return spark.range(0, records, 1, 4).selectExpr(f"cast({text} as binary) as payload")
+async def fill(store: str, records: int, size: int) -> None:
+    """Append records that do not compress to nothing."""
+    pool = os.urandom(GROUP + size)
+    async with quire.connect(store) as client, await client.open_log("bench") as log:
+
+        async def append(groups: Iterator[int]) -> None:
+            for first in groups:
+                count = min(GROUP, records - first)
+                at = first % size
+                await log.append_many([pool[at + n : at + n + size] for n in range(count)])
+
+        groups = iter(range(0, records, GROUP))  # shared: each takes the next that is left
+        await asyncio.gather(*(append(groups) for _ in range(GROUPS_IN_FLIGHT)))
 
 
 def measure(spark: SparkSession, store: str, directory: Path, given: argparse.Namespace) -> None:
     records = given.records // PARTITIONS * PARTITIONS
-    target = payloads(spark, records, given.size).write.format("quire").mode("append")
-    writing = seconds(target.options(cluster=store, log="bench").save)
+    writing = seconds(lambda: asyncio.run(fill(store, records, given.size)))
     print(f"written in {writing:.1f} s: {records / writing:,.0f} rows/s", flush=True)
     log = spark.read.format("quire").options(cluster=store, log="bench").load()
     parquet = str(directory / "parquet")

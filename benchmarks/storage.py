@@ -7,7 +7,8 @@ moment before, because disks and neighbours change from minute to minute:
            a writer sends them (what is queued as one run, four runs under way), against a loop of
            pwritev + fdatasync that writes as many bytes each time
   ledgers  the same bytes to 1,000 ledgers at once against 1 ledger, flushes included
-  read     one of the 1,000 ledgers, and the 1 ledger, read back against pread of a plain file
+  read     the 1 ledger, and the 1,000 one after the other, read back in order and checked against
+           their checksums, against pread of a plain file in pieces of the same size
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ PAYLOAD: Final = os.urandom(1024)
 RUNS_UNDER_WAY: Final = 4
 ROUNDS: Final = 3
 """Takes of each append figure: disks and neighbours change while one looks."""
+
+READS: Final = 5
+"""Takes of each read figure, each beside one of the plain file."""
 
 FILE_BYTES: Final = 64 * 1024 * 1024
 ENTRIES_PER_RUN: Final = 16
@@ -79,14 +83,14 @@ def bare_writes(directory: Path, size: int, seconds: float) -> float:
         return written / (time.perf_counter() - start) / 1e6
 
 
-def bare_reads(directory: Path) -> float:
-    """Return MB/s of reading a plain file of 64 MiB from its beginning, 1 MiB at a time."""
+def bare_reads(directory: Path, piece: int) -> float:
+    """Return MB/s of reading a plain file of 64 MiB from its beginning, so many bytes at a time."""
     with opened(directory / "raw") as descriptor:
         for offset in range(0, FILE_BYTES, 1 << 20):
             os.pwrite(descriptor, os.urandom(1 << 20), offset)
         start = time.perf_counter()
-        for offset in range(0, FILE_BYTES, 1 << 20):
-            os.pread(descriptor, 1 << 20, offset)
+        for offset in range(0, FILE_BYTES, piece):
+            os.pread(descriptor, piece, offset)
         return FILE_BYTES / (time.perf_counter() - start) / 1e6
 
 
@@ -205,17 +209,22 @@ async def measure(directory: Path, seconds: float) -> None:
     for in_flight in (64, 1000):
         await measure_appends(directory, in_flight, seconds)
     rates: dict[int, tuple[float, ...]] = {}
-    raw_read = bare_reads(directory)
-    for ledgers in (1, 1000):
+    for ledgers, piece in ((1, 1 << 20), (1000, 1 << 16)):
 
-        async def both(node: BookieNode, count: int = ledgers) -> tuple[float, ...]:
+        async def both(
+            node: BookieNode, count: int = ledgers, piece: int = piece
+        ) -> tuple[float, ...]:
             written = await fill(node, count, 4000)
-            return written, await read_back(node, count)
+            takes = [
+                (bare_reads(directory, piece), await read_back(node, count)) for _ in range(READS)
+            ]
+            raw, read = (statistics.median(column) for column in zip(*takes, strict=True))
+            return written, read, raw
 
         rates[ledgers] = await with_node(directory, both)
     print(f"write  1,000 ledgers at once against 1    {share(rates[1000][0], rates[1][0])}")
-    print(f"read   1 ledger of 64 MB                  {share(rates[1][1], raw_read)}")
-    print(f"read   1,000 ledgers of 64 KB each        {share(rates[1000][1], raw_read)}")
+    print(f"read   1 ledger of 64 MB                  {share(*rates[1][1:])}")
+    print(f"read   1,000 ledgers of 64 KB each        {share(*rates[1000][1:])}")
 
 
 def main() -> None:

@@ -18,10 +18,11 @@ from quire.ledger.writer import LedgerWriter
 from quire.log.batch import Compression
 from quire.log.cursor import Cursor, CursorState, LogCursors
 from quire.log.gap import Gap
+from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, LATEST, AtCursor, Position, Record
+from quire.log.position import BEGINNING, LATEST, AtCursor, AtTransaction, Position, Record
 from quire.log.producers import Stamp
 from quire.log.reader import LogReader
 from quire.log.search import Tail
@@ -35,6 +36,7 @@ __all__ = [
     "Application",
     "Applied",
     "AtCursor",
+    "AtTransaction",
     "BookieAddress",
     "BookieInfo",
     "Client",
@@ -46,6 +48,7 @@ __all__ = [
     "Entry",
     "Fragment",
     "Gap",
+    "Keyring",
     "Leader",
     "Leadership",
     "LedgerMetadata",

@@ -20,7 +20,9 @@ abandons its answer; the work may still be done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
@@ -48,13 +50,19 @@ class LedgerTail:
 
 @dataclass(frozen=True, slots=True)
 class BookieInfo:
-    """A bookie's own account of itself: identity, whether it takes new entries, bytes of disk."""
+    """A bookie's own account of itself: identity, whether it takes new entries, bytes of disk.
+
+    `in_limbo` counts the ledgers of which it may have lost something and has not got it back yet.
+    """
 
     bookie: BookieId
     writable: bool
     disk_free_bytes: int
     disk_total_bytes: int
     ledgers: int
+    in_limbo: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """What its storage did since the start, by name (docs/operations.md, "Counters")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class BookieAddress:
 class Bookie(Protocol):
     """One storage server."""
 
-    async def add(
+    def add(
         self,
         ledger: LedgerId,
         key: bytes,
@@ -78,10 +86,13 @@ class Bookie(Protocol):
         *,
         recovery: bool = False,
         deferred: bool = False,
-    ) -> None:
-        """Store the frames of a run; returns when all of them are durable.
+    ) -> Awaitable[None]:
+        """Store the frames of a run; answers when all of them are durable.
 
-        With `deferred` it returns when they are accepted: a crash may lose them, and until they are
+        What is returned may be a future: a link or a bookie that can take a run in at once needs
+        no task for it. Nothing is raised by the call itself.
+
+        With `deferred` it answers when they are accepted: a crash may lose them, and until they are
         durable nobody can read them. `sync` tells which of them are there for good.
 
         Calls made in order on one `Bookie` are carried out in order. Adding the same frames again
@@ -105,8 +116,9 @@ class Bookie(Protocol):
     ) -> bytes:
         """Return, as a run, the entries held with first ≤ id ≤ last, cut at `bytes_max`.
 
-        Entries that are missing between the ids returned are not held. At least one frame is
-        returned. With `fence_key` the ledger is fenced first, durably, before any answer leaves.
+        Entries that are missing between the ids returned are not held, which denies nothing: they
+        may have been lost, and who must know asks for one alone. At least one frame is returned.
+        With `fence_key` the ledger is fenced first, durably, before any answer leaves.
 
         Raises `NoSuchEntryError` (or `NoSuchLedgerError` when the ledger was never seen) only if
         the bookie holds none of them *and* cannot have lost any; `EntryUnknownError` when it may
@@ -155,3 +167,10 @@ class Bookie(Protocol):
     async def info(self) -> BookieInfo:
         """Return the bookie's account of itself."""
         ...
+
+
+def refused(error: Exception) -> asyncio.Future[None]:
+    """Return what `Bookie.add` answers when it refuses a run at once."""
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    answer.set_exception(error)
+    return answer

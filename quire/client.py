@@ -9,7 +9,6 @@ nothing it made outlives it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import random
@@ -23,7 +22,7 @@ from typing import Final, TypeAlias, TypeVar
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Election
 from quire.entry import BookieId, DigestKind, LedgerId
-from quire.errors import ConfigurationError, StoreUnavailableError
+from quire.errors import ConfigurationError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
@@ -37,6 +36,7 @@ from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
 from quire.log.gap import OnGap
+from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
@@ -104,18 +104,14 @@ async def connect(
     `store` is `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
     local cluster. `options` bound the ledgers written and read through this client.
 
-    Raises `ConfigurationError` for a store that cannot exist and `StoreUnavailableError` when it
-    does not answer within `timeout` seconds. Bookies are contacted when they are needed. Leaving
-    the block closes readers and abandons writers that are still open, as a crash would: close
-    them first.
+    Raises `ConfigurationError` for a store that cannot exist and `StoreUnavailableError`, saying
+    why, when there is no connection within `timeout` seconds. Bookies are contacted when they are
+    needed. Leaving the block closes readers and abandons writers that are still open, as a crash
+    would: close them first.
     """
     uri = resolve_store(store)
     rng = random.Random()
-    try:
-        async with asyncio.timeout(timeout):
-            metadata_store = await open_store(uri)
-    except TimeoutError:
-        raise StoreUnavailableError(uri, f"it did not answer within {timeout:g} s") from None
+    metadata_store = await open_store(uri, timeout=timeout)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(metadata_store.close)
         limits = options or LedgerOptions()
@@ -236,9 +232,8 @@ class Client:
         `epoch` of the result is higher than that of every writer before. `is_leader` is asked
         before every attempt: pass the word of an election, so that a leader of the past stops
         disturbing the present one.
-
-        Raises `UnauthorizedError` for a wrong password, `LogSealedError`, `LeadershipLostError`,
-        and transient errors when `LogOptions.open_timeout` is over.
+        Raises `UnauthorizedError`, `DecryptionError`, `LogSealedError`, `LeadershipLostError`, and
+        transient errors when `LogOptions.open_timeout` is over.
         """
         return self._remember(await self._logs.open(name, options, is_leader=is_leader))
 
@@ -252,19 +247,18 @@ class Client:
         password: bytes = b"",
         log_id: str | None = None,
         on_gap: OnGap | None = None,
+        keyring: Keyring | None = None,
     ) -> LogReader:
         """Return an asynchronous iterator over the records of a log from `start` on.
 
         `start` is a position, `BEGINNING`, `LATEST`, a record's offset, an aware datetime (the
-        first record that is not older) or `AtCursor(name)`. Without `follow` the
+        first record not older), `AtCursor(name)` or `AtTransaction(id)`. Without `follow` the
         iterator ends at the last record confirmed when it gets there; with it, it waits for more,
         until the log is sealed. `wait_for_log` lets a follower wait for a log that does not exist
         yet. `log_id` is that of the log which the position is from: another log of the same name
         raises `LogReplacedError`. `on_gap` is told of records that are lost for good, and reading
-        goes on behind them; without it they are an error. Never disturbs the writer.
-
-        Raises `NoSuchLogError`; iteration also raises `PositionTrimmedError`, `UnauthorizedError`
-        and what `LogReader` says.
+        goes on behind them; without it they are an error. `keyring` has the keys of an encrypted
+        log. Never disturbs the writer. Raises `NoSuchLogError`; iteration what `LogReader` says.
         """
         reader = await self._logs.read(
             name,
@@ -274,6 +268,7 @@ class Client:
             password=password,
             log_id=log_id,
             on_gap=on_gap,
+            keyring=keyring,
         )
         return self._remember(reader)
 
@@ -281,18 +276,18 @@ class Client:
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
     ) -> list[Span]:
         """Return what a reader sees of a log now, within bounds, cut for reading in parallel.
-
         Raises `NoSuchLogError`, `UnauthorizedError`, and `UnreadableError` when too few bookies
         answer for a segment that is still written.
         """
         return list(await self._logs.snapshot(name, password=password, bounds=bounds))
 
-    def read_span(self, span: Span, *, password: bytes = b"") -> AsyncGenerator[Slice, None]:
-        """Yield the records of a span by entry, in order.
-
-        Raises `NoSuchLedgerError` when the segment was trimmed away meanwhile.
+    def read_span(
+        self, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
+    ) -> AsyncGenerator[Slice, None]:
+        """Yield the records of a span by entry, in order. Raises `DecryptionError`, and
+        `NoSuchLedgerError` when the segment was trimmed away meanwhile.
         """
-        return self._logs.read_span(span, password=password)
+        return self._logs.read_span(span, password=password, keyring=keyring)
 
     def log_adoption(self, name: str) -> Adoption:
         """Return the jobs of a log, whose ledgers it adopts. Whoever makes writers closes them."""
@@ -332,12 +327,13 @@ class Client:
         """
         return await self._logs.set_settings(name, settings)
 
-    async def trim_log(self, name: str, position: Position, *, password: bytes = b"") -> None:
-        """Delete the records of a log before `position`. Its leader is not disturbed.
+    async def trim_log(self, name: str, before: Position | int, *, password: bytes = b"") -> None:
+        """Delete the records of a log before a position or an offset. Its leader is not disturbed.
 
-        Raises `NoSuchLogError`, and `InvalidRequestError` beyond the log's end.
+        `LATEST` is the end as it is now. Raises `NoSuchLogError`, and `InvalidRequestError` beyond
+        the log's end.
         """
-        await self._logs.trim(name, position, password=password)
+        await self._logs.trim(name, before, password=password)
 
     async def delete_log(self, name: str, *, password: bytes = b"") -> None:
         """Delete a log and what is in it; a leader is deposed. As `open_log`, `NoSuchLogError`."""

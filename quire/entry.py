@@ -82,6 +82,13 @@ def access_key(password: bytes) -> bytes:
     return hashlib.sha1(b"ledger" + password).digest()
 
 
+def key_check(access_key: bytes) -> str:
+    """Return what tells a wrong key from the right one without knowing it: 64 hexadecimal
+    digits.
+    """
+    return hashlib.sha256(b"check" + access_key).hexdigest()
+
+
 def _mac_key(password: bytes) -> bytes:
     return hashlib.sha1(b"mac" + password).digest()
 
@@ -148,14 +155,15 @@ class Sealer:
         """
         if len(frame) < self._payload_at:
             raise CorruptEntryError(self.ledger, entry, f"frame of {len(frame)} bytes is too short")
-        frame = bytes(frame)
-        header, payload = frame[: HEADER.size], frame[self._payload_at :]
+        view = memoryview(frame)
+        # One copy of the payload is made, out of whatever the frame came in.
+        header, payload = bytes(view[: HEADER.size]), bytes(view[self._payload_at :])
         found_ledger, found_entry, lac, length = HEADER.unpack(header)
         if found_ledger != self.ledger or found_entry != entry:
             raise CorruptEntryError(
                 self.ledger, entry, f"frame is entry {found_entry} of ledger {found_ledger}"
             )
-        digest = frame[HEADER.size : self._payload_at]
+        digest = bytes(view[HEADER.size : self._payload_at])
         if not hmac.compare_digest(digest, self._digest(header, payload)):
             raise CorruptEntryError(self.ledger, entry, f"{self.kind} digest does not match")
         if not NO_ENTRY <= lac < entry or length < len(payload):

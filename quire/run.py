@@ -64,6 +64,10 @@ class ScannedRun:
         return self.entries[-1]
 
     @property
+    def count(self) -> int:
+        return len(self.entries)
+
+    @property
     def frames(self) -> Iterator[FrameAt]:
         """Yield where each frame is."""
         for number, entry in enumerate(self.entries):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hmac
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from quire.entry import HEADER, DigestKind, Sealer, access_key
 from quire.log import batch
+from quire.log.encryption import Encryption
+from quire.log.keyring import Keyring
+from quire.log.producers import encode_columns
+from quire.log.transactions import TRANSACTIONS, encode_transactions
 from quire.metastore.record import encode_record as encode_metadata
 from quire.run import pack_run
 from quire.storage import entry_log, ledger_state, record
@@ -19,6 +25,7 @@ from quire.storage.replay import JournalPosition
 
 DOCUMENT = (Path(__file__).resolve().parents[1] / "docs" / "formats.md").read_text("utf-8")
 LEDGER = 7
+KEY, SALT = bytes(range(32)), bytes(range(100, 116))
 SEALERS = {kind: Sealer(LEDGER, kind, b"") for kind in DigestKind}
 
 
@@ -39,7 +46,12 @@ def vectors() -> dict[str, str]:
         "record-header": encode_record(RecordKind.RUN, pack_run([frame]), 2, 1, 3, 1).hex(),
         "state-row": encode_row(state).hex(),
     }
-    return found
+    columns = encode_columns({TRANSACTIONS: encode_transactions([5, 9])})
+    plain = batch.encode_batch(
+        [b"buy", b"sell"], first_offset=3, epoch=2, timestamp_ms=1000, columns=columns
+    )
+    sealed = Encryption(Keyring({"k1": KEY}, current="k1"), LEDGER, SALT).seal(plain, 1, 9)
+    return found | {"batch": plain.hex(), "encrypted-batch": sealed.hex()}
 
 
 def written() -> dict[str, str]:
@@ -67,6 +79,22 @@ def test_the_vectors_are_what_the_code_writes() -> None:
 )
 def test_the_sizes_in_the_drawings_are_right(size: int, found: int) -> None:
     assert size == found
+
+
+def test_an_encrypted_batch_opens_as_the_drawing_says() -> None:
+    stored, plain = (bytes.fromhex(written()[name]) for name in ("encrypted-batch", "batch"))
+    size = stored[37]
+    front, inner = stored[: 62 + size], plain[:2] + stored[2:3] + plain[3:36]
+    assert stored[:36] == inner
+    assert (stored[36], stored[38 : 38 + size]) == (plain[2], b"k1")
+    assert stored[38 + size : 54 + size] == SALT
+    assert int.from_bytes(stored[54 + size : 62 + size], "big") == 9
+    extracted = hmac.digest(SALT, KEY, "sha256")
+    info = b"quire batch" + LEDGER.to_bytes(8, "big")
+    key = hmac.digest(extracted, info + b"\x01", "sha256")
+    place = LEDGER.to_bytes(8, "big") + (1).to_bytes(8, "big")
+    body = AESGCM(key).decrypt((1).to_bytes(12, "big"), stored[62 + size :], place + front)
+    assert body == plain[36:]
 
 
 def test_state_files_and_metadata_records_begin_as_drawn() -> None:

@@ -9,23 +9,48 @@ import re
 import quire.errors
 from quire.bookie import Bookie
 from quire.wire import bookie_pb2 as pb
-from tests.sim import checkers, log_checkers, watch
+from tests.sim import (
+    checkers,
+    consumer,
+    intruder,
+    ledger_workload,
+    log_checkers,
+    log_workload,
+    machines,
+    resending,
+    run,
+    watch,
+    world,
+)
 from tests.support.state_diagram import DOCUMENT, renewed
 
 TEXT = DOCUMENT.read_text(encoding="utf-8")
+REPORTING = (
+    checkers,
+    consumer,
+    intruder,
+    ledger_workload,
+    log_checkers,
+    log_workload,
+    machines,
+    resending,
+    run,
+    watch,
+    world,
+)
 RULE = re.compile(r"\*\*([A-Z]\d+)\*\*")
 
 
 def checker_names() -> set[str]:
     """Every name under which a checker of the simulator reports."""
     names: set[str] = set()
-    for module in (checkers, log_checkers, watch):
+    for module in REPORTING:
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             found: ast.expr | None = None
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 place = {"require": 1, "Violation": 0}.get(node.func.id)
                 found = None if place is None else node.args[place]
-            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "name":
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("name", "RULE"):
                 found = node.value
             if isinstance(found, ast.Constant) and isinstance(found.value, str):
                 names.add(found.value)

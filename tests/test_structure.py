@@ -34,6 +34,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage.registration": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.ledger": (*VALUES, "quire.ledger", "quire.metastore"),
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.repair": (*VALUES, "quire.repair", "quire.ledger", "quire.metastore", "quire.storage"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
     "quire.election": (*VALUES, "quire.election", "quire.metastore"),
     "quire.service": (
@@ -57,6 +58,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.sync",
         "quire.client",
         "quire.cluster",
+        "quire.service",
         "quire.log",
         "quire.election",
         "quire.ledger",
@@ -66,6 +68,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         *VALUES,
         "quire.bench",
         "quire.client",
+        "quire.election",
         "quire.cluster",
         "quire.ledger",
         "quire.log",
@@ -81,14 +84,23 @@ ARROWS: dict[str, tuple[str, ...]] = {
 DOORS: dict[str, tuple[str, ...]] = {
     "grpc": ("quire.wire", "quire.ledger.remote", "quire.storage.service", "quire.bench"),
     "google.protobuf": ("quire.wire",),
-    "kazoo": ("quire.metastore.zookeeper_client", "quire.metastore.zookeeper_connection"),
+    "kazoo": (
+        "quire.metastore.zookeeper_client",
+        "quire.metastore.zookeeper_connection",
+        "quire.metastore.zookeeper_requests",
+    ),
     "sqlite3": ("quire.metastore.sqlite", "quire.metastore.sqlite_file"),
     "click": ("quire.cli",),
     "rich": ("quire.cli",),
     "uvloop": ("quire.cli", "quire.bench"),
     "pyspark": ("quire.spark",),
-    "pyarrow": ("quire.spark",),
-    "google_crc32c": ("quire.entry", "quire.storage.record", "quire.metastore.record"),
+    "pyarrow": ("quire.spark", "quire.log.cold_parquet", "quire.log.cold_reader"),
+    "google_crc32c": (
+        "quire.entry",
+        "quire.storage.record",
+        "quire.metastore.record",
+        "quire.log.cold_seal",
+    ),
     "threading": ("quire.sync", "quire.storage.local_disk", "quire.metastore.sqlite"),
     "concurrent": (
         "quire.sync",
@@ -111,10 +123,12 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.cluster",
         "quire.metastore.sqlite",
         "quire.metastore.sqlite_file",
+        "quire.metastore.zookeeper_client",
         "quire.metastore.zookeeper_server",
         "quire.spark.patience",
     ),
     "zstandard": ("quire.log.batch",),
+    "cryptography": ("quire.log.keyring", "quire.log.encryption"),
     "lz4": ("quire.log.batch",),
 }
 """Who may import a library. Libraries not named here need no door."""

@@ -10,12 +10,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from quire.bench.crash import measure_crash
 from quire.bench.figures import Figures
 from quire.client import Client
+from quire.log.log import Log
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, Position
 
 IN_FLIGHT: Final = 20_000
+WARM_UP_SECONDS: Final = 0.5
 PROBE_SECONDS: Final = 0.005
 SESSION_SECONDS: Final = 6.0
 ROLL_ENTRIES: Final = 50
@@ -37,7 +40,9 @@ class LogReport:
     handoff_ms: float
     """From the last append of a leader that resigns to the first of its successor."""
     take_over_ms: float
-    """Opening a log whose leader crashed; the lease that must run out first comes on top."""
+    """Opening a log whose leader is gone, when nobody has to be waited for."""
+    crash_ms: float
+    """From the kill of a leader with a lease of `LEASE_SECONDS` to its successor's first append."""
 
 
 async def measure_log(client: Client, seconds: float) -> LogReport:
@@ -53,27 +58,34 @@ async def measure_log(client: Client, seconds: float) -> LogReport:
         catch_up_mb_s=await _catch_up(client, f"bench-{1024}"),
         handoff_ms=await _hand_over(client),
         take_over_ms=await _crash(client),
+        crash_ms=1e3 * await measure_crash(client),
     )
 
 
 async def _many(client: Client, size: int, seconds: float) -> Figures:
     options = LogOptions(records_in_flight_max=2 * IN_FLIGHT, bytes_in_flight_max=64 * 1024 * 1024)
-    payload, clock = bytes(size), time.perf_counter
-    latencies: list[float] = []
-    window: deque[tuple[asyncio.Future[Position], float]] = deque()
     async with await client.open_log(f"bench-{size}", options) as log:
-        cpu, started = time.process_time(), clock()
-        now = started
-        while now - started < seconds or window:
-            while len(window) < IN_FLIGHT and now - started < seconds:
-                now = clock()
-                window.append((await log.submit(payload), now))
-            await window[0][0]
-            now = clock()
-            while window and window[0][0].done():
-                latencies.append(now - window.popleft()[1])
-        elapsed, cpu = clock() - started, time.process_time() - cpu
+        await _append_for(log, bytes(size), min(WARM_UP_SECONDS, seconds))
+        cpu, started = time.process_time(), time.perf_counter()
+        latencies = await _append_for(log, bytes(size), seconds)
+        elapsed, cpu = time.perf_counter() - started, time.process_time() - cpu
     return Figures.of(f"{size} B, {IN_FLIGHT:,} in flight", size, elapsed, latencies, cpu)
+
+
+async def _append_for(log: Log, payload: bytes, seconds: float) -> list[float]:
+    clock, latencies = time.perf_counter, list[float]()
+    window: deque[tuple[asyncio.Future[Position], float]] = deque()
+    now = clock()
+    end = now + seconds
+    while now < end or window:
+        while len(window) < IN_FLIGHT and now < end:
+            now = clock()
+            window.append((await log.submit(payload), now))
+        await window[0][0]
+        now = clock()
+        while window and window[0][0].done():
+            latencies.append(now - window.popleft()[1])
+    return latencies
 
 
 async def _alone(client: Client, name: str, seconds: float, options: LogOptions) -> Figures:

@@ -1,6 +1,7 @@
 """The raw limits: what the disk and loopback gRPC do here when nothing else is asked of them.
 
-The echo server is a process of its own, as a bookie is; it ends when its standard input is closed.
+The echo servers are processes of their own, as bookies are; they end when their standard input is
+closed. One may be given a file: then it writes and syncs 4 KiB before it answers.
 """
 
 from __future__ import annotations
@@ -12,24 +13,27 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import grpc
 import grpc.aio
 
-from quire.bench.figures import Figures, RawLimits
+from quire.bench.figures import COPIES, Figures, RawLimits
 from quire.cluster.process import child_environment
 
 MESSAGE_BYTES: Final = 1024
 PIPELINED: Final = 64
+MAJORITY: Final = 2
 FILE_BYTES: Final = 64 * 1024 * 1024
 ANSWER: Final = bytes(16)
 SERVICE: Final = "quire.bench.Echo"
 METHOD: Final = "Stream"
 EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]
+
+Answer: TypeAlias = "Callable[[object, grpc.aio.ServicerContext[bytes, bytes]], Awaitable[None]]"
 
 
 async def measure_limits(
@@ -45,7 +49,12 @@ async def measure_limits(
         alone = await measure_messages(port, 1, seconds)
         advance(f"gRPC messages, {PIPELINED} under way")
         pipelined = await measure_messages(port, PIPELINED, seconds)
-    return RawLimits(sync_4k, sync_1m, alone, pipelined)
+    advance("gRPC messages to three servers that sync")
+    async with AsyncExitStack() as servers:
+        files = [directory / f"raw-{number}.bin" for number in range(COPIES)]
+        ports = [await servers.enter_async_context(_echo_server(file)) for file in files]
+        path = await measure_path(ports, seconds)
+    return RawLimits(sync_4k, sync_1m, alone, pipelined, path)
 
 
 def measure_sync(directory: Path, size: int, seconds: float) -> Figures:
@@ -84,12 +93,14 @@ def _prewrite(descriptor: int) -> None:
 
 
 @asynccontextmanager
-async def _echo_server() -> AsyncIterator[int]:
+async def _echo_server(file: Path | None = None) -> AsyncIterator[int]:
+    program = "import sys; from quire.bench.raw import serve_echo; serve_echo(*sys.argv[1:])"
     process = subprocess.Popen(  # noqa: ASYNC220 - takes a millisecond, before anything is measured
-        [sys.executable, "-c", "from quire.bench.raw import serve_echo; serve_echo()"],
+        [sys.executable, "-c", program, *([str(file)] if file else [])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=child_environment(),
+        start_new_session=True,  # Ctrl-C at the terminal is for us: it ends when its pipe closes
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -100,6 +111,8 @@ async def _echo_server() -> AsyncIterator[int]:
         process.stdin.close()
         await asyncio.to_thread(process.wait)
         process.stdout.close()
+        if file is not None:
+            await asyncio.to_thread(file.unlink, missing_ok=True)
 
 
 async def measure_messages(port: int, under_way: int, seconds: float) -> Figures:
@@ -125,14 +138,66 @@ async def measure_messages(port: int, under_way: int, seconds: float) -> Figures
     return Figures.of(name, MESSAGE_BYTES, now - started, latencies, cpu)
 
 
+async def measure_path(ports: Sequence[int], seconds: float) -> Figures:
+    """Send one 1 KiB message at a time to every server and wait for the second answer."""
+    async with AsyncExitStack() as channels:
+        streams: list[Any] = []
+        for port in ports:
+            channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+            connect: Any = (await channels.enter_async_context(channel)).stream_stream
+            streams.append(connect(f"/{SERVICE}/{METHOD}")())
+        latencies: list[float] = []
+        message = random.Random(len(ports)).randbytes(MESSAGE_BYTES)
+        cpu, started = time.process_time(), time.perf_counter()
+        answered: asyncio.Queue[None] = asyncio.Queue()
+        readers = [asyncio.create_task(_count_answers(stream, answered)) for stream in streams]
+        now, late = started, 0
+        while now < started + seconds:
+            before = now
+            await asyncio.gather(*(stream.write(message) for stream in streams))
+            for _ in range(late + MAJORITY):
+                await answered.get()
+            late = len(ports) - MAJORITY
+            now = time.perf_counter()
+            latencies.append(now - before)
+        cpu = time.process_time() - cpu
+        for stream in streams:
+            await stream.done_writing()
+        await asyncio.gather(*readers)
+    name = f"gRPC to {len(ports)} servers that sync, {MAJORITY} answers"
+    return Figures.of(name, MESSAGE_BYTES, now - started, latencies, cpu)
+
+
+async def _count_answers(stream: Any, answered: asyncio.Queue[None]) -> None:
+    while await stream.read() is not EOF:
+        answered.put_nowait(None)
+
+
 async def _answer(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
     while await context.read() is not EOF:
         await context.write(ANSWER)
 
 
-async def _serve(ready: Callable[[int], None], ended: Callable[[], Awaitable[object]]) -> None:
+def _answer_synced(descriptor: int) -> Answer:
+    _prewrite(descriptor)
+    block = random.Random(descriptor).randbytes(4096)
+
+    async def answer(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        offset = 0
+        while await context.read() is not EOF:
+            os.pwrite(descriptor, block, offset)
+            os.fdatasync(descriptor)
+            offset = (offset + len(block)) % FILE_BYTES
+            await context.write(ANSWER)
+
+    return answer
+
+
+async def _serve(
+    answer: Answer, ready: Callable[[int], None], ended: Callable[[], Awaitable[object]]
+) -> None:
     server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
-    handlers = {METHOD: grpc.stream_stream_rpc_method_handler(_answer)}
+    handlers = {METHOD: grpc.stream_stream_rpc_method_handler(answer)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -141,15 +206,21 @@ async def _serve(ready: Callable[[int], None], ended: Callable[[], Awaitable[obj
     await server.stop(None)
 
 
-def serve_echo() -> None:
-    """Be the echo server: print the port, serve until standard input is closed."""
+def serve_echo(file: str = "") -> None:
+    """Be an echo server: print the port, serve until standard input is closed.
+
+    With a file 4 KiB are synced into it before each answer.
+    """
+    answer: Answer = _answer
+    if file:
+        answer = _answer_synced(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
 
     def ready(port: int) -> None:
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(ready, lambda: asyncio.to_thread(sys.stdin.buffer.read)))
+        runner.run(_serve(answer, ready, lambda: asyncio.to_thread(sys.stdin.buffer.read)))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

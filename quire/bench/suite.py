@@ -17,9 +17,9 @@ from quire.cluster import LocalCluster
 from quire.ledger.quorum import Replication
 
 RAW_SHARE: Final = 0.25
-"""Part of the time that the four raw limits get, each."""
+"""Part of the time that the raw limits get, each."""
 
-STEPS: Final = 4 + 1 + len(IN_FLIGHT)
+STEPS: Final = 5 + 1 + len(IN_FLIGHT)
 """How often `advance` is called."""
 
 

@@ -65,6 +65,7 @@ def _print_log(settings: Settings, report: LogReport) -> None:
         "catch_up_mb_s": round(report.catch_up_mb_s, 1),
         "handoff_ms": round(report.handoff_ms, 1),
         "take_over_ms": round(report.take_over_ms, 1),
+        "crash_ms": round(report.crash_ms, 1),
     }
     if settings.json:
         print_json({"figures": [_fields(each) for each in figures], **others})

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from quire.bookie import BookieAddress, BookieInfo
-from quire.cli.output import print_fields, print_json, print_table
+from quire.cli.output import Value, note, print_fields, print_json, print_table
 from quire.cli.settings import (
     Settings,
     exit_with_parent_option,
@@ -22,9 +24,23 @@ from quire.cli.settings import (
 from quire.client import Client, resolve_store
 from quire.errors import CorruptStorageError, QuireError
 
+if TYPE_CHECKING:
+    from quire.storage.check import Damage
+
 _directory = click.argument(
     "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIRECTORY"
 )
+
+
+def _entries(explained: str, *, required: bool = False) -> Callable[[Any], Any]:
+    return click.option(
+        "--entries",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIRECTORY",
+        multiple=True,
+        required=required,
+        help=explained,
+    )
 
 
 @click.group()
@@ -34,24 +50,63 @@ def bookie() -> None:
 
 @bookie.command("format")
 @_directory
+@click.option(
+    "--journal",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIRECTORY",
+    help="Where the journal is to be: a device of its own.",
+)
+@_entries("Where entry logs are to be; may be given several times.")
 @with_settings
-def format_(settings: Settings, directory: Path) -> None:
+def format_(
+    settings: Settings, directory: Path, journal: Path | None, entries: tuple[Path, ...]
+) -> None:
     """Make an empty directory the disk of a new bookie.
 
     The directory gets an identity that is also kept in the metadata store. A directory that is
-    formatted already, or holds anything else, is refused.
+    formatted already, or holds anything else, is refused. Journal and entry logs can be on other
+    devices: the bookie is still served, and checked, by its first directory.
 
     \b
-    Example:
+    Examples:
       quire bookie format /var/lib/quire --store zk://zoo:2181/quire
+      quire bookie format /var/lib/quire --journal /fast/quire --entries /big1/quire
     """
     from quire.storage.identity import format_directory
 
-    identity = run(lambda: format_directory(directory, resolve_store(settings.store_uri())))
+    identity = run(
+        lambda: format_directory(
+            directory, resolve_store(settings.store_uri()), journal=journal, entries=entries
+        )
+    )
     if settings.json:
         print_json({"bookie": identity, "directory": str(directory)})
     else:
         click.echo(f"{directory} is now bookie {identity}")
+
+
+@bookie.command()
+@_directory
+@_entries("An empty directory for entry logs; may be given several times.", required=True)
+@with_settings
+def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> None:
+    """Add empty directories for entry logs to a stopped bookie.
+
+    New entry logs go to the directory with most room. Nothing is moved. A command that was
+    interrupted is repeated.
+
+    \b
+    Example:
+      quire bookie expand /var/lib/quire --entries /big2/quire --store zk://zoo:2181/quire
+    """
+    from quire.storage.identity import expand_directory
+
+    cookie = run(lambda: expand_directory(directory, resolve_store(settings.store_uri()), entries))
+    places = [part.path or str(directory) for part in cookie.parts if part.role == "entries"]
+    if settings.json:
+        print_json({"bookie": cookie.bookie, "entries": places})
+    else:
+        click.echo(f"bookie {cookie.bookie} keeps entry logs in {', '.join(places)}")
 
 
 @bookie.command()
@@ -81,6 +136,7 @@ def serve(settings: Settings, directory: Path, listen: str, exit_with_parent: bo
 
 
 async def _serve(settings: Settings, directory: Path, listen: str, exit_with_parent: bool) -> None:
+    from quire.repair.copies import open_copies
     from quire.storage.server import serve as serve_bookie
 
     def announce(ready: BookieAddress) -> None:
@@ -91,7 +147,7 @@ async def _serve(settings: Settings, directory: Path, listen: str, exit_with_par
         sys.stdout.flush()
 
     uri = resolve_store(settings.store_uri())
-    work = serve_bookie(directory, uri, listen, on_ready=announce)
+    work = serve_bookie(directory, uri, listen, on_ready=announce, copies=open_copies)
     await (until_orphaned(work) if exit_with_parent else work)
 
 
@@ -99,7 +155,7 @@ async def _serve(settings: Settings, directory: Path, listen: str, exit_with_par
 @_directory
 @with_settings
 def check(settings: Settings, directory: Path) -> None:
-    """Verify everything on a stopped bookie's disk.
+    """Verify everything on a stopped bookie's disk, and count the ledgers in limbo.
 
     Nothing is changed. Damage is printed, by ledger and entries where it is in entries, and makes
     the exit code 9.
@@ -113,25 +169,19 @@ def check(settings: Settings, directory: Path) -> None:
 
 async def _check(settings: Settings, directory: Path) -> None:
     from quire.storage.check import check_disk
-    from quire.storage.local_disk import LocalDisk
+    from quire.storage.directories import open_directory
 
-    disk = LocalDisk(directory)
+    disk = await open_directory(directory)
     try:
         findings = await check_disk(disk)
     finally:
         await disk.close()
-    for damage in findings.damage:
-        if settings.json:
-            print_json(damage._asdict())
-        elif damage.ledger is None:
-            click.echo(f"{damage.path}: {damage.reason}")
-        else:
-            entries = f"entries {damage.first} to {damage.last} of ledger {damage.ledger}"
-            click.echo(f"{damage.path}: {entries}: {damage.reason}")
+    _print_damage(settings, findings.damage)
     counts: dict[str, str | int] = {
         "bookie": findings.bookie,
         "files": findings.files,
         "ledgers": len(findings.ledgers),
+        "in_limbo": len(findings.limbo),
         "chunks": findings.chunks,
         "bytes": findings.bytes,
         "journal_records": findings.records,
@@ -144,6 +194,63 @@ async def _check(settings: Settings, directory: Path) -> None:
     if findings.damage:
         first = findings.damage[0]
         raise CorruptStorageError(first.path, f"{len(findings.damage)} damages, first this one")
+
+
+def _print_damage(settings: Settings, found: Sequence[Damage]) -> None:
+    for damage in found:
+        if settings.json:
+            print_json(damage._asdict())
+        elif damage.ledger is None:
+            click.echo(f"{damage.path}: {damage.reason}")
+        else:
+            entries = f"entries {damage.first} to {damage.last} of ledger {damage.ledger}"
+            click.echo(f"{damage.path}: {entries}: {damage.reason}")
+
+
+@bookie.command()
+@_directory
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Do it. Without this, only say what would be done.",
+)
+@with_settings
+def repair(settings: Settings, directory: Path, accept_loss: bool) -> None:
+    """Let a bookie that lost files be served again, as one that may have lost anything.
+
+    What is damaged is set aside. Every ledger the bookie has or may have had is put into limbo: it
+    takes no ordinary entries of them, and says "unknown" instead of "no such entry". Once it is
+    served it copies what it lacks from the other bookies, ledger by ledger.
+
+    \b
+    Example:
+      quire bookie repair /var/lib/quire --accept-loss --store zk://zoo:2181/quire
+    """
+    run(lambda: _repair(settings, directory, accept_loss))
+
+
+async def _repair(settings: Settings, directory: Path, accept_loss: bool) -> None:
+    from quire.repair.directory import examine_directory, repair_directory
+
+    uri = resolve_store(settings.store_uri())
+    work = repair_directory if accept_loss else examine_directory
+    found = await work(directory, uri)
+    _print_damage(settings, found.damage)
+    fields: dict[str, str | int] = {
+        "bookie": found.bookie,
+        "damaged": len(found.damage),
+        "set_aside": len(found.aside),
+        "in_limbo": found.ledgers,
+        "repaired": int(accept_loss),
+    }
+    if settings.json:
+        print_json({**fields, "set_aside": list(found.aside), "repaired": accept_loss})
+        return
+    for path in found.aside:
+        click.echo(f"set aside: {path}")
+    print_fields({name: value for name, value in fields.items() if name != "repaired"})
+    if not accept_loss:
+        note("Nothing was changed. With --accept-loss all of this is put into limbo.")
 
 
 @bookie.command("list")
@@ -167,7 +274,7 @@ async def _list(settings: Settings) -> None:
             print_json(_as_fields(address, info))
         return
     rows = [_as_row(address, info) for address, info in zip(addresses, infos, strict=True)]
-    columns = ("bookie", "address", "state", "ledgers", "free GB", "of GB")
+    columns = ("bookie", "address", "state", "ledgers", "in limbo", "free GB", "of GB")
     print_table(columns, rows, empty="No bookie is registered: `quire bookie serve` starts one.")
 
 
@@ -178,23 +285,26 @@ async def _info(client: Client, address: BookieAddress) -> BookieInfo | None:
         return None  # registered, but it does not answer: that is what the list shows
 
 
-def _as_fields(address: BookieAddress, info: BookieInfo | None) -> dict[str, str | int | None]:
+def _as_fields(address: BookieAddress, info: BookieInfo | None) -> dict[str, Value]:
     return {
         "bookie": address.bookie,
         "address": address.address,
         "state": _state(address, info),
         "ledgers": info.ledgers if info else None,
+        "in_limbo": info.in_limbo if info else None,
         "disk_free_bytes": info.disk_free_bytes if info else None,
         "disk_total_bytes": info.disk_total_bytes if info else None,
+        "counters": {**info.counters} if info else None,
     }
 
 
 def _as_row(address: BookieAddress, info: BookieInfo | None) -> tuple[object, ...]:
     if info is None:
-        return (address.bookie, address.address, _state(address, info), None, None, None)
+        return (address.bookie, address.address, _state(address, info), None, None, None, None)
     free, total = info.disk_free_bytes / 1e9, info.disk_total_bytes / 1e9
     state = _state(address, info)
-    return (address.bookie, address.address, state, info.ledgers, round(free, 1), round(total, 1))
+    counts = (info.ledgers, info.in_limbo, round(free, 1), round(total, 1))
+    return (address.bookie, address.address, state, *counts)
 
 
 def _state(address: BookieAddress, info: BookieInfo | None) -> str:

@@ -17,7 +17,12 @@ def parse_position(text: str) -> Position:
     try:
         return Position.parse(text)
     except InvalidRequestError as error:
-        raise click.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error).replace("write ", "write an offset, ")) from None
+
+
+def parse_place(text: str) -> Position | int:
+    """Return the position or offset that an argument names."""
+    return int(text) if text.isascii() and text.isdecimal() else parse_position(text)
 
 
 _log = click.argument("log_name", metavar="LOG")
@@ -66,25 +71,31 @@ async def _fields(found: Cursor) -> dict[str, Value]:
 @click.option(
     "--to",
     "position",
-    type=parse_position,
+    type=parse_place,
+    metavar="POSITION",
     default="beginning",
     show_default=True,
-    help="Where: segment.entry.slot, beginning or latest.",
+    help="Where: segment.entry.slot, an offset, beginning or latest.",
 )
+@password_option
 @with_settings
-def advance(settings: Settings, log_name: str, name: str, position: Position) -> None:
+def advance(
+    settings: Settings, log_name: str, name: str, position: Position | int, password: bytes
+) -> None:
     """Make a cursor, or move it forward; it never goes back.
 
     \b
     Example:
       quire log cursor advance orders billing --to 3.17.0
     """
-    run(lambda: _advance(settings, log_name, name, position))
+    run(lambda: _advance(settings, log_name, name, position, password))
 
 
-async def _advance(settings: Settings, log_name: str, name: str, position: Position) -> None:
+async def _advance(
+    settings: Settings, log_name: str, name: str, position: Position | int, password: bytes
+) -> None:
     async with settings.connect() as client:
-        found = await client.log_cursors(log_name).open(name, position)
+        found = await client.log_cursors(log_name, password=password).open(name, position)
         await found.advance(position)
     if settings.json:
         print_json({"cursor": name, "position": str(found.position)})

@@ -6,6 +6,7 @@ traceback: an error quire raises on purpose says by itself what to do.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import MutableMapping, Sequence
@@ -86,6 +87,8 @@ class RootGroup(click.Group):
         complete_var: str | None,
         extra: MutableMapping[str, Any],
     ) -> int:
+        # Without a handler Python prints warnings of the library beside our one line.
+        logging.getLogger("quire").addHandler(logging.NullHandler())
         try:
             returned = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             # click returns the code of ctx.exit() here; commands themselves return None

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import click
 
-from quire.cli.cursor import cursor, parse_position
+from quire.cli.cursor import cursor, parse_place
 from quire.cli.output import (
     Value,
     flush,
@@ -19,18 +19,21 @@ from quire.cli.output import (
     write_line,
 )
 from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
-from quire.cli.replication import password_option, replication_options
+from quire.cli.replication import key_file_option, password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.cli.upkeep import rebuild, sweep
 from quire.ledger.quorum import Replication
+from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest, Segment
 from quire.log.options import LogOptions
-from quire.log.position import LATEST, Position, Record
+from quire.log.position import LATEST, AtTransaction, Position, Record
 from quire.log.reader import LogReader
 
 
-def _start_position(text: str) -> Position | int:
-    return int(text) if text.isdecimal() else parse_position(text)
+def _start_position(text: str) -> Position | int | AtTransaction:
+    if text.startswith("tx:") and text[3:].isdecimal():
+        return AtTransaction(int(text[3:]))
+    return parse_place(text)
 
 
 _name = click.argument("name")
@@ -39,7 +42,8 @@ _start = click.option(
     "start",
     type=_start_position,
     metavar="POSITION",
-    help="Where to start: segment.entry.slot, an offset, beginning or latest.",
+    help="Where to start: segment.entry.slot, an offset, tx:ID (a transaction), beginning or "
+    "latest.",
 )
 
 
@@ -56,16 +60,24 @@ log.add_command(sweep)
 @log.command()
 @_name
 @click.argument("records_", metavar="[RECORD]...", nargs=-1)
+@click.option(
+    "--transaction",
+    type=click.IntRange(min=0),
+    help="Transaction id of the records: a number that never decreases along a log.",
+)
 @payload_option
 @password_option
+@key_file_option
 @replication_options
 @with_settings
 def append(
     settings: Settings,
     name: str,
     records_: tuple[str, ...],
+    transaction: int | None,
     encoding: str,
     password: bytes,
+    keyring: Keyring | None,
     replication: Replication,
 ) -> None:
     """Append records, given as arguments or as lines of standard input.
@@ -76,21 +88,29 @@ def append(
     \b
     Examples:
       quire log append orders 'buy 100' 'sell 20'
+      quire log append orders 'buy 7' --transaction 1042
       tail -F app.log | quire log append app
     """
-    options = LogOptions(replication=replication, password=password)
-    run(lambda: _append(settings, name, records_, encoding, options))
+    options = LogOptions(replication=replication, password=password, keyring=keyring)
+    run(lambda: _append(settings, name, records_, transaction, encoding, options))
 
 
 async def _append(
-    settings: Settings, name: str, arguments: Sequence[str], encoding: str, options: LogOptions
+    settings: Settings,
+    name: str,
+    arguments: Sequence[str],
+    transaction: int | None,
+    encoding: str,
+    options: LogOptions,
 ) -> None:
     async with settings.connect() as client:
         opened = await client.open_log(name, options)
         with progress(f"Appending to {name}", len(arguments) or None) as advance:
             async with opened:
                 async for batch in records(arguments, encoding):
-                    futures = [await opened.submit(record) for record in batch]
+                    futures = [
+                        await opened.submit(record, transaction=transaction) for record in batch
+                    ]
                     for future in futures:
                         _print_position(settings, await future)
                     flush()
@@ -110,14 +130,16 @@ def _print_position(settings: Settings, position: Position) -> None:
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
 @payload_option
 @password_option
+@key_file_option
 @with_settings
 def read(
     settings: Settings,
     name: str,
-    start: Position | int | None,
+    start: Position | int | AtTransaction | None,
     limit: int | None,
     encoding: str,
     password: bytes,
+    keyring: Keyring | None,
 ) -> None:
     """Print the records that are in a log now, one a line. Never disturbs the writer.
 
@@ -125,9 +147,10 @@ def read(
     Examples:
       quire log read orders
       quire log read orders --from 3.17.0 --limit 10 --json
+      quire log read orders --from tx:1042
     """
     show = _printer(settings, encoding)
-    run(lambda: _read(settings, name, start, False, limit, password, show))
+    run(lambda: _read(settings, name, start, False, limit, password, keyring, show))
 
 
 @log.command()
@@ -136,14 +159,16 @@ def read(
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
 @payload_option
 @password_option
+@key_file_option
 @with_settings
 def tail(
     settings: Settings,
     name: str,
-    start: Position | int | None,
+    start: Position | int | AtTransaction | None,
     limit: int | None,
     encoding: str,
     password: bytes,
+    keyring: Keyring | None,
 ) -> None:
     """Print new records as they come, until Ctrl-C. Never disturbs the writer.
 
@@ -154,21 +179,24 @@ def tail(
     """
     show = _printer(settings, encoding)
     where = LATEST if start is None else start
-    run(lambda: _read(settings, name, where, True, limit, password, show))
+    run(lambda: _read(settings, name, where, True, limit, password, keyring, show))
 
 
 async def _read(
     settings: Settings,
     name: str,
-    start: Position | int | None,
+    start: Position | int | AtTransaction | None,
     follow: bool,
     limit: int | None,
     password: bytes,
+    keyring: Keyring | None,
     show: Callable[[Record], None],
 ) -> None:
     async with settings.connect() as client:
         position = (await client.describe_log(name)).first_position if start is None else start
-        reader = await client.read_log(name, position, follow=follow, password=password)
+        reader = await client.read_log(
+            name, position, follow=follow, password=password, keyring=keyring
+        )
         async with contextlib.aclosing(_limited(reader, limit)) as found:
             async for record in found:
                 show(record)
@@ -193,6 +221,7 @@ def _printer(settings: Settings, encoding: str) -> Callable[[Record], None]:
             "offset": record.offset,
             "epoch": record.epoch,
             "timestamp_ms": record.timestamp_ms,
+            "transaction": record.transaction,
         }
         print_json({**fields, **payload_fields(record.payload, encoding)})
 
@@ -264,7 +293,7 @@ async def _show(settings: Settings, name: str) -> None:
     click.echo()
     rows = [tuple(_segment(segment).values()) for segment in manifest.segments]
     columns = ("segment", "ledger", "epoch", "first offset", "records", "bytes", "open")
-    print_table(columns, rows, empty="It has no segments.")
+    print_table((*columns, "file", "on bookies"), rows, empty="It has no segments.")
 
 
 def _segment(segment: Segment) -> dict[str, Value]:
@@ -276,6 +305,8 @@ def _segment(segment: Segment) -> dict[str, Value]:
         "records": segment.records,
         "bytes": segment.bytes,
         "open": segment.end is None,
+        "file": segment.cold.uri if segment.cold else None,
+        "on_bookies": segment.is_hot,
     }
 
 
@@ -316,20 +347,21 @@ async def _set(settings: Settings, name: str, values: dict[str, str]) -> None:
 
 @log.command()
 @_name
-@click.argument("position", type=parse_position, metavar="POSITION")
+@click.argument("position", type=parse_place, metavar="POSITION")
 @password_option
 @with_settings
-def trim(settings: Settings, name: str, position: Position, password: bytes) -> None:
-    """Delete the records before a position.
+def trim(settings: Settings, name: str, position: Position | int, password: bytes) -> None:
+    """Delete the records before a position: segment.entry.slot, an offset, or latest for all.
 
     \b
-    Example:
+    Examples:
       quire log trim orders 3.17.0
+      quire log trim orders 125000
     """
     run(lambda: _trim(settings, name, position, password))
 
 
-async def _trim(settings: Settings, name: str, position: Position, password: bytes) -> None:
+async def _trim(settings: Settings, name: str, position: Position | int, password: bytes) -> None:
     async with settings.connect() as client:
         await client.trim_log(name, position, password=password)
         first = str((await client.describe_log(name)).first_position)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from quire.ledger.quorum import Replication
+from quire.log.keyring import Keyring, read_key_file
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -23,6 +24,31 @@ password_option = click.option(
     envvar="QUIRE_PASSWORD",
     callback=_as_bytes,
     help="Password of the ledger or log. [env: QUIRE_PASSWORD, which other users cannot see]",
+)
+
+
+def _as_keyring(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> Keyring | None:
+    return None if value is None else read_key_file(value)
+
+
+key_file_option = click.option(
+    "--key-file",
+    "keyring",
+    envvar="QUIRE_KEY_FILE",
+    metavar="FILE",
+    callback=_as_keyring,
+    help="Keys of an encrypted log: a line each, its id and 64 hexadecimal digits; the first one "
+    "encrypts. [env: QUIRE_KEY_FILE]",
+)
+
+
+key_path_option = click.option(
+    "--key-file",
+    envvar="QUIRE_KEY_FILE",
+    metavar="FILE",
+    help="Keys of an encrypted log, in a file that every worker has. [env: QUIRE_KEY_FILE]",
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quire.cli.output import Value, note, print_json, print_table, progress
-from quire.cli.replication import password_option
+from quire.cli.replication import key_path_option, password_option
 from quire.cli.settings import Settings, with_settings
 from quire.client import resolve_store
 from quire.errors import ConfigurationError, CorruptRecordError
@@ -37,8 +37,11 @@ master_option = click.option(
 @click.argument("logs", nargs=-1, required=True)
 @master_option
 @password_option
+@key_path_option
 @with_settings
-def audit(settings: Settings, logs: tuple[str, ...], master: str, password: bytes) -> None:
+def audit(
+    settings: Settings, logs: tuple[str, ...], master: str, password: bytes, key_file: str | None
+) -> None:
     """Read every entry of logs and check whatever can be checked.
 
     LOGS are names or patterns. Digests, order, offsets, times, the manifest's counts and the
@@ -49,7 +52,7 @@ def audit(settings: Settings, logs: tuple[str, ...], master: str, password: byte
       quire spark audit 'orders-*'
     """
     options = _jobs("options").ReadOptions(
-        resolve_store(settings.store_uri()), logs, password=password
+        resolve_store(settings.store_uri()), logs, password=password, key_file=key_file
     )
     with _session("quire audit", master) as session, progress("audit") as advance:
         done = [0]
@@ -102,6 +105,7 @@ def _print_audit(settings: Settings, found: list[LogAudit]) -> None:
 @click.option("--job", help="Name under which the target remembers how far it came.")
 @master_option
 @password_option
+@key_path_option
 @with_settings
 def replay(
     settings: Settings,
@@ -111,6 +115,7 @@ def replay(
     job: str | None,
     master: str,
     password: bytes,
+    key_file: str | None,
 ) -> None:
     """Append a log's records to another one, from where the last replay stopped.
 
@@ -120,7 +125,7 @@ def replay(
     Example:
       quire spark replay orders --to orders --to-store zk://backup:2181/quire
     """
-    source, goal = _places(settings, log, target, to_store, password)
+    source, goal = _places(settings, log, target, to_store, (password, key_file))
     with _session("quire replay", master) as session:
         copied = _jobs("jobs").replay_log(session, source, goal, job)
     _print_copied(settings, copied, target)
@@ -134,6 +139,7 @@ def replay(
 @click.option("--job", help="Name under which the target remembers that it was done.")
 @master_option
 @password_option
+@key_path_option
 @with_settings
 def compact(
     settings: Settings,
@@ -144,6 +150,7 @@ def compact(
     job: str | None,
     master: str,
     password: bytes,
+    key_file: str | None,
 ) -> None:
     """Append the last record of every key of a log to another log.
 
@@ -152,19 +159,72 @@ def compact(
       quire spark compact prices --to prices-now \\
         --key "get_json_object(cast(payload as string), '$.id')"
     """
-    source, goal = _places(settings, log, target, to_store, password)
+    source, goal = _places(settings, log, target, to_store, (password, key_file))
     with _session("quire compact", master) as session:
         copied = _jobs("jobs").compact_log(session, source, goal, key, job)
     _print_copied(settings, copied, target)
 
 
+@spark.command()
+@click.argument("log")
+@click.option(
+    "--to", "target", required=True, metavar="URI", help="Directory: file:///…, s3://…, gs://…"
+)
+@click.option("--keep-ledgers", is_flag=True, help="Let the bookies keep their copies for now.")
+@master_option
+@password_option
+@with_settings
+def offload(
+    settings: Settings, log: str, target: str, keep_ledgers: bool, master: str, password: bytes
+) -> None:
+    """Move a log's closed segments into Parquet files, where readers find them.
+
+    Every reader of the log needs to reach the files, and pip install 'quire[cold]'. Can be killed
+    and repeated at any time; nothing becomes unreadable in between.
+
+    \b
+    Example:
+      quire spark offload orders --to s3://cold/quire
+    """
+    place = _jobs("jobs.copy").Place(resolve_store(settings.store_uri()), log, password.decode())
+    with _session("quire offload", master) as session, progress("offload") as advance:
+        done = [0]
+
+        def on_progress(segments: int, total: int) -> None:
+            advance(segments - done[0])
+            done[0] = segments
+
+        moved = _jobs("jobs").offload_log(
+            session, place, target, keep_ledgers=keep_ledgers, on_progress=on_progress
+        )
+    if settings.json:
+        print_json(
+            {
+                "log": log,
+                "tier": moved.tier,
+                "segments": moved.segments,
+                "records": moved.records,
+                "bytes": moved.bytes,
+                "swept": list(moved.swept),
+            }
+        )
+    else:
+        click.echo(
+            f"{log}: {moved.segments} segments with {moved.records} records moved to {moved.tier}"
+        )
+
+
 def _places(
-    settings: Settings, log: str, target: str, to_store: str | None, password: bytes
+    settings: Settings,
+    log: str,
+    target: str,
+    to_store: str | None,
+    secrets: tuple[bytes, str | None],
 ) -> tuple[Any, Any]:
     place = _jobs("jobs.copy").Place
-    store, secret = resolve_store(settings.store_uri()), password.decode()
+    store, given = resolve_store(settings.store_uri()), (secrets[0].decode(), secrets[1] or "")
     goal = resolve_store(to_store) if to_store else store
-    return place(store, log, secret), place(goal, target, secret)
+    return place(store, log, *given), place(goal, target, *given)
 
 
 def _print_copied(settings: Settings, copied: Any, target: str) -> None:

@@ -43,7 +43,7 @@ async def _rebuild(settings: Settings, name: str, password: bytes) -> None:
 @click.command()
 @with_settings
 def sweep(settings: Settings) -> None:
-    """Delete ledgers of logs that no log lists and none ever will: what crashes left behind.
+    """Delete ledgers and files of logs that no log lists nor ever will: what crashes left behind.
 
     \b
     Example:
@@ -55,7 +55,9 @@ def sweep(settings: Settings) -> None:
 async def _sweep(settings: Settings) -> None:
     async with settings.connect() as client:
         orphans = await client.logs.sweep()
+        files = await client.logs.sweep_files()
     if settings.json:
-        print_json({"deleted": list(orphans)})
+        print_json({"deleted": list(orphans), "files": list(files)})
     else:
-        note(f"{len(orphans)} ledgers were left behind and are deleted.")
+        also = f", and {len(files)} files of cold segments" if files else ""
+        note(f"{len(orphans)} ledgers{also} were left behind and are deleted.")

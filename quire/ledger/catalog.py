@@ -9,12 +9,12 @@ which it knows itself again, a deletion is done when the record is gone.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from quire.entry import DigestKind, LedgerId, Sealer
+from quire.entry import DigestKind, LedgerId, Sealer, key_check
 from quire.errors import (
     ConflictError,
     NodeExistsError,
@@ -27,7 +27,7 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.ledger.ids import LedgerIds
-from quire.ledger.metadata import Fragment, LedgerMetadata, key_check
+from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import choose_ensemble
 from quire.ledger.quorum import Replication
@@ -36,6 +36,7 @@ from quire.ledger.recovery import LedgerRecovery
 from quire.ledger.roster import BookieRoster
 from quire.ledger.versioned import VersionedMetadata, read_metadata
 from quire.ledger.writer import LedgerWriter
+from quire.metastore.changes import Change, Create
 from quire.metastore.layout import LEDGERS, ledger_path, parent_of, parse_ledger
 from quire.metastore.store import MetadataStore
 
@@ -76,12 +77,14 @@ class LedgerCatalog:
         custom: Mapping[str, str] | None = None,
         deferred_sync: bool = False,
         full_quorum: bool = False,
+        along: Callable[[LedgerId], Sequence[Change]] | None = None,
     ) -> LedgerWriter:
         """Create a ledger and return its only writer.
 
         `replication` is 3/3/2 when None. With `deferred_sync` appends are answered before they are
         durable, and `LedgerWriter.force` confirms them. With `full_quorum` the ledger is closed
-        only when every entry is on all bookies of its write set; otherwise on an ack quorum.
+        only when every entry is on all bookies of its write set; otherwise on an ack quorum. The
+        changes that `along` gives for the ledger's id are made with its record or not at all.
 
         Raises `NotEnoughBookiesError` when too few bookies are up and writable, and the store's
         errors; a creation that fails or is cancelled may leave an empty ledger behind.
@@ -102,7 +105,7 @@ class LedgerCatalog:
                 token=token,
                 full_quorum=full_quorum,
             )
-            created = await self._create(metadata)
+            created = await self._create(metadata, along(sealer.ledger) if along else ())
             if created is not None:
                 return LedgerWriter(
                     self._store,
@@ -137,6 +140,10 @@ class LedgerCatalog:
         Raises `NoSuchLedgerError`, `UnauthorizedError`, and the store's errors.
         """
         return self._reader(*await self._find(ledger, password))
+
+    def is_whole(self, metadata: LedgerMetadata) -> bool:
+        """Whether every bookie of a ledger's last ensemble is up and writable, as far as known."""
+        return set(metadata.last_fragment.bookies) <= set(self._roster.writable())
 
     async def delete(self, ledger: LedgerId) -> None:
         """Delete a ledger; bookies drop its entries in their own time.
@@ -186,12 +193,17 @@ class LedgerCatalog:
             found = replace(wanted, ensemble=max(len(writable), wanted.write_quorum))
         return found, choose_ensemble(self._rng, writable, found.ensemble)
 
-    async def _create(self, metadata: LedgerMetadata) -> VersionedMetadata | None:
+    async def _create(
+        self, metadata: LedgerMetadata, along: Sequence[Change]
+    ) -> VersionedMetadata | None:
         """Create a record; None when its id is somebody else's."""
-        path = ledger_path(metadata.ledger)
+        path, value = ledger_path(metadata.ledger), metadata.encode()
         for attempt in range(ATTEMPTS_MAX):
             try:
-                version = await self._store.create(path, metadata.encode())
+                if along:
+                    version = (await self._store.commit([Create(path, value), *along]))[path]
+                else:
+                    version = await self._store.create(path, value)
                 return VersionedMetadata(metadata, version)
             except StoreOutcomeUnknownError:
                 if attempt == ATTEMPTS_MAX - 1:

@@ -21,10 +21,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final, Protocol
 
+from quire.bookie import refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, LedgerFencedError, UnauthorizedError
 from quire.ledger.asking import within
@@ -84,7 +88,7 @@ class _Run:
     through: EntryId
     data: bytes
     started: float
-    task: asyncio.Task[None] | None = None
+    answer: asyncio.Future[None] | None = None
     acknowledged: bool = False
 
 
@@ -162,8 +166,8 @@ class Lane:
         self.failures += 1
         self.retry_at = retry_at
         for run in self._outstanding:
-            if run.task is not None:
-                run.task.cancel()
+            if run.answer is not None:
+                run.answer.cancel()
         self._outstanding.clear()
         if self._syncing is not None:
             self._syncing.cancel()
@@ -178,34 +182,46 @@ class Lane:
     def _send(self, through: EntryId, data: bytes) -> None:
         run = _Run(through, data, asyncio.get_running_loop().time())
         self._outstanding.append(run)
-        run.task = self._context.tasks.start(self._deliver(run), f"run to {self.bookie}")
-
-    async def _deliver(self, run: _Run) -> None:
         try:
-            await self._add(run.data)
+            adding = self._add(run)
         except Exception as error:
-            if self._is_under_way(run):
-                self._context.owner.failed(self, error)
+            adding = refused(error)
+        self._expect(run, adding)
+
+    def _add(self, run: _Run) -> Awaitable[None]:
+        context = self._context
+        bookie = context.bookies.bookie(self.bookie)
+        return bookie.add(
+            context.ledger, context.access_key, run.data, deferred=context.deferred_sync
+        )
+
+    def _expect(self, run: _Run, adding: Awaitable[None]) -> None:
+        run.answer = self._context.tasks.keep(adding)
+        run.answer.add_done_callback(partial(self._answered, run))
+
+    def _answered(self, run: _Run, answer: asyncio.Future[None]) -> None:
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if run not in self._outstanding:
+            return  # the lane was taken down, and the cancellation came too late
+        if error is None:
+            run.acknowledged = True
+            self._advance()
+        elif isinstance(error, BookieBusyError):
+            self._expect(run, self._add_again(run))
+        elif isinstance(error, Exception):
+            self._context.owner.failed(self, error)
         else:
-            if self._is_under_way(run):
-                run.acknowledged = True
-                self._advance()
+            raise error
 
-    def _is_under_way(self, run: _Run) -> bool:
-        """False once the lane was taken down, even if the cancellation came too late."""
-        return run in self._outstanding
-
-    async def _add(self, run: bytes) -> None:
-        context, pause = self._context, BUSY_PAUSE_SECONDS_MIN
+    async def _add_again(self, run: _Run) -> None:
+        pause = BUSY_PAUSE_SECONDS_MIN
         while True:
-            try:
-                bookie = context.bookies.bookie(self.bookie)
-                return await bookie.add(
-                    context.ledger, context.access_key, run, deferred=context.deferred_sync
-                )
-            except BookieBusyError:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, BUSY_PAUSE_SECONDS_MAX)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, BUSY_PAUSE_SECONDS_MAX)
+            with suppress(BookieBusyError):
+                return await self._add(run)
 
     async def _sync(self, first: EntryId, last: EntryId) -> None:
         context = self._context

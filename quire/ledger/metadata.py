@@ -18,7 +18,6 @@ about concurrency: every change is a compare-and-set by the driver that makes it
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -50,11 +49,6 @@ TRANSITIONS: Final[dict[LedgerState, frozenset[LedgerState]]] = {
     LedgerState.IN_RECOVERY: frozenset({LedgerState.CLOSED}),
     LedgerState.CLOSED: frozenset(),
 }
-
-
-def key_check(access_key: bytes) -> str:
-    """Return what metadata keeps to recognise a wrong password without knowing the key."""
-    return hashlib.sha256(b"check" + access_key).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,9 @@ class LedgerOptions:
     runs_outstanding_max: int = 2
     """Runs under way to one bookie. Two keep it busy while an ack travels; more are smaller."""
 
-    lac_idle: float = 0.010
-    """An idle writer tells its LAC after this time, so that followers see the last entry."""
+    lac_idle: float = 0.001
+    """An idle writer tells its LAC after this time, so that followers see the last entry: time for
+    who appends again at once to let the next frame carry it, and short beside a synced append."""
 
     quarantine: float = 30.0
     """A bookie that failed a writer is no spare for it for so long."""

@@ -51,6 +51,7 @@ def unseal_run(
         scanned = scan_run(run)
     except InvalidRequestError:
         return [], [first]
+    view = memoryview(run)
     entries: list[Entry] = []
     damaged: list[EntryId] = []
     for at in scanned.frames:
@@ -58,7 +59,7 @@ def unseal_run(
         if not first <= entry <= last or (wanted is not None and not wanted(entry)):
             continue
         try:
-            entries.append(sealer.unseal(entry, run[at.offset : at.offset + at.size]))
+            entries.append(sealer.unseal(entry, view[at.offset : at.offset + at.size]))
         except CorruptEntryError:
             damaged.append(entry)
     if scanned.first > last or scanned.last < first:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 from quire.entry import EntryId
 from quire.errors import InvalidReplicationError
@@ -51,7 +52,7 @@ class Replication:
 
     def write_set(self, entry: EntryId) -> tuple[int, ...]:
         """Return the positions that store an entry, in the order of (entry + i) mod E."""
-        return tuple((entry + i) % self.ensemble for i in range(self.write_quorum))
+        return _write_sets(self.ensemble, self.write_quorum)[entry % self.ensemble]
 
     def is_written_to(self, entry: EntryId, position: int) -> bool:
         """Return whether a position is in the write set of an entry."""
@@ -64,3 +65,11 @@ class Replication:
             sum(present[position] for position in self.write_set(start)) >= self.coverage
             for start in range(self.ensemble)
         )
+
+
+@lru_cache(maxsize=64)
+def _write_sets(ensemble: int, write_quorum: int) -> tuple[tuple[int, ...], ...]:
+    """The E write sets there are, by entry modulo E: a writer asks for one with every entry."""
+    return tuple(
+        tuple((first + i) % ensemble for i in range(write_quorum)) for first in range(ensemble)
+    )

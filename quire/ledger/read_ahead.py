@@ -44,7 +44,7 @@ async def read_ahead(
     following = first
 
     def start(begin: EntryId, end: EntryId) -> tuple[EntryId, asyncio.Task[list[Entry]]]:
-        return end, asyncio.create_task(_run(fetch(begin, end, bytes_max)))
+        return end, asyncio.create_task(_run(fetch, begin, end, bytes_max))
 
     try:
         while pieces or following <= last:
@@ -73,5 +73,6 @@ def mean_payload(entries: list[Entry]) -> int:
     return max(0, total) // len(entries)
 
 
-async def _run(fetching: Awaitable[list[Entry]]) -> list[Entry]:
-    return await fetching
+async def _run(fetch: Fetch, first: EntryId, last: EntryId, bytes_max: int) -> list[Entry]:
+    """Fetch, unless the task is cancelled before it runs: then nothing was begun."""
+    return await fetch(first, last, bytes_max)

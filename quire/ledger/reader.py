@@ -253,14 +253,16 @@ class LedgerReader(Handle):
     async def _fetch(self, first: EntryId, last: EntryId, bytes_max: int, turn: int) -> list[Entry]:
         """Fetch by the metadata at hand, and once more if that turns out to be old."""
         self._check_open()
+        used = self.version
         try:
             return await self._fetch_now(first, last, bytes_max, turn)
-        except (UnreadableError, NoSuchEntryError):
+        except (UnreadableError, NoSuchEntryError) as error:
             try:
-                changed = await self.refresh()
+                await self.refresh()
             except StoreUnavailableError:
-                changed = False
-            if not changed:
+                if isinstance(error, NoSuchEntryError):
+                    raise  # bookies that were replaced deny truly what their successors hold
+            if self.version == used:  # somebody else may have refreshed meanwhile
                 raise
         return await self._fetch_now(first, last, bytes_max, turn)
 

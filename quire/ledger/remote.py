@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from quire.bookie import READ_BYTES_MAX, BookieAddress, BookieInfo, LedgerTail
+from quire.bookie import READ_BYTES_MAX, BookieAddress, BookieInfo, LedgerTail, refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, BookieUnavailableError, InvalidRequestError, QuireError
 from quire.wire import bookie_pb2 as pb
@@ -70,7 +70,7 @@ class RemoteBookie:
         self._broken: list[_AddStream] = []
         self._closed = False
 
-    async def add(
+    def add(
         self,
         ledger: LedgerId,
         key: bytes,
@@ -78,16 +78,19 @@ class RemoteBookie:
         *,
         recovery: bool = False,
         deferred: bool = False,
-    ) -> None:
+    ) -> asyncio.Future[None]:
         """See `Bookie.add`. Cancelling leaves the run in its place in the stream."""
-        if len(run) > SENT_RUN_BYTES_MAX:
-            raise InvalidRequestError(
-                f"run of {len(run)} bytes exceeds the limit of {SENT_RUN_BYTES_MAX}"
+        try:
+            if len(run) > SENT_RUN_BYTES_MAX:
+                raise InvalidRequestError(
+                    f"run of {len(run)} bytes exceeds the limit of {SENT_RUN_BYTES_MAX}"
+                )
+            encoded = _build(
+                encode_run, ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred
             )
-        encoded = _build(
-            encode_run, ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred
-        )
-        await self._open_stream().submit(encoded)
+            return self._open_stream().submit(encoded)
+        except QuireError as error:
+            return refused(error)
 
     def _open_stream(self) -> _AddStream:
         self._check_open()
@@ -129,8 +132,9 @@ class RemoteBookie:
             if reply.HasField("failure"):
                 raise decode_failure(reply.failure)
             size = reply.size
-            received += len(reply.part)
-            parts.append(reply.part)
+            part: bytes = reply.part  # a copy each time it is asked for
+            received += len(part)
+            parts.append(part)
         if received != size or not parts:
             raise self._unavailable(f"a read ended after {received} of {size} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)

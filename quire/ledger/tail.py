@@ -8,6 +8,8 @@ anything, and what gathered meanwhile comes as one long read.
   - Enough bookies are asked to cover every write set, so no LAC can hide behind one that is down.
   - A bookie that answers early without proving anything new is asked again after a pause that
     doubles: a fenced ledger, a damaged tail or a lying hint cannot make a busy loop.
+  - An answer brings the bookie's last entry along. If it is the one wanted next, and confirmed, it
+    is delivered without another question: at the tail of a quiet ledger it nearly always is.
   - In recovery nothing is asked of bookies: the end is metadata's to tell.
   - It ends exactly when the ledger is closed and its last entry was delivered.
 
@@ -32,7 +34,7 @@ from quire.errors import (
 )
 from quire.ledger.asking import Asking, within
 from quire.ledger.metadata import LedgerState
-from quire.ledger.proof import proven_lac
+from quire.ledger.proof import claimed_entry, proven_lac
 from quire.ledger.read_plan import covering
 from quire.metastore.layout import ledger_path
 
@@ -69,6 +71,11 @@ async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[En
     async with Asking[str, _News | None]() as asking:
         watch = _Watch(reader, asking)
         while True:
+            fresh, watch.fresh = watch.fresh, None
+            if fresh is not None and fresh.entry == following:
+                following, pause = following + 1, PAUSE_SECONDS_MIN
+                yield [fresh]
+                continue
             try:
                 while following <= reader.confirmed:
                     async with aclosing(reader.read_runs(following, reader.confirmed)) as runs:
@@ -93,6 +100,8 @@ class _Watch:
         self._reader = reader
         self._asking = asking
         self._pauses: dict[str, float] = {}
+        self.fresh: Entry | None = None
+        """The confirmed entry that the last answer brought."""
         self._asking.ask(_HANDLE, self._wait_handle_closed())
 
     async def next(self) -> None:
@@ -127,12 +136,18 @@ class _Watch:
         lac = proven_lac(self._reader.sealer, news.tail)
         if lac is not None and lac > news.above:
             self._reader.confirm(lac)
+            self.fresh = self._last_entry(news.tail, lac)
             self._pauses.pop(bookie, None)
         elif news.waited < WAIT_SECONDS / 2:
             self._slow_down(bookie)
         if news.tail.fenced:
             with suppress(RetryError):
                 await self._reader.refresh()
+
+    def _last_entry(self, tail: LedgerTail, lac: EntryId) -> Entry | None:
+        if tail.frame is None or claimed_entry(tail.frame) > lac:
+            return None
+        return self._reader.sealer.unseal(claimed_entry(tail.frame), tail.frame)
 
     def _slow_down(self, key: str) -> None:
         pause = self._pauses.get(key, PAUSE_SECONDS_MIN / 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 
@@ -13,7 +13,7 @@ class Tasks:
     __slots__ = ("_tasks",)
 
     def __init__(self) -> None:
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Future[None], None] = {}
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a coroutine as a task of this owner."""
@@ -22,7 +22,17 @@ class Tasks:
         task.add_done_callback(self._forget)
         return task
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def keep(self, work: Awaitable[None]) -> asyncio.Future[None]:
+        """Own what somebody else may be doing: a future as it is, a coroutine as a task.
+
+        Whoever asks looks at how it ends.
+        """
+        kept = asyncio.ensure_future(work)
+        self._tasks[kept] = None
+        kept.add_done_callback(self._forget)
+        return kept
+
+    def _forget(self, task: asyncio.Future[None]) -> None:
         del self._tasks[task]
 
     def cancel(self) -> None:

@@ -1,6 +1,6 @@
 """Adoption: ledgers that many processes wrote become a log's next segments, all of them or none.
 
-    every process   creates a part: a ledger, registered under its job before anything is in it;
+    every process   creates a part: a ledger that is registered under its job, in one transaction;
                     writes it, numbering from 0 as it cannot know better; closes it
     one process     recovers what is open in the log → in one compare-and-set: epoch + 1, seal what
                     was recovered, append the parts in order, remember the job → sweeps
@@ -28,7 +28,6 @@ from quire.errors import (
     CorruptEntryError,
     InvalidRequestError,
     LogSealedError,
-    NodeExistsError,
     NoSuchLedgerError,
     NoSuchNodeError,
     QuireError,
@@ -41,6 +40,7 @@ from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.retry import pause_seconds
 from quire.log.takeover import ATTEMPTS_MAX, recover_open_segments
+from quire.metastore.changes import Change, Create
 from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
 from quire.metastore.record import encode_record
 from quire.metastore.store import MetadataStore
@@ -74,23 +74,21 @@ class Adoption:
     async def create_part(self, job: str, options: LogOptions) -> LedgerWriter:
         """Create a ledger for a job. Its entries are batches whose headers count from `UNPLACED`.
 
-        Raises `NotEnoughBookiesError` and the store's errors; an empty ledger that nobody knows of
-        may be left behind then.
+        Ledger and registration are one change of the store: no part is ever left behind of which
+        the next sweep would not know. Raises `NotEnoughBookiesError` and the store's errors.
         """
-        writer = await self._catalog.create(
+
+        def registration(ledger: LedgerId) -> Sequence[Change]:
+            path = part_path(self._record.name, job, ledger)
+            return (Create(path, encode_record(KIND, VERSION, {})),)
+
+        return await self._catalog.create(
             options.replication,
             password=options.password,
             digest=options.digest,
             custom={"log": self._record.name, "job": job},
+            along=registration,
         )
-        try:
-            path = part_path(self._record.name, job, writer.ledger)
-            with suppress(NodeExistsError):
-                await self._store.create(path, encode_record(KIND, VERSION, {}))
-        except BaseException:
-            writer.abandon()
-            raise
-        return writer
 
     async def adopt(
         self, parts: Sequence[LedgerId], job: Job, *, remember: bool, password: bytes = b""

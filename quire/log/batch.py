@@ -7,7 +7,8 @@ An entry's payload is one batch (docs/formats.md, "Batch"), header big-endian:
 
     body = | length u32, little-endian, per record | payload of the first record | of the second | …
 
-Version 2 has optional columns (producers.py) between lengths and payloads, little-endian:
+Version 2 has optional columns (producers.py, transactions.py) between lengths and payloads,
+little-endian:
 
     | size of all u32 | kind u8, size u32, data | … |
 
@@ -36,10 +37,21 @@ import zstandard
 
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId
 from quire.errors import CorruptEntryError, EntryTooLargeError
+from quire.log.producers import decode_columns
+from quire.log.transactions import (
+    NO_TRANSACTION,
+    TRANSACTIONS,
+    Transactions,
+    decode_transactions,
+    last_of,
+    of_slots,
+)
 
 MAGIC: Final = b"qb"
 VERSION: Final = 1
 COLUMNS_VERSION: Final = 2
+ENCRYPTED_VERSION: Final = 3
+"""Made and opened elsewhere (encryption.py); the header is the same."""
 _COLUMNS_SIZE: Final = struct.Struct("<I")
 HEADER: Final = struct.Struct(">2sBBIIqqq")
 
@@ -67,12 +79,12 @@ def _lz4_pack(body: bytes) -> bytes:
     return packed
 
 
-def _lz4_unpack(packed: bytes, size: int) -> bytes:
+def _lz4_unpack(packed: memoryview, size: int) -> bytes:
     body: bytes = lz4.block.decompress(packed, uncompressed_size=size)
     return body
 
 
-def _zstd_unpack(packed: bytes, size: int) -> bytes:
+def _zstd_unpack(packed: memoryview, size: int) -> bytes:
     return _zstd_decompressor.decompress(packed, max_output_size=size)
 
 
@@ -80,8 +92,7 @@ _PACK: Final[dict[Compression, Callable[[bytes], bytes]]] = {
     Compression.LZ4: _lz4_pack,
     Compression.ZSTD: _zstd_compressor.compress,
 }
-_UNPACK: Final[dict[Compression, Callable[[bytes, int], bytes]]] = {
-    Compression.NONE: lambda packed, size: packed,
+_UNPACK: Final[dict[Compression, Callable[[memoryview, int], bytes]]] = {
     Compression.LZ4: _lz4_unpack,
     Compression.ZSTD: _zstd_unpack,
 }
@@ -113,6 +124,7 @@ class Base(NamedTuple):
     first_offset: int
     epoch: int
     timestamp_ms: int
+    transaction: int = NO_TRANSACTION
 
 
 UNPLACED: Final = Base(0, 1, 0)
@@ -136,19 +148,30 @@ class Batch:
     """A decoded batch: its header and its columns. At least one record."""
 
     header: BatchHeader
-    lengths: tuple[int, ...]
-    body: bytes
+    source: bytes
+    """What the unpacked body is the end of: of a batch that was not packed the entry itself."""
     columns: bytes = b""
     """The optional columns, undecoded."""
+    transactions: Transactions = ()
+    """Ids of the records: none, one for all of them, or one each."""
 
     def __len__(self) -> int:
         return self.header.count
 
     def payloads(self) -> list[bytes]:
         """The records' payloads, in order."""
-        body = self.body
-        ends = accumulate(self.lengths, initial=self._data_start)
-        return [body[start:end] for start, end in pairwise(ends)]
+        source = self.source
+        ends = accumulate(self.lengths, initial=self._body_start + self._data_start)
+        return [source[start:end] for start, end in pairwise(ends)]
+
+    @property
+    def last_transaction(self) -> int:
+        """The last record's transaction id, `NO_TRANSACTION` when it has none."""
+        return last_of(self.transactions)
+
+    def transactions_of(self, slots: range) -> list[int | None]:
+        """The transaction ids of some records."""
+        return of_slots(self.transactions, slots)
 
     def arrow_buffers(self) -> tuple[array[int], memoryview]:
         """The offsets (int32, one more than records) and data of an Arrow binary array."""
@@ -157,7 +180,21 @@ class Batch:
     @property
     def data(self) -> memoryview:
         """All payloads, one behind the other."""
-        return memoryview(self.body)[self._data_start :]
+        return self.body[self._data_start :]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The records' lengths. Bulk work takes them from the body instead, as they stand."""
+        return struct.unpack_from(f"<{self.header.count}I", self.source, self._body_start)
+
+    @property
+    def body(self) -> memoryview:
+        """The unpacked body: lengths, columns, payloads."""
+        return memoryview(self.source)[self._body_start :]
+
+    @property
+    def _body_start(self) -> int:
+        return len(self.source) - self.header.body_size
 
     @property
     def _data_start(self) -> int:
@@ -203,6 +240,20 @@ def encode_batch(
     return header + packed
 
 
+def assemble_batch(
+    lengths: bytes, data: bytes | memoryview, header: BatchHeader, columns: bytes = b""
+) -> bytes:
+    """Return the entry payload of records whose columns are at hand, uncompressed.
+
+    Of the header only offset, epoch and time count.
+    """
+    extra = (_COLUMNS_SIZE.pack(len(columns)), columns) if columns else ()
+    body = b"".join((lengths, *extra, data))
+    version = COLUMNS_VERSION if columns else VERSION
+    placed = (header.first_offset, header.epoch, header.timestamp_ms)
+    return HEADER.pack(MAGIC, version, 0, len(lengths) // 4, len(body), *placed) + body
+
+
 def decode_header(payload: bytes, ledger: LedgerId, entry: EntryId) -> BatchHeader:
     """Return the header of an entry's batch. Raises `CorruptEntryError`."""
     if len(payload) < HEADER.size:
@@ -210,7 +261,11 @@ def decode_header(payload: bytes, ledger: LedgerId, entry: EntryId) -> BatchHead
     magic, version, code, count, size, first_offset, epoch, timestamp_ms = HEADER.unpack_from(
         payload
     )
-    if magic != MAGIC or version not in (VERSION, COLUMNS_VERSION):
+    if magic != MAGIC or version not in (
+        VERSION,
+        COLUMNS_VERSION,
+        ENCRYPTED_VERSION,
+    ):
         raise CorruptEntryError(ledger, entry, f"no batch: magic {magic!r}, version {version}")
     if code not in _KINDS:
         raise CorruptEntryError(ledger, entry, f"batch has unknown codec {code}")
@@ -230,31 +285,54 @@ def decode_batch(payload: bytes, ledger: LedgerId, entry: EntryId) -> Batch:
     Raises `CorruptEntryError` when any byte of its structure does not add up.
     """
     header = decode_header(payload, ledger, entry)
+    if payload[len(MAGIC)] == ENCRYPTED_VERSION:
+        raise CorruptEntryError(ledger, entry, "batch is encrypted and was not opened")
+    source = payload
     try:
-        body = _UNPACK[header.compression](payload[HEADER.size :], header.body_size)
+        if header.compression is not Compression.NONE:
+            packed = memoryview(payload)[HEADER.size :]
+            source = _UNPACK[header.compression](packed, header.body_size)
     except (zstandard.ZstdError, lz4.block.LZ4BlockError, ValueError) as error:
         raise CorruptEntryError(
             ledger, entry, f"batch does not unpack as {header.compression}: {error}"
         ) from error
-    if len(body) != header.body_size:
+    at = HEADER.size if source is payload else 0
+    if len(source) - at != header.body_size:
         raise CorruptEntryError(
-            ledger, entry, f"batch body has {len(body)} bytes, {header.body_size} announced"
+            ledger, entry, f"batch body has {len(source) - at} bytes, {header.body_size} announced"
         )
-    lengths: tuple[int, ...] = struct.unpack_from(f"<{header.count}I", body)
+    batch = Batch(header, source)
     start = 4 * header.count
-    columns = b""
     if payload[len(MAGIC)] == COLUMNS_VERSION:
-        columns = _columns(body, start, ledger, entry)
+        columns = _columns(batch.body, start, ledger, entry)
         start += _COLUMNS_SIZE.size + len(columns)
-    if start + sum(lengths) != len(body):
+        transactions = _transactions(columns, header.count, ledger, entry)
+        batch = Batch(header, source, columns, transactions)
+    if start + sum(batch.lengths) != header.body_size:
         raise CorruptEntryError(ledger, entry, "lengths of records do not add up to the batch")
-    return Batch(header, lengths, body, columns)
+    return batch
 
 
-def _columns(body: bytes, at: int, ledger: LedgerId, entry: EntryId) -> bytes:
+def _transactions(columns: bytes, count: int, ledger: LedgerId, entry: EntryId) -> Transactions:
+    try:
+        column = decode_columns(columns).get(TRANSACTIONS)
+        return () if column is None else decode_transactions(column, count)
+    except ValueError as error:
+        raise CorruptEntryError(ledger, entry, str(error)) from error
+
+
+def place_batch(batch: Batch, base: Base | None) -> Batch:
+    """Return a batch as it is in the log; without a base it is that already."""
+    if base is None:
+        return batch
+    ids = () if base.transaction == NO_TRANSACTION else (base.transaction,)
+    return replace(batch, header=place_header(batch.header, base), transactions=ids)
+
+
+def _columns(body: memoryview, at: int, ledger: LedgerId, entry: EntryId) -> bytes:
     if len(body) >= at + _COLUMNS_SIZE.size:
         (size,) = _COLUMNS_SIZE.unpack_from(body, at)
         at += _COLUMNS_SIZE.size
         if 0 < size <= len(body) - at:
-            return body[at : at + size]
+            return bytes(body[at : at + size])
     raise CorruptEntryError(ledger, entry, "columns of a batch do not add up")

@@ -3,6 +3,12 @@
     previous    writes have left it; its ledger is to be closed and its segment sealed
     current     takes the writes
     successor   in the manifest, empty, waiting for the writes to move
+    spare       a ledger created ahead, which no manifest lists
+
+A spare is used only for the segment and by the epoch that it is labelled with, while all of its
+bookies are there; otherwise it is deleted and another one created. From the moment in which a
+change that lists it was attempted it is never deleted until a manifest is seen that lacks it and
+that the change cannot alter any more.
 
 A roll is `install_successor`, then `switch` once nothing is in flight, then `seal_previous`. The
 manifest lists at most two of them as open, because a successor is only installed after the previous
@@ -30,6 +36,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
+from quire.log.encryption import Encryption
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
@@ -41,9 +48,21 @@ from quire.log.takeover import Tenure, ledger_labels, recover_segment
 class LiveSegment:
     """A segment this leader writes, and what it holds so far."""
 
-    __slots__ = ("bytes", "confirmed", "end", "entries", "first_offset", "number", "writer")
+    __slots__ = (
+        "bytes",
+        "confirmed",
+        "encryption",
+        "end",
+        "entries",
+        "first_offset",
+        "number",
+        "writer",
+    )
 
-    def __init__(self, segment: Segment, writer: LedgerWriter) -> None:
+    def __init__(
+        self, segment: Segment, writer: LedgerWriter, encryption: Encryption | None
+    ) -> None:
+        self.encryption = encryption
         self.number = segment.number
         self.writer = writer
         self.first_offset: int | None = segment.first_offset
@@ -59,8 +78,11 @@ class LiveSegment:
         if self.first_offset is None:
             self.first_offset = parcel.first_offset
         parcel.entry = self.entries
+        parcel.stored = parcel.payload
+        if self.encryption is not None:
+            parcel.stored = self.encryption.seal(parcel.payload, parcel.entry, parcel.transaction)
         self.entries += 1
-        self.bytes += len(parcel.payload)
+        self.bytes += len(parcel.stored)
 
     def note_confirmed(self, parcel: Parcel) -> None:
         """Count an entry that was acknowledged, or found by recovery. In order."""
@@ -69,8 +91,9 @@ class LiveSegment:
             parcel.entry,
             parcel.records,
             before.records + parcel.records,
-            before.bytes + len(parcel.payload),
+            before.bytes + len(parcel.stored),
             parcel.timestamp_ms,
+            parcel.transaction,
         )
 
 
@@ -88,16 +111,22 @@ class Chain:
         self.name = record.name
         self.log_id = tenure.manifest.log_id
         self.epoch = tenure.segment.epoch
-        self.current = LiveSegment(tenure.segment, tenure.writer)
+        self._options = options
+        self.current = self._live(tenure.segment, tenure.writer)
         self.previous: LiveSegment | None = None
         self.successor: LiveSegment | None = None
         self.manifest = tenure.manifest
         self._record = record
         self._catalog = catalog
-        self._options = options
         self._clock = clock
         self._spare: LedgerWriter | None = None
+        self._is_offered = False
+        """Whether a manifest may list the spare."""
         self._lock = asyncio.Lock()
+
+    def _live(self, segment: Segment, writer: LedgerWriter) -> LiveSegment:
+        encryption = Encryption.of(self._options.keyring, writer.metadata)
+        return LiveSegment(segment, writer, encryption)
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds (Unix)."""
@@ -110,6 +139,14 @@ class Chain:
         if manifest.epoch != self.epoch:
             raise DeposedError(self.name, self.epoch, f"epoch {manifest.epoch} has begun")
         return manifest
+
+    async def confirm_mine(self, manifest: LogManifest | None) -> None:
+        """Raise `DeposedError` when a manifest is not ours any more, and leave nothing behind."""
+        try:
+            self.check_mine(manifest)
+        except DeposedError:
+            await self._discard_spare(manifest)
+            raise
 
     async def edit(self, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
         """Change the manifest while it is ours.
@@ -128,6 +165,20 @@ class Chain:
             await self._discard_spare(seen[0])
             raise
         return self.manifest
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether there is a ledger for the next segment."""
+        return self._spare is not None
+
+    async def prepare(self, number: int) -> None:
+        """Create the ledger after segment `number` ahead; nothing to do when there is a successor.
+
+        Raises the errors of creating a ledger.
+        """
+        async with self._lock:
+            if self.successor is None and self.current.number == number:
+                await self._spare_writer()
 
     async def install_successor(self, number: int) -> None:
         """Create the ledger after segment `number` and put it into the manifest, unwritten.
@@ -161,24 +212,30 @@ class Chain:
                 manifest = _seal(manifest, {over.writer.ledger: over.end})
             return manifest.append_segment(writer.ledger, self.now_ms())
 
+        self._is_offered = True
         manifest = await self.edit(change)
-        self._spare = None
+        self._spare, self._is_offered = None, False
         assert manifest.tail is not None
-        self.successor = LiveSegment(manifest.tail, writer)
+        self.successor = self._live(manifest.tail, writer)
 
     async def _spare_writer(self) -> LedgerWriter:
         """The ledger to use next: kept over attempts, so that an outage costs one ledger."""
+        labels = ledger_labels(self.manifest, self.epoch, self._options.keyring)
+        if self._spare is not None and not self._is_offered:
+            metadata = self._spare.metadata
+            if metadata.custom != labels or not self._catalog.is_whole(metadata):
+                await self._discard_spare(self.manifest)
         if self._spare is None:
             self._spare = await self._catalog.create(
                 self._options.replication,
                 password=self._options.password,
                 digest=self._options.digest,
-                custom=ledger_labels(self.manifest, self.epoch),
+                custom=labels,
             )
         return self._spare
 
     async def _discard_spare(self, manifest: LogManifest | None) -> None:
-        spare, self._spare = self._spare, None
+        spare, self._spare, self._is_offered = self._spare, None, False
         if spare is None:
             return
         spare.abandon()
@@ -211,7 +268,7 @@ class Chain:
             try:
                 await segment.writer.close()
             except (LedgerFencedError, LedgerClosedError) as error:
-                raise DeposedError(self.name, self.epoch, str(error)) from error
+                raise deposed_by(self.name, self.epoch, error) from error
             if not segment.writer.metadata.is_closed:  # it was abandoned: a close was cancelled
                 return await self._recover(segment)
             segment.end = segment.confirmed
@@ -254,7 +311,7 @@ class Chain:
         tail, spare = manifest.tail, self._spare
         if spare is None or tail is None or tail.ledger != spare.ledger:
             return []
-        return [LiveSegment(tail, spare)]
+        return [self._live(tail, spare)]
 
     def check_trim(self, position: Position) -> None:
         """Raises `InvalidRequestError` when a trim would remove records not written yet."""
@@ -278,3 +335,10 @@ def _seal(manifest: LogManifest, ends: dict[LedgerId, SegmentEnd]) -> LogManifes
         if segment.ledger in ends:
             manifest = manifest.seal_segment(segment.number, ends[segment.ledger])
     return manifest
+
+
+def deposed_by(log: str, epoch: int, cause: LedgerFencedError | LedgerClosedError) -> DeposedError:
+    """Return the error of a leader whose ledger somebody closed; what it costs is said once."""
+    is_fenced = isinstance(cause, LedgerFencedError)
+    done = "is recovering" if is_fenced else "has closed"
+    return DeposedError(log, epoch, f"another client {done} its ledger {cause.ledger}")

@@ -28,14 +28,18 @@ from quire.errors import (
 )
 from quire.log.manifest import LogManifest
 from quire.log.manifest_record import EDIT_ATTEMPTS_MAX, ManifestRecord
-from quire.log.position import BEGINNING, LATEST, Position
-from quire.log.search import OpenSegment, find_tail, offset_of
+from quire.log.position import BEGINNING, Position
+from quire.log.search import OpenSegment, find_place, find_tail, offset_of
+from quire.metastore.changes import Change, Delete
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
 
 KIND: Final = "cursor"
 VERSION: Final = 1
+
+CURSORS_AT_ONCE: Final = 500
+"""How many are deleted with their log in one change, which with names of 255 bytes is 400 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,8 @@ class Cursor:
         self._state = await self._cursors.state(self.name, self.log_id)
         return self.position
 
-    async def advance(self, position: Position) -> Position:
-        """Move the cursor to a position, normally `record.position.after`; never back.
+    async def advance(self, position: Position | int) -> Position:
+        """Move the cursor to a position, normally `record.position.after`, or offset; never back.
 
         `LATEST` is the end as it is now.
         Returns where it is then, which is further on when somebody else was faster. Durable when it
@@ -147,18 +151,17 @@ class LogCursors:
         """The log's name."""
         return self._record.name
 
-    async def open(self, name: str, start: Position = BEGINNING) -> Cursor:
-        """Return a cursor, made at `start` (a position, `BEGINNING`, `LATEST`) if there is none.
+    async def open(self, name: str, start: Position | int = BEGINNING) -> Cursor:
+        """Return a cursor, made at `start` (a position, `BEGINNING`, `LATEST`, the offset of a
+        record) if there is none.
 
         Raises `NoSuchLogError`, `InvalidRequestError` for a name or start that cannot be, and the
         store's errors.
         """
         manifest, _ = await self._record.read()
         path = cursor_path(self.log, name)
-        start = await self._reached(manifest, start)
-        fresh = CursorState(
-            name, manifest.log_id, max(start, manifest.first_position), self._now_ms()
-        )
+        position = max(await self._reached(manifest, start), manifest.first_position)
+        fresh = CursorState(name, manifest.log_id, position, self._now_ms())
 
         def edit(found: CursorState | None) -> CursorState:
             is_ours = found is not None and found.log_id == manifest.log_id
@@ -200,23 +203,28 @@ class LogCursors:
         """Return the position of the cursor that is furthest back, None when there is none."""
         return min((state.position for state in await self.of_log(log_id)), default=None)
 
-    async def forget(self, log_id: str) -> None:
-        """Delete the cursors of a log that is gone. What cannot be deleted now does no harm."""
-        for state in await self.of_log(log_id):
+    async def forget(self, log_id: str, *, but: int = 0) -> None:
+        """Delete the cursors of a log that is going, all but the first few."""
+        for state in (await self.of_log(log_id))[but:]:
             with suppress(NoSuchCursorError):
                 await self.delete(state.name)
+
+    async def deletions(self, log_id: str) -> Sequence[Change]:
+        """Return the changes that delete a log's cursors, `CURSORS_AT_ONCE` at most."""
+        states = (await self.of_log(log_id))[:CURSORS_AT_ONCE]
+        return [Delete(cursor_path(self.log, state.name)) for state in states]
 
     async def state(self, name: str, log_id: str) -> CursorState:
         """Return a cursor's record. Raises `NoSuchCursorError`, `LogReplacedError`."""
         state, _ = await self._find(cursor_path(self.log, name))
         return self._checked(state, name, log_id)
 
-    async def advance(self, name: str, log_id: str, position: Position) -> CursorState:
+    async def advance(self, name: str, log_id: str, where: Position | int) -> CursorState:
         """See `Cursor.advance`."""
         manifest, _ = await self._record.read()
         if manifest.log_id != log_id:
             raise LogReplacedError(self.log)
-        position = await self._reached(manifest, position)
+        position = await self._reached(manifest, where)
 
         def edit(found: CursorState | None) -> CursorState:
             state = self._checked(found, name, log_id)
@@ -236,9 +244,8 @@ class LogCursors:
         tail = await find_tail(manifest, self._open_segment)
         return max(0, tail.offset - offset)
 
-    async def _reached(self, manifest: LogManifest, position: Position) -> Position:
-        if position == LATEST:
-            return (await find_tail(manifest, self._open_segment)).position
+    async def _reached(self, manifest: LogManifest, where: Position | int) -> Position:
+        position = await find_place(manifest, where, self._open_segment)
         if position > Position(manifest.next_segment, 0, 0):
             raise InvalidRequestError(
                 f"log {self.log!r} has no position {position} yet: no cursor can be there"

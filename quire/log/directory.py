@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -15,27 +16,39 @@ from quire.errors import (
     NodeExistsError,
     NoSuchLedgerError,
     NoSuchLogError,
+    NoSuchNodeError,
     PositionTrimmedError,
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
-from quire.log.cursor import LogCursors
+from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
 from quire.log.gap import OnGap
+from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import Edit, ManifestRecord
+from quire.log.offload import Offload
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, AtCursor, Position, Start, to_ms
+from quire.log.position import BEGINNING, AtCursor, AtTransaction, Position, Start, to_ms
 from quire.log.producers import Producers
 from quire.log.reader import LogReader
-from quire.log.restore import restore_producers, snapshot_position
+from quire.log.restore import read_trimmed, restore_producers, snapshot_position
 from quire.log.retention import delete_doomed
 from quire.log.retry import retry
-from quire.log.search import OpenSegment, Tail, find_acknowledged_tail, find_offset, find_tail
+from quire.log.search import (
+    OpenSegment,
+    Tail,
+    find_acknowledged_tail,
+    find_offset,
+    find_place,
+    find_tail,
+)
 from quire.log.segment_reader import SegmentReader, open_segment
-from quire.log.span import Slice, Span, read_span, take_snapshot
+from quire.log.source import parquet
+from quire.log.span import Slice, Span, read_span_anywhere, take_snapshot
 from quire.log.takeover import ATTEMPTS_MAX, TakeOver, recover_open_segments
+from quire.log.transactions import check_transaction
 from quire.log.upkeep import find_orphans, rebuild_manifest
 from quire.metastore.layout import LOGS, unquote_name
 from quire.metastore.store import MetadataStore
@@ -90,7 +103,7 @@ class LogDirectory:
         )
         tenure = await take_over.run()
         try:
-            restore = partial(self._restore_producers, name, options.password)
+            restore = partial(self._restore_producers, name, options)
             producers = await retry(restore, self._rng, timeout=options.open_timeout)
         except BaseException:
             tenure.writer.abandon()
@@ -124,24 +137,28 @@ class LogDirectory:
         password: bytes = b"",
         log_id: str | None = None,
         on_gap: OnGap | None = None,
+        keyring: Keyring | None = None,
     ) -> LogReader:
         """Return a reader that starts at a position, `BEGINNING`, `LATEST`, a record's offset, a
-        time, or where a cursor is.
+        time, a transaction, or where a cursor is.
 
         With `follow` it goes on for ever, or until the log is sealed; else it ends at the last
         record confirmed when it gets there. `wait_for_log` makes a follower wait for a log that
         does not exist. `log_id` is that of the log which the position is from: another log of the
         same name raises `LogReplacedError`. `on_gap` is told of records of sealed segments that
-        are lost, and the reader goes on behind them (gap.py); without it they are an error.
+        are lost, and the reader goes on behind them (gap.py); without it they are an error. The
+        keyring opens batches that are encrypted.
 
         Raises `NoSuchLogError` unless it waits, `NoSuchCursorError`, `InvalidRequestError` for a
-        negative offset or a time without a zone.
+        negative offset or transaction or a time without a zone.
         """
         if isinstance(start, AtCursor):
             cursor = await self.cursors(name, password=password).find(start.name)
             start, log_id = cursor.position, log_id or cursor.log_id
         if isinstance(start, datetime):
             to_ms(start)
+        if isinstance(start, AtTransaction):
+            check_transaction(start.transaction)
         if isinstance(start, int) and start < 0:
             raise InvalidRequestError(f"offset {start} is negative")
         record = self._record(name)
@@ -157,6 +174,7 @@ class LogDirectory:
             log_id=log_id,
             rng=self._rng,
             on_gap=on_gap,
+            keyring=keyring,
         )
 
     def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
@@ -164,20 +182,27 @@ class LogDirectory:
         opener = self._opener(name, password)
         return LogCursors(self._store, self._record(name), opener, self._clock)
 
-    def _opener(self, name: str, password: bytes) -> OpenSegment:
+    def _opener(self, name: str, password: bytes, keyring: Keyring | None = None) -> OpenSegment:
         async def opened(segment: Segment) -> SegmentReader:
-            return await self._open_segment(segment, name, password)
+            return await self._open_segment(segment, name, password, keyring)
 
         return opened
 
-    async def _restore_producers(self, name: str, password: bytes) -> Producers:
+    async def _restore_producers(self, name: str, options: LogOptions) -> Producers:
         manifest = await self.describe(name)
+        password, keyring = options.password, options.keyring
         try:
-            start = await snapshot_position(manifest, self._opener(name, password))
+            opener = self._opener(name, password, keyring)
+            start = await snapshot_position(manifest, opener)
             if start is None:
                 return Producers()
-            reader = await self.read(name, start, password=password, log_id=manifest.log_id)
-            return await restore_producers(reader)
+            producers = Producers()
+            if start < manifest.trimmed_to:
+                producers, start = await read_trimmed(manifest, start, opener)
+            reader = await self.read(
+                name, start, password=password, keyring=keyring, log_id=manifest.log_id
+            )
+            return await restore_producers(reader, producers)
         except (PositionTrimmedError, NoSuchLedgerError) as error:
             raise ConflictError(f"log {name!r} was trimmed meanwhile") from error
 
@@ -187,10 +212,14 @@ class LogDirectory:
             self._store, self._record(name), self._catalog, rng=self._rng, clock=self._clock
         )
 
+    def offload(self, name: str) -> Offload:
+        """Return what moves a log's closed segments into Parquet files (offload.py)."""
+        return Offload(self._record(name), self._catalog, rng=self._rng)
+
     async def tail(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> Tail:
         """Return where the next record of a log comes at the earliest, and its offset.
 
-        As announced by the leader, which may be some 10 ms behind what it acknowledged; with
+        As announced by the leader, which may be some milliseconds behind what it acknowledged; with
         `linearizable` behind everything that was acknowledged before the call. Never fences.
 
         Raises `NoSuchLogError`, and `UnreadableError` when too few bookies answer, or when the last
@@ -213,9 +242,13 @@ class LogDirectory:
         manifest = await self.describe(name)
         return await take_snapshot(manifest, self._catalog, password=password, bounds=bounds)
 
-    def read_span(self, span: Span, *, password: bytes = b"") -> AsyncGenerator[Slice, None]:
+    def read_span(
+        self, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
+    ) -> AsyncGenerator[Slice, None]:
         """Yield the batches of a span, whoever took the snapshot (`quire.log.span.read_span`)."""
-        return read_span(self._catalog, span, password=password)
+        return read_span_anywhere(
+            self._catalog, span, self.describe, password=password, keyring=keyring
+        )
 
     async def list(self) -> list[str]:
         """Return the names of all logs, sorted."""
@@ -230,12 +263,14 @@ class LogDirectory:
         LogOptions().with_settings(settings)
         return await self._edit(name, lambda manifest: manifest.set_settings(settings))
 
-    async def trim(self, name: str, position: Position, *, password: bytes = b"") -> None:
-        """Remove every record before a position. The leader, if there is one, is not disturbed.
+    async def trim(self, name: str, before: Position | int, *, password: bytes = b"") -> None:
+        """Remove every record before a position or offset; before `LATEST`, all that are confirmed.
 
-        Raises `NoSuchLogError`, `InvalidRequestError` when the log has not reached the position.
+        The leader, if there is one, is not disturbed. Raises `NoSuchLogError`,
+        `InvalidRequestError` when the log has not reached that place.
         """
         manifest = await self.describe(name)
+        position = await find_place(manifest, before, self._opener(name, password))
         segment = manifest.segment_from(position.segment)
         if segment is not None and segment.number == position.segment and segment.end is None:
             reader = await self._open_segment(segment, name, password)
@@ -266,12 +301,24 @@ class LogDirectory:
         for ledger in manifest.doomed:
             with suppress(NoSuchLedgerError):
                 await self._catalog.delete(ledger)
+        for tier in manifest.tiers:
+            await asyncio.to_thread(parquet(tier).delete_tier, tier)
         adoption = self.adoption(name)
         for job in await adoption.jobs():
             await adoption.drop(job)
-        record = self._record(name)
-        await record.delete((await record.read())[1])
-        await self.cursors(name).forget(manifest.log_id)
+        await self._delete_records(name)
+
+    async def _delete_records(self, name: str) -> None:
+        """Delete manifest and cursors at once: of a log that is gone nobody would look for them."""
+        record, cursors = self._record(name), self.cursors(name)
+        for _ in range(ATTEMPTS_MAX):
+            manifest, version = await record.read()
+            await cursors.forget(manifest.log_id, but=CURSORS_AT_ONCE)
+            try:
+                return await record.delete(version, await cursors.deletions(manifest.log_id))
+            except NoSuchNodeError:  # a cursor was deleted meanwhile
+                continue
+        raise ConflictError(f"the cursors of log {name!r} changed whenever it was to be deleted")
 
     async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """Make the manifest of a log whose record is lost, from the labels of its ledgers.
@@ -300,9 +347,28 @@ class LogDirectory:
                 await self._catalog.delete(ledger)
         return orphans
 
-    async def _open_segment(self, segment: Segment, name: str, password: bytes) -> SegmentReader:
-        path = self._record(name).path
-        return await open_segment(self._catalog, segment, path, password=password, follow=False)
+    async def sweep_files(self) -> Sequence[str]:
+        """Delete files of cold segments that no log names, nor ever will, and return their URIs.
+
+        Raises `ConfigurationError` where pyarrow is missing, and `ColdTierError`.
+        """
+        orphans: list[str] = []
+        for name in await self.list():
+            with suppress(NoSuchLogError):
+                orphans += await self.offload(name).sweep()
+        return orphans
+
+    async def _open_segment(
+        self, segment: Segment, name: str, password: bytes, keyring: Keyring | None = None
+    ) -> SegmentReader:
+        return await open_segment(
+            self._catalog,
+            segment,
+            self._record(name),
+            password=password,
+            keyring=keyring,
+            follow=False,
+        )
 
     async def _delete_doomed(self, name: str, manifest: LogManifest) -> LogManifest:
         return await delete_doomed(self._catalog, manifest, lambda change: self._edit(name, change))

@@ -4,8 +4,8 @@ Composition: the chain knows the segments, the pipeline moves the records, and t
 both going:
 
     pump        the pipeline's
-    roller      a roll: successor into the manifest → writes move over → previous closed and sealed.
-                Appends never wait for it; while metadata is out of reach the old ledger goes on
+    roller      begins new segments; appends never wait for it (roller.py)
+    preparer    creates the ledger for the next roll ahead
     watcher     learns of another leader although nothing is appended
     keeper      retention, and deleting the ledgers of what was trimmed
 
@@ -20,7 +20,6 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
-from types import TracebackType
 from typing import Any
 
 from quire.errors import (
@@ -32,22 +31,25 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.handle import Handle
 from quire.log.chain import Chain
 from quire.log.cursor import LogCursors
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.outbox import SINGLE
-from quire.log.pipeline import ALWAYS, Pipeline, Terms
+from quire.log.pipeline import Pipeline
 from quire.log.position import Position
 from quire.log.producers import Producers, Stamp
 from quire.log.retention import apply_retention, delete_doomed
 from quire.log.retry import retry
+from quire.log.roller import Roller
 from quire.log.takeover import Tenure
+from quire.log.terms import make_terms
 
 _log = logging.getLogger(__name__)
 
 
-class Log:
+class Log(Handle):
     """A log open for writing, by the leader of one epoch. Made by `LogDirectory.open`.
 
     Records are confirmed in the order they were submitted. A record whose append failed with an
@@ -79,24 +81,22 @@ class Log:
             self._chain,
             options,
             rng=rng,
-            on_full=self._want_roll,
-            on_switch=self._on_switch,
+            on_fill=lambda share: self._roller.fill(share),
+            on_switch=lambda: self._roller.switched(),
             producers=producers,
             locate=locate,
         )
+        self._roller = Roller(self._chain, rng, options.roll_seconds, self._pipeline.nudge)
         self._deposed = False
         self._over = asyncio.Event()
-        self._roll_wanted = asyncio.Event()
-        self._switched = asyncio.Event()
-        self._rolls: list[tuple[int, asyncio.Future[None]]] = []
-        self._age: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start the tasks. Called once, by whoever made the handle."""
         works = {
             "pump": self._pipeline.run,
-            "roller": self._roll_when_wanted,
+            "roller": self._roller.run,
+            "preparer": self._roller.prepare,
             "watcher": self._watch,
             "keeper": self._keep,
         }
@@ -104,7 +104,7 @@ class Log:
             asyncio.create_task(self._guard(work), name=f"log {self.name} {what}")
             for what, work in works.items()
         ]
-        self._restart_age()
+        self._roller.restart_age()
 
     @property
     def name(self) -> str:
@@ -135,7 +135,12 @@ class Log:
         return self._pipeline.next_offset
 
     async def submit(
-        self, record: bytes, *, expected_offset: int | None = None, stamp: Stamp | None = None
+        self,
+        record: bytes,
+        *,
+        expected_offset: int | None = None,
+        stamp: Stamp | None = None,
+        transaction: int | None = None,
     ) -> asyncio.Future[Position]:
         """Queue a record, as soon as there is room, and return the future of its position.
 
@@ -145,20 +150,35 @@ class Log:
         With `expected_offset` the record is queued only if it gets that very offset, which is
         decided the moment there is room: everything in front of it counts, confirmed or not. With a
         `stamp` a record that is in the log already, or on its way, is not written again: its future
-        gets the original's position. Stamps are remembered over take-overs (producers.py).
+        gets the original's position. Stamps are remembered over take-overs (producers.py). A
+        `transaction` is a number of the application's that never decreases along a log, and by
+        which readers can start; without one a record has that of the record before it.
 
-        Raises `TailConflictError` and `SequenceConflictError`, with which nothing was written.
+        Raises `TailConflictError`, `SequenceConflictError` and `TransactionOrderError`, with which
+        nothing was written, and `InvalidRequestError` for a stamp or transaction that is none.
         Raises `EntryTooLargeError`, `DeposedError`, `LogSealedError`, `HandleClosedError`,
         `AppendOutcomeUnknownError`; so does the future.
         """
-        terms = _terms(expected_offset, stamp)
+        if expected_offset is None and stamp is None and transaction is None:
+            future = self._pipeline.submit_now(_as_bytes(record))
+            if future is not None:
+                return future
+        terms = make_terms(expected_offset, stamp, transaction)
         return await self._pipeline.submit((_as_bytes(record),), SINGLE, terms)
 
     async def append(
-        self, record: bytes, *, expected_offset: int | None = None, stamp: Stamp | None = None
+        self,
+        record: bytes,
+        *,
+        expected_offset: int | None = None,
+        stamp: Stamp | None = None,
+        transaction: int | None = None,
     ) -> Position:
         """Append a record and return its position once it is certain. As `submit`."""
-        return await (await self.submit(record, expected_offset=expected_offset, stamp=stamp))
+        future = await self.submit(
+            record, expected_offset=expected_offset, stamp=stamp, transaction=transaction
+        )
+        return await future
 
     async def append_many(
         self,
@@ -166,12 +186,13 @@ class Log:
         *,
         expected_offset: int | None = None,
         stamp: Stamp | None = None,
+        transaction: int | None = None,
     ) -> list[Position]:
-        """Append records of which readers see all or none. As `submit`; the stamp is for all."""
+        """Append records of which readers see all or none. As `submit`; all get the same marks."""
         if not records:
             return []
         group = [_as_bytes(each) for each in records]
-        terms = _terms(expected_offset, stamp)
+        terms = make_terms(expected_offset, stamp, transaction)
         positions: list[Position] = await (await self._pipeline.submit(group, len(group), terms))
         return positions
 
@@ -186,11 +207,7 @@ class Log:
         waiting, not the roll. Raises what ended the handle.
         """
         self._pipeline.check_open()
-        if self._chain.current.entries:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._rolls.append((self._chain.current.number, done))
-            self._want_roll()
-            await done
+        await self._roller.roll()
 
     async def trim(self, position: Position) -> None:
         """Remove every record before a position that this log has reached.
@@ -251,17 +268,6 @@ class Log:
         for task in self._tasks:
             task.cancel()
 
-    async def __aenter__(self) -> Log:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     # How it ends.
 
     async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -285,12 +291,7 @@ class Log:
         self._over.set()
         self._pipeline.stop(error)
         self._chain.abandon()
-        if self._age is not None:
-            self._age.cancel()
-        for _, future in self._rolls:
-            if not future.done():
-                future.set_exception(error())
-                future.exception()
+        self._roller.end(error)
         running = asyncio.current_task()
         for task in self._tasks:
             if task is not running:
@@ -310,53 +311,13 @@ class Log:
 
     # The tasks.
 
-    def _want_roll(self) -> None:
-        self._roll_wanted.set()
-
-    def _on_switch(self) -> None:
-        self._roll_wanted.clear()
-        self._switched.set()
-        self._restart_age()
-
-    def _restart_age(self) -> None:
-        if self._age is not None:
-            self._age.cancel()
-        loop = asyncio.get_running_loop()
-        self._age = loop.call_later(self._options.roll_seconds, self._on_age)
-
-    def _on_age(self) -> None:
-        if self._chain.current.entries:
-            self._want_roll()
-        else:
-            self._restart_age()
-
-    async def _roll_when_wanted(self) -> None:
-        chain = self._chain
-        while True:
-            await self._roll_wanted.wait()
-            number = chain.current.number
-            await retry(partial(chain.install_successor, number), self._rng)
-            self._pipeline.nudge()
-            while chain.current.number == number:
-                self._switched.clear()
-                await self._switched.wait()
-            await retry(chain.seal_previous, self._rng)
-            self._report_rolls()
-
-    def _report_rolls(self) -> None:
-        number = self._chain.current.number
-        for rolled, future in self._rolls:
-            if rolled < number and not future.done():
-                future.set_result(None)
-        self._rolls = [each for each in self._rolls if not each[1].done()]
-
     async def _watch(self) -> None:
         while True:
             await retry(self._look, self._rng)
 
     async def _look(self) -> None:
         manifest, version = await self._record.find()
-        self._chain.check_mine(manifest)
+        await self._chain.confirm_mine(manifest)
         await self._record.wait(version)
 
     async def _keep(self) -> None:
@@ -368,14 +329,6 @@ class Log:
         slowest = partial(self._cursors.slowest, self.log_id)
         now_ms = self._chain.now_ms()
         await apply_retention(self._catalog, self._options, now_ms, self._chain.edit, slowest)
-
-
-def _terms(expected_offset: int | None, stamp: Stamp | None) -> Terms:
-    if expected_offset is None and stamp is None:
-        return ALWAYS
-    if stamp is not None:
-        stamp.check()
-    return Terms(expected_offset, stamp)
 
 
 def _as_bytes(record: bytes) -> bytes:

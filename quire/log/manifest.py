@@ -8,8 +8,10 @@ written by compare-and-set. Edits are pure and refuse what would break an invari
   ledgers       no ledger is listed twice
   two-open      at most the last two segments are open: who recovers those has recovered all
   offsets       every segment starts where the one before ended; unknown only while that one is open
+  transactions  the last ids of sealed segments never decrease
   sealed        a sealed log has no open segment
   trim          the trim point is not beyond the end
+  cold          no open segment is in a file
 
 A sealed segment's ledger is closed at the very entry that the segment names. Sealing a segment in
 which nothing was written drops it. `doomed` are ledgers that left the log and are still to be
@@ -26,34 +28,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, takewhile
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from quire.entry import EntryId, LedgerId
+from quire.entry import LedgerId
 from quire.errors import CorruptRecordError, InvalidRequestError
-from quire.log.batch import Base
 from quire.log.manifest_types import check_types
 from quire.log.position import BEGINNING, Position
+from quire.log.segment import EMPTY as EMPTY
+from quire.log.segment import Segment as Segment
+from quire.log.segment import SegmentEnd as SegmentEnd
+from quire.log.segment import segment_from_row
+from quire.log.transactions import NO_TRANSACTION
 from quire.metastore.record import decode_record, encode_record
 
 KIND: Final = "log"
 VERSION: Final = 1
+COLD_VERSION: Final = 2
 OPEN_SEGMENTS_MAX: Final = 2
 FIRST_SEGMENT: Final = 1
-
-
-class SegmentEnd(NamedTuple):
-    """What is known of a segment once it is over; last entry −1 and zeros when it is empty."""
-
-    last_entry: EntryId
-    last_slots: int
-    """Records in the last entry."""
-    records: int
-    bytes: int
-    """Payload bytes of the ledger."""
-    last_timestamp_ms: int
-
-
-EMPTY: Final = SegmentEnd(-1, 0, 0, 0, 0)
 
 
 class Job(NamedTuple):
@@ -65,73 +57,6 @@ class Job(NamedTuple):
 
 JOBS_MAX: Final = 1000
 """Jobs remembered; at some 40 bytes each they stay small beside the segments."""
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One ledger of a log. Open while `end` is None."""
-
-    number: int
-    ledger: LedgerId
-    epoch: int
-    created_ms: int
-    first_offset: int | None = None
-    end: SegmentEnd | None = None
-    adopted: bool = False
-    """Written outside the log, and placed in it when it was closed."""
-
-    @property
-    def base(self) -> Base | None:
-        """What the headers of an adopted ledger are to be counted from."""
-        if not self.adopted:
-            return None
-        assert self.first_offset is not None
-        return Base(self.first_offset, self.epoch, self.created_ms)
-
-    @property
-    def last_entry(self) -> EntryId | None:
-        return self.end.last_entry if self.end else None
-
-    @property
-    def records(self) -> int | None:
-        return self.end.records if self.end else None
-
-    @property
-    def bytes(self) -> int | None:
-        return self.end.bytes if self.end else None
-
-    @property
-    def last_timestamp_ms(self) -> int | None:
-        return self.end.last_timestamp_ms if self.end else None
-
-    @property
-    def start(self) -> Position:
-        """Position of the segment's first record."""
-        return Position(self.number, 0, 0)
-
-    @property
-    def end_position(self) -> Position | None:
-        """The first position behind the last record; None while open."""
-        if self.end is None:
-            return None
-        return Position(self.number, self.end.last_entry, self.end.last_slots)
-
-    @property
-    def end_offset(self) -> int | None:
-        """Offset of the first record behind the segment; None while it is not known."""
-        if self.end is None or self.first_offset is None:
-            return None
-        return self.first_offset + self.end.records
-
-    def ends_by(self, position: Position) -> bool:
-        """True when the segment is sealed and every record of it lies before the position."""
-        return self.end_position is not None and self.end_position <= position
-
-    def row(self) -> list[Any]:
-        """The segment as the record holds it: a row, because names would be most of the bytes."""
-        head = [self.number, self.ledger, self.epoch, self.created_ms, self.first_offset]
-        tail = [True] if self.adopted else []
-        return [*head, list(self.end) if self.end else None, *tail]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +72,20 @@ class LogManifest:
     first_offset: int = 0
     """Offset of the first record of the first segment, or of the next record when there is none."""
     trimmed_to: Position = BEGINNING
+    trimmed_transaction: int = NO_TRANSACTION
+    """The last transaction id of the segments that have left the log."""
     sealed: bool = False
+    retired: bool = False
+    """The log is being deleted: to readers it is gone."""
     doomed: tuple[LedgerId, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     """Options that hold for every leader of this log (options.py), by name."""
     jobs: tuple[Job, ...] = ()
     """The last work of every job whose ledgers were adopted, the latest last."""
+    tiers: tuple[str, ...] = ()
+    """Where files of cold segments are, or may be: URIs, in the order in which they were named."""
+    doomed_files: tuple[str, ...] = ()
+    """URIs of files that are still to be deleted."""
 
     # What a reader or leader asks.
 
@@ -170,6 +103,12 @@ class LogManifest:
         return self.segments[-1].end_offset if self.segments else self.first_offset
 
     @property
+    def last_transaction(self) -> int:
+        """The last transaction id of the sealed segments, `NO_TRANSACTION` when there is none."""
+        ends = [each.end.last_transaction for each in self.segments if each.end]
+        return ends[-1] if ends else self.trimmed_transaction
+
+    @property
     def first_position(self) -> Position:
         """The first position that can be read."""
         start = Position(self.segments[0].number if self.segments else self.next_segment, 0, 0)
@@ -180,8 +119,8 @@ class LogManifest:
         return next((each for each in self.segments if each.number >= number), None)
 
     def lists(self, ledger: LedgerId) -> bool:
-        """True when the ledger is one of the log's segments."""
-        return any(each.ledger == ledger for each in self.segments)
+        """True when the ledger is one of the log's segments, and not given up for a file."""
+        return any(each.ledger == ledger and each.is_hot for each in self.segments)
 
     # Edits.
 
@@ -194,7 +133,8 @@ class LogManifest:
     def retire(self, ends: Mapping[int, SegmentEnd]) -> LogManifest:
         """Begin an epoch that has no leader: everything is sealed and trimmed, before deletion."""
         manifest = self._next_epoch(ends)
-        return manifest.trim(Position(manifest.next_segment, 0, 0)).seal_log()
+        manifest = manifest.trim(Position(manifest.next_segment, 0, 0)).seal_log()
+        return replace(manifest, retired=True)
 
     def _next_epoch(self, ends: Mapping[int, SegmentEnd]) -> LogManifest:
         manifest = replace(self, epoch=self.epoch + 1)
@@ -223,7 +163,7 @@ class LogManifest:
                 manifest.epoch,
                 now_ms,
                 manifest.end_offset,
-                end._replace(last_timestamp_ms=now_ms),
+                end._replace(last_timestamp_ms=now_ms, last_transaction=manifest.last_transaction),
                 adopted=True,
             )
             segments = (*manifest.segments, segment)
@@ -293,13 +233,17 @@ class LogManifest:
             self,
             segments=self.segments[len(gone) :],
             first_offset=first_offset,
-            doomed=(*self.doomed, *(each.ledger for each in gone)),
+            trimmed_transaction=gone[-1].end.last_transaction if gone[-1].end else NO_TRANSACTION,
+            doomed=(*self.doomed, *(each.ledger for each in gone if each.is_hot)),
+            doomed_files=(*self.doomed_files, *(each.cold.uri for each in gone if each.cold)),
         )
 
-    def forget_ledgers(self, ledgers: Iterable[LedgerId]) -> LogManifest:
-        """Take deleted ledgers off the list of those still to be deleted."""
-        deleted = frozenset(ledgers)
-        return replace(self, doomed=tuple(each for each in self.doomed if each not in deleted))
+    def forget(self, ledgers: Iterable[LedgerId], files: Iterable[str] = ()) -> LogManifest:
+        """Take deleted ledgers and files off the lists of those still to be deleted."""
+        deleted, removed = frozenset(ledgers), frozenset(files)
+        left = tuple(each for each in self.doomed_files if each not in removed)
+        doomed = tuple(each for each in self.doomed if each not in deleted)
+        return replace(self, doomed=doomed, doomed_files=left)
 
     def seal_log(self) -> LogManifest:
         """Let the log take no more records, ever. Every segment must be sealed."""
@@ -314,9 +258,10 @@ class LogManifest:
     def check(self) -> tuple[str, ...]:
         """Return the names of the invariants that do not hold; empty when all is well."""
         pairs = list(pairwise(self.segments))
-        ledgers = [*(each.ledger for each in self.segments), *self.doomed]
+        ledgers = [*(each.ledger for each in self.segments if each.is_hot), *self.doomed]
         open_ones = self.open_segments
         starts = [self.first_offset, *(each.end_offset for each in self.segments)]
+        ids = [each.end.last_transaction for each in self.segments if each.end]
         holds = {
             "numbers": all(one.number < other.number for one, other in pairs)
             and all(FIRST_SEGMENT <= each.number < self.next_segment for each in self.segments),
@@ -326,8 +271,11 @@ class LogManifest:
             "two-open": len(open_ones) <= OPEN_SEGMENTS_MAX
             and self.segments[len(self.segments) - len(open_ones) :] == open_ones,
             "offsets": [each.first_offset for each in self.segments] == starts[:-1],
+            "transactions": [self.trimmed_transaction, *ids]
+            == sorted([self.trimmed_transaction, *ids]),
             "sealed": not (self.sealed and open_ones),
             "trim": self.trimmed_to <= Position(self.next_segment, 0, 0),
+            "cold": all(each.end for each in self.segments if each.cold),
         }
         return tuple(name for name, held in holds.items() if not held)
 
@@ -339,20 +287,30 @@ class LogManifest:
     def encode(self) -> bytes:
         """Return the metadata record."""
         body = {each.name: getattr(self, each.name) for each in fields(self)}
-        body["segments"] = [each.row() for each in self.segments]
+        body["segments"] = [each.row(self.tiers) for each in self.segments]
         body["trimmed_to"] = str(self.trimmed_to)
         body["settings"] = dict(self.settings)
+        if not self.retired:
+            del body["retired"]
+        if self.tiers:
+            return encode_record(KIND, COLD_VERSION, body)
+        del body["tiers"], body["doomed_files"]
         return encode_record(KIND, VERSION, body)
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> LogManifest:
         """Return the manifest of a record. Raises `CorruptRecordError`, naming the path."""
         version, body = decode_record(path, KIND, data)
-        if version != VERSION:
+        if version not in (VERSION, COLD_VERSION):
             raise CorruptRecordError(path, f"log manifest of version {version} is from the future")
         try:
             check_types(body)
-            body["segments"] = tuple(_segment(row) for row in body["segments"])
+            body["tiers"] = tuple(body.get("tiers", ()))
+            body["doomed_files"] = tuple(body.get("doomed_files", ()))
+            if (version == COLD_VERSION) != bool(body["tiers"]):
+                raise ValueError(f"version {version} with {len(body['tiers'])} tiers")
+            rows = body["segments"]
+            body["segments"] = tuple(segment_from_row(row, body["tiers"]) for row in rows)
             body["trimmed_to"] = Position.parse(body["trimmed_to"])
             body["doomed"] = tuple(body["doomed"])
             body["jobs"] = tuple(Job(*row) for row in body.get("jobs", ()))
@@ -363,31 +321,3 @@ class LogManifest:
         if broken:
             raise CorruptRecordError(path, f"log manifest breaks {', '.join(broken)}")
         return manifest
-
-
-def _segment(row: list[Any]) -> Segment:
-    number, ledger, epoch, created_ms, first_offset, end, *rest = row
-    sealed = None if end is None else SegmentEnd(*end)
-    return Segment(number, ledger, epoch, created_ms, first_offset, sealed, rest == [True])
-
-
-def retention_point(
-    manifest: LogManifest, now_ms: int, seconds: float | None, bytes_max: int | None
-) -> Position | None:
-    """Return the position to trim to, or None when nothing has to go.
-
-    Whole sealed segments only, oldest first, computed from one snapshot: those whose last record is
-    older than `seconds`, and those without which the sealed rest still holds `bytes_max` bytes.
-    """
-    total = sum(each.bytes or 0 for each in manifest.segments)
-    point: Position | None = None
-    for segment in manifest.segments:
-        if segment.end is None:
-            break
-        total -= segment.end.bytes
-        too_old = seconds is not None and now_ms - segment.end.last_timestamp_ms > seconds * 1000
-        too_much = bytes_max is not None and total >= bytes_max
-        if not (too_old or too_much):
-            break
-        point = segment.end_position
-    return point

@@ -8,7 +8,7 @@ the only place that writes a manifest, which is why an unknown outcome is settle
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from quire.errors import (
@@ -19,6 +19,7 @@ from quire.errors import (
     StoreUnavailableError,
 )
 from quire.log.manifest import LogManifest
+from quire.metastore.changes import Change, Delete
 from quire.metastore.layout import log_path
 from quire.metastore.store import MetadataStore
 
@@ -88,6 +89,14 @@ class ManifestRecord:
         else:
             await self._store.put(self.path, manifest.encode(), version)
 
-    async def delete(self, version: int) -> None:
-        """Delete the record if it is still at `version`. Raises `ConflictError`."""
-        await self._store.delete(self.path, version)
+    async def delete(self, version: int, along: Sequence[Change] = ()) -> None:
+        """Delete the record if it is still at `version`, and make other changes with it or none.
+
+        Raises `ConflictError`, `NoSuchLogError`, and what the other changes raise.
+        """
+        try:
+            await self._store.commit([Delete(self.path, version), *along])
+        except NoSuchNodeError as error:
+            if error.path == self.path:
+                raise NoSuchLogError(self.name) from None
+            raise

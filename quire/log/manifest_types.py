@@ -28,11 +28,22 @@ def _all(check: _Check) -> _Check:
 
 
 def _segment(row: Any) -> bool:
-    if not isinstance(row, list) or len(row) not in (6, 7) or row[6:] not in ([], [True]):
+    if not isinstance(row, list) or not 6 <= len(row) <= 8:
+        return False
+    if not (_cold(row[7]) and _flag(row[6]) if len(row) == 8 else row[6:] in ([], [True])):
         return False
     end = row[5]
-    is_end = end is None or (_all(_number)(end) and len(end) == 5)
+    is_end = end is None or (_all(_number)(end) and len(end) in (5, 6))
     return all(map(_number, row[:4])) and (row[4] is None or _number(row[4])) and is_end
+
+
+def _cold(row: Any) -> bool:
+    types = (_number, _text, _number, _number, _flag)
+    return (
+        isinstance(row, list)
+        and len(row) == len(types)
+        and all(check(value) for check, value in zip(types, row, strict=True))
+    )
 
 
 def _job(row: Any) -> bool:
@@ -52,13 +63,17 @@ _CHECKS: Final[dict[str, _Check]] = {
     "next_segment": _number,
     "first_offset": _number,
     "trimmed_to": _text,
+    "trimmed_transaction": _number,
     "sealed": _flag,
+    "retired": _flag,
     "doomed": _all(_number),
     "settings": _settings,
     "jobs": _all(_job),
+    "tiers": _all(_text),
+    "doomed_files": _all(_text),
 }
 
-OPTIONAL: Final = frozenset({"jobs"})
+OPTIONAL: Final = frozenset({"retired", "jobs", "trimmed_transaction", "tiers", "doomed_files"})
 
 
 def check_types(body: Mapping[str, Any]) -> None:

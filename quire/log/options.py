@@ -14,6 +14,8 @@ from quire.entry import DigestKind
 from quire.errors import ConfigurationError
 from quire.ledger.quorum import Replication
 from quire.log.batch import BATCH_BYTES_MAX, Compression
+from quire.log.encryption import ENCRYPTION_BYTES
+from quire.log.keyring import Keyring
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,9 @@ class LogOptions:
 
     batch_records: int = 1024
     compression: Compression = Compression.NONE
+
+    keyring: Keyring | None = field(default=None, repr=False)
+    """Encrypts every batch with the keyring's current key; None leaves them plain."""
 
     records_in_flight_max: int = 65_536
     """Records that were submitted and are not confirmed; a submit waits for room beyond them."""
@@ -68,11 +73,16 @@ class LogOptions:
             if isinstance(value, (int, float)) and not value > 0 and not may_be_zero:
                 raise ConfigurationError(f"{name} must be positive, not {value}")
         body = self.batch_bytes + 4 * self.batch_records
-        if body > BATCH_BYTES_MAX:
+        if body > self.body_bytes_max:
             raise ConfigurationError(
                 f"batch_bytes and four bytes for each of batch_records are {body} bytes, "
-                f"an entry holds {BATCH_BYTES_MAX}"
+                f"an entry holds {self.body_bytes_max}"
             )
+
+    @property
+    def body_bytes_max(self) -> int:
+        """Largest body of a batch, unpacked."""
+        return BATCH_BYTES_MAX - (ENCRYPTION_BYTES if self.keyring is not None else 0)
 
     def with_settings(self, settings: Mapping[str, str]) -> LogOptions:
         """Return the options with a manifest's settings laid over them.

@@ -31,6 +31,8 @@ from quire.log.producers import (
     encode_columns,
     encode_stamps,
 )
+from quire.log.terms import UNMARKED, Marks
+from quire.log.transactions import NO_TRANSACTION, TRANSACTION_BYTES, TRANSACTIONS, Numbering
 
 SINGLE = 0
 """Count of a group that is one record, whose future gets a position and not a list of them."""
@@ -39,9 +41,10 @@ SNAPSHOT_BYTES = 8 * 1024 * 1024
 """Bytes between two snapshots of producers: what a new leader reads at most, in a split second; a
 snapshot of 300 KiB is 4% of it."""
 
-STAMPED_BYTES_MAX = 4 + 10 + 2 + NAME_BYTES_MAX + 1
-"""What a small record adds to a batch besides its payload, at worst, when some are stamped."""
+MARKED_BYTES_MAX = 4 + 10 + 2 + NAME_BYTES_MAX + 1 + TRANSACTION_BYTES
+"""What a small record adds to a batch besides its payload, at worst, when some are marked."""
 
+Payload: TypeAlias = bytes
 Waiting: TypeAlias = "tuple[Future[Any], int]"
 """A future and how many records it stands for (`SINGLE`: one)."""
 
@@ -56,16 +59,21 @@ class Parcel:
     bytes: int
     timestamp_ms: int
     waiting: list[Waiting]
+    transaction: int = NO_TRANSACTION
+    """The last record's."""
     entry: int = -1
+    stored: Payload = b""
+    """The payload as that ledger's entry has it: encrypted, if the log is."""
     ack: Future[EntryId] | None = None
 
     def confirm(self, segment: int) -> None:
         """Tell everybody where their records are."""
         entry, slot = self.entry, 0
+        make = tuple.__new__  # what `Position` does, without a call in between
         for future, count in self.waiting:
             if count == SINGLE:
                 if not future.done():
-                    future.set_result(Position(segment, entry, slot))
+                    future.set_result(make(Position, (segment, entry, slot)))
                 slot += 1
             else:
                 if not future.done():
@@ -77,23 +85,24 @@ class Parcel:
 class ProducerColumns:
     """The columns by which a log remembers producers; nothing while it has none."""
 
-    def __init__(self, written: Producers) -> None:
+    def __init__(self, written: Producers, body_bytes_max: int) -> None:
+        self._body_bytes_max = body_bytes_max
         self.written = written.copy()
         """As of the batch cut last; what is only queued may never be written."""
         self.is_due = True
         self._at = 0
         self._since = 0
 
-    def columns(self, first_offset: int, stamps: list[Stamp | None], size: int) -> bytes:
+    def columns(self, first_offset: int, stamps: list[Stamp | None], size: int) -> dict[int, bytes]:
         """Return the columns of the batch that begins at an offset, and remember its stamps."""
         if not self.written and not any(stamps):
-            return b""
+            return {}
         columns: dict[int, bytes] = {}
         if any(stamps):
             columns[STAMPS] = encode_stamps(stamps)
             size += len(columns[STAMPS])
         snapshot = self.written.encode() if self.is_due else b""
-        if self.is_due and size + len(snapshot) + COLUMNS_RESERVE <= BATCH_BYTES_MAX:
+        if self.is_due and size + len(snapshot) + COLUMNS_RESERVE <= self._body_bytes_max:
             columns[SNAPSHOT] = snapshot
             self.is_due, self._at, self._since = False, first_offset, 0
         else:
@@ -101,7 +110,7 @@ class ProducerColumns:
         self._since += size
         self.is_due = self.is_due or self._since >= SNAPSHOT_BYTES
         self.written.note_batch(first_offset, stamps)
-        return encode_columns(columns)
+        return columns
 
 
 class Outbox:
@@ -117,16 +126,22 @@ class Outbox:
         batch_records: int,
         compression: Compression,
         producers: Producers | None = None,
+        transaction: int = NO_TRANSACTION,
+        body_bytes_max: int = BATCH_BYTES_MAX,
     ) -> None:
+        self._body_bytes_max = body_bytes_max
         self.next_offset = next_offset
         self._epoch = epoch
         self._timestamp_ms = timestamp_ms
         self._batch_bytes = batch_bytes
         self._batch_records = batch_records
         self._compression = compression
-        self._groups: deque[tuple[Sequence[bytes], int, Future[Any], int, Stamp | None]] = deque()
-        self._stamped = False
-        self._memory = ProducerColumns(producers or Producers())
+        self._groups: deque[tuple[Sequence[bytes], int, Future[Any], int, Marks]] = deque()
+        self._marked = False
+        self._numbering = Numbering(transaction)
+        self.transaction = transaction
+        """Id of the last record that was put in."""
+        self._memory = ProducerColumns(producers or Producers(), body_bytes_max)
         self._records = 0
         self._bytes = 0
 
@@ -145,9 +160,17 @@ class Outbox:
         return self.next_offset + self._records
 
     @property
-    def has_stamps(self) -> bool:
-        """True when batches may carry columns for producers."""
-        return self._stamped or bool(self._memory.written)
+    def has_columns(self) -> bool:
+        """True when batches may carry columns."""
+        return self._marked or bool(self._memory.written) or self._numbering.last != NO_TRANSACTION
+
+    def columns_cost(self, records: int, marks: Marks) -> int:
+        """Return how many bytes columns take at most beside records with these marks."""
+        if marks is UNMARKED and not self.has_columns:
+            return 0
+        cost = COLUMNS_RESERVE + marks.cost(records)
+        is_numbered = marks.transaction is not None or self.transaction != NO_TRANSACTION
+        return cost + TRANSACTION_BYTES * records if is_numbered else cost
 
     def begin_segment(self) -> None:
         """Have the next batch say all that is remembered: older segments may be trimmed."""
@@ -159,37 +182,54 @@ class Outbox:
         size: int,
         future: Future[Any],
         count: int,
-        stamp: Stamp | None = None,
+        marks: Marks = UNMARKED,
     ) -> None:
         """Queue a group of `size` payload bytes whose future is completed as `count` says."""
-        self._groups.append((group, size, future, count, stamp))
-        self._stamped = self._stamped or stamp is not None
-        self._records += len(group)
+        self._groups.append((group, size, future, count, marks))
+        if marks is not UNMARKED:
+            self._marked = True
+            self.transaction = max(self.transaction, marks.transaction or NO_TRANSACTION)
+        self._records += count or 1
         self._bytes += size
 
     def cut(self, now_ms: int) -> Parcel:
         """Take the next parcel. The outbox must not be empty. Time never runs backward in a log."""
         records: list[bytes] = []
-        stamps: list[Stamp | None] = []
+        marked: list[tuple[int, Marks]] = []
         waiting: list[Waiting] = []
         size = 0
-        groups = self._groups
+        groups, number = self._groups, 0
+        bytes_max, records_max = self._batch_bytes, self._batch_records
+        has_columns = self.has_columns
         while groups:
-            group, group_size, future, count, stamp = groups[0]
-            if records and self._is_too_much(size + group_size, len(records) + len(group)):
+            group, group_size, future, count, marks = groups[0]
+            number += count or 1
+            size += group_size
+            if records and (
+                size > bytes_max
+                or number > records_max
+                or (has_columns and size + number * MARKED_BYTES_MAX > self._body_bytes_max)
+            ):
+                size -= group_size
                 break
             groups.popleft()
-            records += group
-            stamps += [stamp] * len(group)
+            if count == SINGLE:
+                records.append(group[0])
+            else:
+                records += group
             waiting.append((future, count))
-            size += group_size
-        columns = self._memory.columns(self.next_offset, stamps, body_size(records))
+            if has_columns:
+                marked.append((count or 1, marks))
+        columns = self._columns(marked, body_size(records)) if has_columns else b""
         return self._parcel(records, size, waiting, now_ms, columns)
 
-    def _is_too_much(self, size: int, records: int) -> bool:
-        if size > self._batch_bytes or records > self._batch_records:
-            return True
-        return self.has_stamps and size + records * STAMPED_BYTES_MAX > BATCH_BYTES_MAX
+    def _columns(self, marked: list[tuple[int, Marks]], size: int) -> bytes:
+        ids = self._numbering.column((count, marks.transaction) for count, marks in marked)
+        stamps = [marks.stamp for count, marks in marked for _ in range(count)]
+        columns = self._memory.columns(self.next_offset, stamps, size + len(ids))
+        if ids:
+            columns[TRANSACTIONS] = ids
+        return encode_columns(columns)
 
     def _parcel(
         self,
@@ -212,7 +252,9 @@ class Outbox:
             compression=self._compression,
             columns=columns,
         )
-        return Parcel(payload, first_offset, len(records), size, self._timestamp_ms, waiting)
+        transaction = self._numbering.last
+        now_ms = self._timestamp_ms
+        return Parcel(payload, first_offset, len(records), size, now_ms, waiting, transaction)
 
     def drop_all(self) -> list[Future[Any]]:
         """Empty the outbox and return the futures of what was in it."""

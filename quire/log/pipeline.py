@@ -23,14 +23,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, Final
 
 from quire.entry import EntryId
 from quire.errors import (
-    DeposedError,
     EntryTooLargeError,
     InvalidRequestError,
     LedgerClosedError,
@@ -38,31 +36,24 @@ from quire.errors import (
     QuireError,
     TailConflictError,
 )
-from quire.log.batch import BATCH_BYTES_MAX
-from quire.log.chain import Chain, LiveSegment
+from quire.log.chain import Chain, LiveSegment, deposed_by
 from quire.log.options import LogOptions
 from quire.log.outbox import SINGLE, Outbox, Parcel
 from quire.log.position import Position
-from quire.log.producers import COLUMNS_RESERVE, Numbered, Producers, Stamp
+from quire.log.producers import Numbered, Producers
 from quire.log.retry import retry
 from quire.log.room import Room
+from quire.log.terms import ALWAYS, Terms
+from quire.log.transactions import check_order
 
 PARTIAL_OUTSTANDING_MAX: Final = 4
 """A ledger has two runs under way to each bookie: more entries would only wait there instead."""
 
+SMALL_BYTES_MAX: Final = 1024 * 1024
+"""A record as large fits a batch whatever else is in it."""
+
 MENDS_MAX: Final = 3
 """Ledgers that may fail one after the other without a single ack in between."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What an append depends on: the offset it must get, and that its stamp is new."""
-
-    expected_offset: int | None = None
-    stamp: Stamp | None = None
-
-
-ALWAYS: Final = Terms()
 
 
 class Pipeline:
@@ -74,17 +65,18 @@ class Pipeline:
         options: LogOptions,
         *,
         rng: Random,
-        on_full: Callable[[], None],
+        on_fill: Callable[[float], None],
         on_switch: Callable[[], None],
         producers: Producers,
         locate: Callable[[int], Awaitable[Position]],
     ) -> None:
         tenure = chain.manifest
         assert chain.current.first_offset is not None
+        self._loop = asyncio.get_running_loop()
         self._chain = chain
         self._options = options
         self._rng = rng
-        self._on_full = on_full
+        self._on_fill = on_fill
         self._on_switch = on_switch
         self._locate = locate
         self._producers = producers
@@ -98,6 +90,8 @@ class Pipeline:
             batch_records=options.batch_records,
             compression=options.compression,
             producers=producers,
+            transaction=tenure.last_transaction,
+            body_bytes_max=options.body_bytes_max,
         )
         self._sent: deque[Parcel] = deque()
         self._again: deque[Parcel] = deque()
@@ -115,6 +109,24 @@ class Pipeline:
         """Offset of the next record that is queued."""
         return self._outbox.end_offset
 
+    def submit_now(self, record: bytes) -> asyncio.Future[Any] | None:
+        """Queue one record on no terms and return its future, None when `submit` has to see to it:
+        because it must wait, is large, or is to be refused.
+
+        What most records go through: nothing here is done that could be done per parcel.
+        """
+        size = len(record)
+        if size > SMALL_BYTES_MAX or self._closing is not None or self._stopped is not None:
+            return None
+        if not self._room.enter_now(1, size):
+            return None
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._outbox.put((record,), size, future, SINGLE)
+        nudge = self._nudge
+        if nudge is not None and not nudge.done():
+            nudge.set_result(None)
+        return future
+
     async def submit(
         self, group: Sequence[bytes], count: int, terms: Terms = ALWAYS
     ) -> asyncio.Future[Any]:
@@ -124,13 +136,12 @@ class Pipeline:
         with.
         """
         size = sum(map(len, group))
-        extra = 4 * len(group)
-        if terms.stamp is not None or self._outbox.has_stamps:
-            extra += COLUMNS_RESERVE + (terms.stamp.cost(len(group)) if terms.stamp else 0)
-        if size + extra > BATCH_BYTES_MAX:
-            raise EntryTooLargeError(size, BATCH_BYTES_MAX - extra)
+        extra = 4 * len(group) + self._outbox.columns_cost(len(group), terms.marks)
+        limit = self._options.body_bytes_max - extra
+        if size > limit:
+            raise EntryTooLargeError(size, limit)
         self.check_open()
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = self._loop.create_future()
         if terms is not ALWAYS:
             return await self._submit_on_terms(group, size, future, count, terms)
         if self._room.enter_now(len(group), size):
@@ -161,7 +172,8 @@ class Pipeline:
 
         def serve() -> None:
             try:
-                known = self._producers.find(terms.stamp) if terms.stamp else None
+                stamp = terms.marks.stamp
+                known = self._producers.find(stamp) if stamp else None
                 if known is None:
                     self._put_on_terms(group, size, future, count, terms)
                     return
@@ -190,9 +202,11 @@ class Pipeline:
         if terms.expected_offset not in (None, offset):
             assert terms.expected_offset is not None
             raise TailConflictError(self._chain.name, terms.expected_offset, offset)
-        self._outbox.put(group, size, future, count, terms.stamp)
-        if terms.stamp is not None:
-            self._producers.note(terms.stamp, offset, len(group))
+        if terms.marks.transaction is not None:
+            check_order(self._chain.name, terms.marks.transaction, self._outbox.transaction)
+        self._outbox.put(group, size, future, count, terms.marks)
+        if terms.marks.stamp is not None:
+            self._producers.note(terms.marks.stamp, offset, len(group))
             self._stamped[offset] = future
             future.add_done_callback(lambda _: self._stamped.pop(offset, None))
         self.nudge()
@@ -289,17 +303,15 @@ class Pipeline:
         parcel.ack = None
         self._sent.append(parcel)
         try:
-            ack = await segment.writer.submit(parcel.payload)
+            ack = await segment.writer.submit(parcel.stored)
         except QuireError as error:
             self._broken = self._broken or error
             return
         parcel.ack = ack
         ack.add_done_callback(partial(self._on_ack, segment))
-        if (
-            segment.bytes >= self._options.roll_bytes
-            or segment.entries >= self._options.roll_entries
-        ):
-            self._on_full()
+        options = self._options
+        share = max(segment.bytes / options.roll_bytes, segment.entries / options.roll_entries)
+        self._on_fill(share)
 
     def _on_ack(self, segment: LiveSegment, ack: asyncio.Future[EntryId]) -> None:
         """Confirm from the front what is acked, in order whatever the order of callbacks."""
@@ -337,7 +349,7 @@ class Pipeline:
         segment = self._chain.current
         segment.writer.abandon()
         if isinstance(cause, LedgerFencedError | LedgerClosedError):
-            raise DeposedError(self._chain.name, self._chain.epoch, str(cause)) from cause
+            raise deposed_by(self._chain.name, self._chain.epoch, cause) from cause
         self._mends += 1
         if self._mends > MENDS_MAX:
             raise cause

@@ -72,16 +72,25 @@ class AtCursor(NamedTuple):
     name: str
 
 
-Start: TypeAlias = Position | int | datetime | AtCursor
+class AtTransaction(NamedTuple):
+    """Start of a reader: the first record left whose transaction id is this or a higher one."""
+
+    transaction: int
+
+
+Start: TypeAlias = Position | int | datetime | AtCursor | AtTransaction
 """Where a reader starts: a position, `BEGINNING`, `LATEST`, an offset, the first record that is not
-older than an aware datetime, or a cursor."""
+older than an aware datetime, a cursor, or a transaction."""
 
 
 class Record(NamedTuple):
-    """A record as it is read: `epoch` is its leader's, `timestamp_ms` (Unix) never decreases."""
+    """A record as it is read: `epoch` is its leader's, `timestamp_ms` (Unix) never decreases, and
+    neither does `transaction`, which is None until the log's first (transactions.py).
+    """
 
     position: Position
     offset: int
     epoch: int
     timestamp_ms: int
     payload: bytes
+    transaction: int | None = None

@@ -43,7 +43,7 @@ _AT: Final = struct.Struct("<q")
 _U16: Final = struct.Struct("<H")
 
 COLUMNS_RESERVE: Final = 64
-"""Bytes that `SNAPSHOT_AT` and the frame of `STAMPS` take."""
+"""Bytes that `SNAPSHOT_AT` and the frames of `STAMPS` and of other columns take."""
 
 
 class Stamp(NamedTuple):

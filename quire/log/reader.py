@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from datetime import datetime
 from random import Random
-from types import TracebackType
 from typing import Final
 
 from quire.errors import (
@@ -34,13 +33,17 @@ from quire.errors import (
     PositionTrimmedError,
 )
 from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.handle import Handle
+from quire.log.cold import ColdFileMissingError
 from quire.log.gap import LOST, OnGap, find_behind
+from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_record import ManifestRecord
-from quire.log.position import BEGINNING, LATEST, Position, Record, to_ms
+from quire.log.position import BEGINNING, LATEST, AtTransaction, Position, Record, to_ms
 from quire.log.retry import retry
-from quire.log.search import find_latest, find_offset, find_time
+from quire.log.search import find_latest, find_offset, find_time, find_transaction
 from quire.log.segment_reader import RecordBatch, SegmentReader, open_segment
+from quire.log.transactions import NO_TRANSACTION, first_slot
 
 RETRY_SECONDS: Final = 10.0
 """How long a reader that does not follow tries to reach metadata and bookies."""
@@ -49,12 +52,13 @@ ROLL_SECONDS: Final = 5.0
 """How long a reader that does not follow waits for a roll under way to be finished."""
 
 
-class LogReader:
+class LogReader(Handle):
     """An asynchronous iterator of records. For one task; made by `LogDirectory.read`.
 
     Iteration raises `NoSuchLogError`, `PositionTrimmedError`, `LogReplacedError` when the log was
-    deleted and created anew, `CorruptEntryError`, `UnreadableError`, and the store's errors when
-    it does not follow. After an error or a cancellation it can be continued: nothing is skipped.
+    deleted and created anew, `CorruptEntryError`, `DecryptionError`, `UnreadableError`, and the
+    store's errors when it does not follow. After an error or a cancellation it can be continued:
+    nothing is skipped.
     """
 
     def __init__(
@@ -62,18 +66,20 @@ class LogReader:
         record: ManifestRecord,
         catalog: LedgerCatalog,
         *,
-        start: Position | int | datetime,
+        start: Position | int | datetime | AtTransaction,
         follow: bool,
         wait_for_log: bool,
         password: bytes,
         log_id: str | None,
         rng: Random,
         on_gap: OnGap | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
+        self._keyring = keyring
         self._record = record
         self._catalog = catalog
         self._on_gap = on_gap
-        self._start: Position | int | datetime | None = start
+        self._start: Position | int | datetime | AtTransaction | None = start
         self._follow = follow
         self._wait_for_log = wait_for_log
         self._password = password
@@ -83,6 +89,7 @@ class LogReader:
         self._buffer: deque[Record] = deque()
         self._offset: int | None = None
         self._offset_min = 0
+        self._transaction_min = NO_TRANSACTION
         self._segment: SegmentReader | None = None
         self._closed = False
         self._reading = asyncio.Lock()
@@ -131,17 +138,6 @@ class LogReader:
             self._cut.reschedule(asyncio.get_running_loop().time())
         async with self._reading:
             await self._leave()
-
-    async def __aenter__(self) -> LogReader:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # One batch after the other.
 
@@ -220,6 +216,9 @@ class LogReader:
                 )
         slot = self._next.slot if batch.entry == self._next.entry else 0
         slot = min(max(slot, self._offset_min - batch.first_offset), len(batch))
+        if self._transaction_min != NO_TRANSACTION:
+            ids = batch.batch.transactions
+            slot = max(slot, first_slot(ids, len(batch), self._transaction_min))
         self._start = None
         self._next = batch.after
         self._offset = batch.next_offset
@@ -269,8 +268,9 @@ class LogReader:
         return await open_segment(
             self._catalog,
             segment,
-            self._record.path,
+            self._record,
             password=self._password,
+            keyring=self._keyring,
             follow=self._follow,
         )
 
@@ -285,6 +285,8 @@ class LogReader:
                 if self._log_id not in (None, manifest.log_id):
                     raise LogReplacedError(self.name)
                 self._log_id = manifest.log_id
+                if manifest.retired:
+                    raise NoSuchLogError(self.name)
                 return manifest, version
             if self._log_id is not None or not (self._follow and self._wait_for_log):
                 raise NoSuchLogError(self.name)
@@ -305,6 +307,9 @@ class LogReader:
             self._next = start
         elif isinstance(start, Position):
             self._next = await find_latest(manifest, self._open_segment)
+        elif isinstance(start, AtTransaction):
+            self._transaction_min = start.transaction
+            self._next = await find_transaction(manifest, start.transaction, self._open_segment)
         elif isinstance(start, datetime):
             self._next = await find_time(manifest, to_ms(start), self._open_segment)
         else:
@@ -335,9 +340,12 @@ class LogReader:
             await reader.close()
 
     async def _check_gone(self, error: NoSuchLedgerError) -> None:
-        """A ledger that is gone is fine if the log does not list it any more."""
+        """A ledger that is gone is fine if the log does not list it any more, or a file has it."""
         manifest, _ = await self._read_manifest()
-        if manifest.lists(error.ledger):
+        if isinstance(error, ColdFileMissingError):
+            if any(each.cold and each.cold.uri == error.uri for each in manifest.segments):
+                raise error
+        elif manifest.lists(error.ledger):
             raise error
 
     async def _roll_ends(self, segment: Segment) -> bool:

@@ -1,8 +1,9 @@
 """What a new leader reads before it writes: the memory of producers, from the end of the log.
 
 The last batch tells where the last snapshot is; everything from there on is read once. A log
-without producers costs one read. When the snapshot itself was trimmed away the memory begins with
-the first record left: who trims a log to its very end forgets who wrote it.
+without producers costs one read. Batches that were trimmed are read too while their segment is
+there. When the snapshot went with its segment the memory begins with the first batch left: who
+trims a log to its very end forgets who wrote it.
 """
 
 from __future__ import annotations
@@ -68,12 +69,32 @@ def _columns(batch: Batch, segment: Segment) -> dict[int, bytes]:
         raise CorruptEntryError(segment.ledger, -1, str(error)) from error
 
 
-async def restore_producers(reader: LogReader) -> Producers:
+async def read_trimmed(
+    manifest: LogManifest, start: Position, open_segment: OpenSegment
+) -> tuple[Producers, Position]:
+    """Return what is remembered of trimmed batches from `start` on, and where to read on.
+
+    A trim within a segment leaves them in its ledger, out of the reach of readers. Raises as
+    `restore_producers`.
+    """
+    producers, segment = Producers(), manifest.segment_from(start.segment)
+    assert segment is not None, "what was found in a segment is"
+    reader = await open_segment(segment)
+    try:
+        await reader.start(start.entry)
+        while (found := await reader.next()) and found[0] <= manifest.trimmed_to.entry:
+            producers = _note(producers, RecordBatch(segment.number, found[0], 0, found[1]))
+    finally:
+        await reader.close()
+    return producers, Position(segment.number, manifest.trimmed_to.entry + 1, 0)
+
+
+async def restore_producers(reader: LogReader, producers: Producers) -> Producers:
     """Return what is remembered at the end of the log, by a reader at `snapshot_position`.
 
-    Raises `CorruptEntryError` when a batch's columns do not add up, and what reading does.
+    `producers` is what was remembered in front of it. Raises `CorruptEntryError` when a batch's
+    columns do not add up, and what reading does.
     """
-    producers = Producers()
     async with reader, aclosing(reader.read_batches()) as batches:
         async for found in batches:
             producers = _note(producers, found)

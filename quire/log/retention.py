@@ -1,23 +1,25 @@
 """Removing what a log no longer needs: ledgers that left it, and segments that are too old.
 
-The manifest changes first, ledgers are deleted after. What left the manifest stays on its list of
-doomed ledgers until it is deleted, so a crash in between costs nothing: whoever comes next goes
-on.
+The manifest changes first, ledgers and files are deleted after. What left the manifest stays on its
+lists of the doomed until it is deleted, so a crash in between costs nothing: whoever comes next
+goes on.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeAlias
 
 from quire.entry import LedgerId
-from quire.errors import NoSuchLedgerError
+from quire.errors import ConfigurationError, NoSuchLedgerError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.manifest import LogManifest, retention_point
+from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.log.retry import TRANSIENT
+from quire.log.source import parquet
 
 EditManifest: TypeAlias = Callable[[Callable[[LogManifest], LogManifest]], Awaitable[LogManifest]]
 """Something that applies a change to a log's manifest and returns the manifest as it then is."""
@@ -26,16 +28,24 @@ EditManifest: TypeAlias = Callable[[Callable[[LogManifest], LogManifest]], Await
 async def delete_doomed(
     catalog: LedgerCatalog, manifest: LogManifest, edit: EditManifest
 ) -> LogManifest:
-    """Delete ledgers that left the log; what cannot be deleted now stays listed."""
+    """Delete ledgers and files that left the log; what cannot be deleted now stays listed.
+
+    So does a file where pyarrow is missing: whoever has it deletes it with the next trim or sweep.
+    """
     deleted: list[LedgerId] = []
+    removed: list[str] = []
     for ledger in manifest.doomed:
         with suppress(*TRANSIENT):
             with suppress(NoSuchLedgerError):
                 await catalog.delete(ledger)
             deleted.append(ledger)
-    if not deleted:
+    for uri in manifest.doomed_files:
+        with suppress(ConfigurationError, *TRANSIENT):
+            await asyncio.to_thread(parquet(uri).delete_file, uri)
+            removed.append(uri)
+    if not (deleted or removed):
         return manifest
-    return await edit(lambda now: now.forget_ledgers(deleted))
+    return await edit(lambda now: now.forget(deleted, removed))
 
 
 async def apply_retention(
@@ -60,3 +70,25 @@ async def apply_retention(
         return manifest if point is None else manifest.trim(point)
 
     return await delete_doomed(catalog, await edit(change), edit)
+
+
+def retention_point(
+    manifest: LogManifest, now_ms: int, seconds: float | None, bytes_max: int | None
+) -> Position | None:
+    """Return the position to trim to, or None when nothing has to go.
+
+    Whole sealed segments only, oldest first, computed from one snapshot: those whose last record is
+    older than `seconds`, and those without which the sealed rest still holds `bytes_max` bytes.
+    """
+    total = sum(each.bytes or 0 for each in manifest.segments)
+    point: Position | None = None
+    for segment in manifest.segments:
+        if segment.end is None:
+            break
+        total -= segment.end.bytes
+        too_old = seconds is not None and now_ms - segment.end.last_timestamp_ms > seconds * 1000
+        too_much = bytes_max is not None and total >= bytes_max
+        if not (too_old or too_much):
+            break
+        point = segment.end_position
+    return point

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple, TypeAlias
 
-from quire.errors import PositionTrimmedError
+from quire.errors import InvalidRequestError, PositionTrimmedError
 from quire.log.manifest import LogManifest, Segment
-from quire.log.position import Position
+from quire.log.position import LATEST, Position
 from quire.log.segment_reader import SegmentReader
+from quire.log.transactions import first_slot
 
 OpenSegment: TypeAlias = Callable[[Segment], Awaitable[SegmentReader]]
 
@@ -97,6 +98,28 @@ async def find_offset(manifest: LogManifest, offset: int, open_segment: OpenSegm
     return position
 
 
+async def find_place(
+    manifest: LogManifest, where: Position | int, open_segment: OpenSegment
+) -> Position:
+    """Return the position that an offset or `LATEST` stands for; another position as it is.
+
+    An offset that was trimmed away stands for the first position left. Raises
+    `InvalidRequestError` for an offset that the log has not reached.
+    """
+    if isinstance(where, Position) and where != LATEST:
+        return where
+    tail = await find_tail(manifest, open_segment)
+    if isinstance(where, Position):
+        return tail.position
+    if not 0 <= where <= tail.offset:
+        raise InvalidRequestError(
+            f"log {manifest.name!r} has no offset {where}: its next record gets {tail.offset}"
+        )
+    if where <= manifest.first_offset:
+        return manifest.first_position
+    return await find_offset(manifest, where, open_segment)
+
+
 async def find_time(manifest: LogManifest, time_ms: int, open_segment: OpenSegment) -> Position:
     """Return the position of the first confirmed record that is not older than a time (Unix ms).
 
@@ -117,6 +140,35 @@ async def find_time(manifest: LogManifest, time_ms: int, open_segment: OpenSegme
                     high = middle
         if low < behind:
             return max(Position(segment.number, low, 0), manifest.first_position)
+    return await find_latest(manifest, open_segment)
+
+
+async def find_transaction(
+    manifest: LogManifest, transaction: int, open_segment: OpenSegment
+) -> Position:
+    """Return the position of the first confirmed record with this transaction id or a higher one.
+
+    The end when there is none, the first record left when the one meant was trimmed.
+    """
+    for segment in manifest.segments:
+        if segment.end is not None and segment.end.last_transaction < transaction:
+            continue
+        if segment.adopted:  # its records all have the same
+            return max(segment.start, manifest.first_position)
+        async with _opened(open_segment, segment) as reader:
+            low, high = 0, await reader.last_confirmed() + 1
+            found: Position | None = None
+            while low < high:
+                middle = (low + high) // 2
+                batch = await reader.batch(middle)
+                if batch.last_transaction < transaction:
+                    low = middle + 1
+                else:
+                    high = middle
+                    slot = first_slot(batch.transactions, len(batch), transaction)
+                    found = Position(segment.number, middle, slot)
+        if found is not None:
+            return max(found, manifest.first_position)
     return await find_latest(manifest, open_segment)
 
 

@@ -10,15 +10,26 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from quire.entry import Entry, EntryId
 from quire.errors import CorruptEntryError, CorruptRecordError, NoSuchEntryError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.batch import Batch, BatchHeader, decode_batch, decode_header, place_header
+from quire.log.batch import (
+    Batch,
+    BatchHeader,
+    decode_batch,
+    decode_header,
+    place_batch,
+    place_header,
+)
+from quire.log.encryption import Decryption
+from quire.log.keyring import Keyring
 from quire.log.manifest import Segment
+from quire.log.manifest_record import ManifestRecord
 from quire.log.position import Position, Record
+from quire.log.source import Source, open_source, read_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +75,26 @@ class RecordBatch:
         """The records, in order."""
         header, segment, entry = self.batch.header, self.segment, self.entry
         first, epoch, timestamp_ms = header.first_offset, header.epoch, header.timestamp_ms
+        payloads = enumerate(self.payloads(), self.slot)
+        if not self.batch.transactions:
+            return [
+                Record(Position(segment, entry, slot), first + slot, epoch, timestamp_ms, payload)
+                for slot, payload in payloads
+            ]
+        transactions = self.batch.transactions_of(range(self.slot, header.count))
         return [
-            Record(Position(segment, entry, slot), first + slot, epoch, timestamp_ms, payload)
-            for slot, payload in enumerate(self.payloads(), self.slot)
+            Record(Position(segment, entry, slot), first + slot, epoch, timestamp_ms, payload, each)
+            for (slot, payload), each in zip(payloads, transactions, strict=True)
         ]
 
 
 class SegmentReader:
     """Reads one segment from an entry on. Made by `open_segment`."""
 
-    def __init__(self, segment: Segment, ledger: LedgerReader, *, follow: bool) -> None:
+    def __init__(
+        self, segment: Segment, ledger: Source, decryption: Decryption, *, follow: bool
+    ) -> None:
+        self._decryption = decryption
         self.segment = segment
         self.is_over = segment.end is not None or follow
         self._ledger = ledger
@@ -105,26 +126,31 @@ class SegmentReader:
                 return None
             self._entries.extend(run)
         entry = self._entries.popleft()
-        batch = decode_batch(entry.payload, entry.ledger, entry.entry)
-        header = place_header(batch.header, self.segment.base)
-        self._check(entry.entry, header)
-        return entry.entry, replace(batch, header=header)
+        return entry.entry, self._decode(entry)
+
+    def raw_runs(self) -> AsyncGenerator[list[Entry], None]:
+        """Yield all entries of a sealed segment as they are stored, in lists."""
+        assert self.segment.last_entry is not None
+        return self._ledger.read_runs(0, self.segment.last_entry)
 
     async def header(self, entry: EntryId) -> BatchHeader:
         """Return the header of one confirmed entry."""
-        found = await self._ledger.read_entry(entry)
-        header = decode_header(found.payload, found.ledger, entry)
+        payload = await read_head(self._ledger, entry)
+        header = decode_header(payload, self.segment.ledger, entry)
         header = place_header(header, self.segment.base)
         self._check(entry, header)
         return header
 
     async def batch(self, entry: EntryId) -> Batch:
         """Return the batch of one confirmed entry."""
-        found = await self._ledger.read_entry(entry)
-        batch = decode_batch(found.payload, found.ledger, entry)
-        header = place_header(batch.header, self.segment.base)
-        self._check(entry, header)
-        return replace(batch, header=header)
+        return self._decode(await self._ledger.read_entry(entry))
+
+    def _decode(self, entry: Entry) -> Batch:
+        segment, ledger = self.segment, entry.ledger
+        plain = self._decryption.open(entry.payload, segment.number, ledger, entry.entry)
+        batch = place_batch(decode_batch(plain, ledger, entry.entry), segment.base)
+        self._check(entry.entry, batch.header)
+        return batch
 
     async def last_acknowledged(self) -> EntryId:
         """Return the last entry, covering all that was acknowledged before the call."""
@@ -160,20 +186,26 @@ class SegmentReader:
 
 
 async def open_segment(
-    catalog: LedgerCatalog, segment: Segment, path: str, *, password: bytes, follow: bool
+    catalog: LedgerCatalog,
+    segment: Segment,
+    record: ManifestRecord,
+    *,
+    password: bytes,
+    keyring: Keyring | None,
+    follow: bool,
 ) -> SegmentReader:
-    """Open a segment's ledger without disturbing its writer.
+    """Open a segment, wherever it lies, without disturbing its writer.
 
-    Raises the ledger's errors; `CorruptRecordError` naming `path`, the manifest's, when manifest
+    Raises as `open_source`; `CorruptRecordError` naming the manifest's `record` when manifest
     and ledger disagree about where a sealed segment ends.
     """
-    ledger = await catalog.open_without_recovery(segment.ledger, password=password)
     last = segment.last_entry
-    if last is not None and ledger.metadata.last_entry != last:
-        found = ledger.metadata.last_entry
+    ledger = await open_source(catalog, segment.ledger, segment.cold, last, segment.base, password)
+    found = ledger.metadata.last_entry if isinstance(ledger, LedgerReader) else last
+    if last is not None and found != last:
         await ledger.close()
         raise CorruptRecordError(
-            path,
+            record.path,
             f"segment {segment.number} ends at {last}, its ledger {segment.ledger} at {found}",
         )
-    return SegmentReader(segment, ledger, follow=follow)
+    return SegmentReader(segment, ledger, Decryption(record.name, keyring), follow=follow)

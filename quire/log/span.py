@@ -19,18 +19,35 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from quire.entry import EntryId, LedgerId
-from quire.errors import CorruptEntryError
+from quire.errors import CorruptEntryError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.batch import Base, Batch, BatchHeader, decode_batch, decode_header, place_header
+from quire.log.batch import (
+    Base,
+    Batch,
+    BatchHeader,
+    decode_batch,
+    decode_header,
+    place_batch,
+    place_header,
+)
 from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.cold import ColdFile
+from quire.log.encryption import Decryption
+from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest, Segment
+from quire.log.source import Source, open_source, read_head
 from quire.metastore.layout import ledger_path
 
 ReadHeader: TypeAlias = Callable[[EntryId], Awaitable[BatchHeader]]
 
-CLOSING_SECONDS_MAX: Final = 5.0
-"""How long a snapshot waits for a leader that is just closing a segment behind a roll."""
+CLOSING_SECONDS_MAX: Final = 2.0
+"""How long a snapshot waits for a leader that is just closing a segment behind a roll.
+
+That is one compare-and-set, milliseconds unless the store is electing a leader. Readers do not get
+past the segment either, so that a snapshot which does not wait misses nothing that they see; it is
+for whoever appended a record and wants it in a snapshot taken then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,8 @@ class Span:
     bytes: int | None
     bounds: Bounds
     base: Base | None = None
+    cold: ColdFile | None = None
+    """The file that holds the segment, if it is read from one."""
 
     def split(self, bytes_max: int) -> list[Span]:
         """Return the span cut into entry ranges of about `bytes_max` bytes, in order."""
@@ -123,7 +142,8 @@ class _Snapshot:
             last, is_closed = segment.last_entry, True
             if last is None:
                 reader = await ledger.open()
-                if segment is not self._manifest.segments[-1]:
+                assert isinstance(reader, LedgerReader), "an open segment lies in its ledger"
+                if await self._is_followed(segment):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(CLOSING_SECONDS_MAX):
                             await _until_closed(reader)
@@ -131,6 +151,15 @@ class _Snapshot:
             if last >= 0:
                 await self._add_span(segment, ledger.header, last)
         return is_closed
+
+    async def _is_followed(self, segment: Segment) -> bool:
+        """Whether there are records behind an open segment that closing it would show."""
+        successor = self._manifest.segment_from(segment.number + 1)
+        if successor is None:
+            return False
+        async with AsyncExitStack() as stack:
+            ledger = await _Lazy(stack, self._catalog, successor, self._password).open()
+            return await ledger.last_confirmed() >= 0
 
     def _is_outside(self, segment: Segment) -> bool:
         """True when the manifest alone tells that a sealed segment has nothing within bounds."""
@@ -175,6 +204,7 @@ class _Snapshot:
             segment.bytes,
             self._bounds,
             segment.base,
+            segment.cold,
         )
         cut = await _cut(span, header, before_ms, end_ms)
         if cut.first <= cut.last:
@@ -191,18 +221,24 @@ class _Lazy:
         self._catalog = catalog
         self._segment = segment
         self._password = password
-        self._reader: LedgerReader | None = None
+        self._reader: Source | None = None
 
-    async def open(self) -> LedgerReader:
+    async def open(self) -> Source:
         if self._reader is None:
-            opening = self._catalog.open_without_recovery(
-                self._segment.ledger, password=self._password
+            segment = self._segment
+            self._reader = await open_source(
+                self._catalog,
+                segment.ledger,
+                segment.cold,
+                segment.last_entry,
+                segment.base,
+                self._password,
             )
-            self._reader = await self._stack.enter_async_context(await opening)
+            self._stack.push_async_callback(self._reader.close)
         return self._reader
 
     async def header(self, entry: EntryId) -> BatchHeader:
-        payload = (await (await self.open()).read_entry(entry)).payload
+        payload = await read_head(await self.open(), entry)
         header = decode_header(payload, self._segment.ledger, entry)
         return place_header(header, self._segment.base)
 
@@ -256,26 +292,63 @@ async def _until_closed(reader: LedgerReader) -> None:
 
 
 async def read_span(
-    catalog: LedgerCatalog, span: Span, *, password: bytes = b""
+    catalog: LedgerCatalog, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
 ) -> AsyncGenerator[Slice, None]:
     """Yield the records of a span by entry, in order.
 
     Raises `NoSuchLedgerError` when the segment was trimmed away meanwhile, `CorruptEntryError`
-    for a batch that cannot be there, and what reading a ledger raises.
+    for a batch that cannot be there, `DecryptionError`, and what reading a ledger raises.
     """
+    decryption = Decryption(span.log, keyring)
+    reader = await open_source(catalog, span.ledger, span.cold, span.last, span.base, password)
     async with (
-        await catalog.open_without_recovery(span.ledger, password=password) as reader,
+        AsyncExitStack() as stack,
         aclosing(reader.read_runs(span.first, span.last)) as runs,
     ):
+        stack.push_async_callback(reader.close)
         async for entries in runs:
             for entry in entries:
-                batch = decode_batch(entry.payload, span.ledger, entry.entry)
-                if span.base is not None:
-                    batch = replace(batch, header=place_header(batch.header, span.base))
+                number, ledger = entry.entry, span.ledger
+                plain = decryption.open(entry.payload, span.segment, ledger, number)
+                batch = decode_batch(plain, ledger, number)
+                batch = place_batch(batch, span.base)
                 _check(span, entry.entry, batch.header)
                 slots = span.bounds.slots(span.segment, entry.entry, batch.header)
                 if slots:
                     yield Slice(entry.entry, slots, batch)
+
+
+async def read_span_anywhere(
+    catalog: LedgerCatalog,
+    span: Span,
+    describe: Callable[[str], Awaitable[LogManifest]],
+    *,
+    password: bytes = b"",
+    keyring: Keyring | None = None,
+) -> AsyncGenerator[Slice, None]:
+    """As `read_span`, going on in the file when the segment was offloaded since the snapshot."""
+    entry = span.first
+    while True:
+        try:
+            reading = read_span(catalog, span, password=password, keyring=keyring)
+            async with aclosing(reading) as slices:
+                async for piece in slices:
+                    entry = piece.entry + 1
+                    yield piece
+            return
+        except NoSuchLedgerError:
+            cold = None
+            if span.cold is None:
+                with suppress(NoSuchLogError):
+                    cold = _find_file(await describe(span.log), span)
+            if cold is None:
+                raise
+            span = replace(span.narrow(entry, span.last), cold=cold)
+
+
+def _find_file(manifest: LogManifest, span: Span) -> ColdFile | None:
+    found = [each.cold for each in manifest.segments if each.ledger == span.ledger]
+    return found[0] if found and manifest.log_id == span.log_id else None
 
 
 def _check(span: Span, entry: EntryId, header: BatchHeader) -> None:

@@ -32,6 +32,9 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import decode_header
+from quire.log.encryption import last_transaction_of
+from quire.log.errors import DecryptionError
+from quire.log.keyring import Keyring
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
@@ -39,6 +42,9 @@ from quire.log.retry import TRANSIENT, pause_seconds, retry
 
 ATTEMPTS_MAX: Final = 100
 """Lost races in one take-over; with pauses up to 2 s the time limit usually comes first."""
+
+
+KEY_LABEL: Final = "key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ async def recover_segment(
     finally:
         await reader.close()
     header = decode_header(payload, segment.ledger, last)
+    transaction = last_transaction_of(payload, segment.ledger, last)
     if header.epoch != segment.epoch or header.first_offset < first_offset + last:
         raise CorruptEntryError(
             segment.ledger,
@@ -82,7 +89,7 @@ async def recover_segment(
             f"epoch {segment.epoch} that starts at offset {first_offset}",
         )
     records = header.next_offset - first_offset
-    return SegmentEnd(last, header.count, records, length, header.timestamp_ms)
+    return SegmentEnd(last, header.count, records, length, header.timestamp_ms, transaction)
 
 
 async def recover_open_segments(
@@ -99,14 +106,21 @@ async def recover_open_segments(
     return ends
 
 
-def ledger_labels(manifest: LogManifest, epoch: int) -> dict[str, str]:
-    """Custom metadata of a log's next ledger: enough to rebuild a lost manifest."""
-    return {
+def ledger_labels(
+    manifest: LogManifest, epoch: int, keyring: Keyring | None = None
+) -> dict[str, str]:
+    """Custom metadata of a log's next ledger: enough to rebuild a lost manifest, and the id of the
+    key that its first batches are encrypted with.
+    """
+    labels = {
         "log": manifest.name,
         "log_id": manifest.log_id,
         "epoch": str(epoch),
         "segment": str(manifest.next_segment),
     }
+    if keyring is not None and keyring.current is not None:
+        labels[KEY_LABEL] = keyring.current
+    return labels
 
 
 def _shape(manifest: LogManifest | None) -> tuple[object, ...] | None:
@@ -167,6 +181,7 @@ class TakeOver:
         base = seen or LogManifest(
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
+        await self._check_keys(base)
         ends = await self._recover(base, version)
         writer = await self._create_ledger(base)
         try:
@@ -190,12 +205,25 @@ class TakeOver:
                 raise
             raise LostRaceError("a ledger was deleted by a newer leader") from None
 
+    async def _check_keys(self, base: LogManifest) -> None:
+        """Raise `DecryptionError` before anybody is fenced, if the log could not be led on."""
+        if base.tail is None:
+            return
+        try:
+            metadata = await self._catalog.metadata(base.tail.ledger)
+        except NoSuchLedgerError:
+            return  # recovery will find out why
+        key_id, keyring = metadata.custom.get(KEY_LABEL), self._options.keyring
+        if key_id is not None and (keyring is None or keyring.key(key_id) is None):
+            reason = "no keyring was given" if keyring is None else "the keyring has no such key"
+            raise DecryptionError(base.name, str(base.tail.start), key_id, reason)
+
     async def _create_ledger(self, base: LogManifest) -> LedgerWriter:
         return await self._catalog.create(
             self._options.replication,
             password=self._options.password,
             digest=self._options.digest,
-            custom=ledger_labels(base, base.epoch + 1),
+            custom=ledger_labels(base, base.epoch + 1, self._options.keyring),
         )
 
     async def _install(

@@ -7,9 +7,10 @@ zk://h1:2181,h2:2181/root        ZooKeeper; everything lives below /root, which 
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
-from quire.errors import ConfigurationError
+from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore.memory import MemoryStore
 from quire.metastore.store import MetadataStore
 
@@ -18,11 +19,12 @@ __all__ = ["open_store"]
 _FORMS: Final = "memory:, sqlite:///abs/path/metadata.db or zk://host:2181,host:2181/root"
 
 
-async def open_store(uri: str) -> MetadataStore:
+async def open_store(uri: str, *, timeout: float | None = None) -> MetadataStore:
     """Open the metadata store that a URI names; the caller closes it.
 
     Raises `ConfigurationError` for a URI of another form or a store that cannot be used, and
-    `StoreUnavailableError` when it cannot be reached.
+    `StoreUnavailableError`, saying why, when it cannot be reached within `timeout` seconds (when
+    None, in the time that the store takes for granted: 5 s for a lock, 15 s for a connection).
     """
     scheme, separator, rest = uri.partition("://")
     if uri == "memory:":
@@ -30,9 +32,14 @@ async def open_store(uri: str) -> MetadataStore:
     if separator and scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
         from quire.metastore.sqlite import SqliteStore
 
-        return await SqliteStore.open(rest)
+        try:
+            async with asyncio.timeout(timeout):
+                return await SqliteStore.open(rest)
+        except TimeoutError:
+            reason = f"it did not answer within {timeout:g} s: it is locked, or its disk is slow"
+            raise StoreUnavailableError(uri, reason) from None
     if separator and scheme == "zk" and rest:
         from quire.metastore.zookeeper import ZooKeeperStore
 
-        return await ZooKeeperStore.open(uri)
+        return await ZooKeeperStore.open(uri, timeout)
     raise ConfigurationError(f"{uri!r} names no metadata store: it must be {_FORMS}")

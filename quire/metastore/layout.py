@@ -19,6 +19,7 @@ no two names share a path. The module is pure.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -169,6 +170,7 @@ def unquote_name(segment: str) -> str:
     return name
 
 
+@lru_cache(maxsize=4096)
 def check_path(path: str) -> str:
     """Return a path that every store can hold. Raises `InvalidRequestError` naming it."""
     root, *segments = path.split("/")

@@ -15,9 +15,9 @@ Time is the event loop; nothing here leaves it, so the simulator runs this as it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from quire.errors import (
@@ -29,6 +29,7 @@ from quire.errors import (
     SessionExpiredError,
     VersionConflictError,
 )
+from quire.metastore.changes import Change, Create, Put, check_changes
 from quire.metastore.layout import (
     SEQUENCE_DIGITS,
     ancestors,
@@ -103,6 +104,12 @@ class MemoryTree:
             raise ConflictError(f"{path} has {len(record.names)} records below it")
         self._remove(path)
 
+    def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        check_changes(changes)
+        self._reap()
+        self._part_of([change.path for change in changes])._commit(changes)
+        return self._commit(changes)
+
     def children(self, path: str) -> list[str]:
         self._reap()
         record = self._records.get(path if path == "/" else check_path(path))
@@ -151,6 +158,26 @@ class MemoryTree:
         """Make every waiter look at its condition."""
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        versions: dict[str, int] = {}
+        for change in changes:
+            if isinstance(change, Create):
+                versions[change.path] = self.create(change.path, change.value)
+            elif isinstance(change, Put):
+                versions[change.path] = self.put(change.path, change.value, change.version)
+            else:
+                self.delete(change.path, change.version)
+        return versions
+
+    def _part_of(self, paths: Sequence[str]) -> MemoryTree:
+        """Return a copy of what some changes depend on: to try them where nobody sees it."""
+        part = MemoryTree()
+        above = [parent for path in paths for parent in ancestors(path)]
+        for path in ("/", *above, *paths):
+            if (record := self._records.get(path)) is not None:
+                part._records[path] = replace(record, names=set(record.names))
+        return part
 
     def _record(self, path: str) -> _Record:
         self._reap()
@@ -256,6 +283,10 @@ class MemoryStore:
     async def delete(self, path: str, version: int | None = None) -> None:
         await self._turn()
         self.tree.delete(path, version)
+
+    async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        await self._turn()
+        return self.tree.commit(changes)
 
     async def children(self, path: str) -> list[str]:
         await self._turn()

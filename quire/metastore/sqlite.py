@@ -15,9 +15,10 @@ or dies; they get `StoreUnavailableError`. The file must be on a local file syst
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -30,6 +31,7 @@ from quire.errors import (
     RetryError,
     SessionExpiredError,
 )
+from quire.metastore.changes import Change
 from quire.metastore.sqlite_file import SessionId, SqliteFile
 from quire.metastore.store import Versioned
 
@@ -37,6 +39,8 @@ POLL_SECONDS: Final = 0.04
 """Pause between looks at the change counter: at about 0.1 ms each, a four-hundredth of a core."""
 
 HEARTBEATS_PER_TIMEOUT: Final = 3
+
+_log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Clock: TypeAlias = Callable[[], float]
@@ -98,15 +102,18 @@ class SqliteSession:
             raise
 
     async def _beat(self) -> None:
-        while not self.expired:
-            await asyncio.sleep(self._timeout / HEARTBEATS_PER_TIMEOUT)
-            # A renewal that failed, or may have, is tried again until the deadline last known.
-            with suppress(RetryError, OutcomeUnknownError):
-                deadline = await self._store.change(self._renew)
-                if deadline is None:
-                    break
-                self._deadline = deadline
-                self._wait_for_deadline()
+        try:
+            while not self.expired:
+                await asyncio.sleep(self._timeout / HEARTBEATS_PER_TIMEOUT)
+                # A renewal that failed, or may have, is tried again until the deadline last known.
+                with suppress(RetryError, OutcomeUnknownError):
+                    deadline = await self._store.change(self._renew)
+                    if deadline is None:
+                        break
+                    self._deadline = deadline
+                    self._wait_for_deadline()
+        except QuireError as error:
+            _log.error("a lease in %s is given up: %s", self._store.uri, error)
         self._end()
 
     def _renew(self, file: SqliteFile) -> float | None:
@@ -175,6 +182,9 @@ class SqliteStore:
 
     async def delete(self, path: str, version: int | None = None) -> None:
         await self.change(lambda file: file.delete(path, version))
+
+    async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        return await self.change(lambda file: file.commit(changes))
 
     async def children(self, path: str) -> list[str]:
         return await self._call(lambda file: file.children(path))

@@ -13,13 +13,18 @@ That clock starts over with the machine, so a lease of an earlier boot reads as 
 future, and is dead; should it read as alive by coincidence, it dies of its timeout. Whoever comes
 by removes what is dead, and only a lease that is alive can be renewed: nothing revives one.
 
+A file that is removed, or replaced by another one, would stay open here, and two halves of a
+cluster would each have metadata of their own. So before each call, and after each change, the path
+is compared with the file that was opened; when it is not the same every call reports damage.
+
 This is the only module that imports sqlite3. What it raises are quire's errors.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -39,6 +44,7 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
+from quire.metastore.changes import Change, Create, Put, check_changes, describe
 from quire.metastore.layout import (
     SEQUENCE_DIGITS,
     ancestors,
@@ -88,6 +94,7 @@ class SqliteFile:
     def __init__(self, path: str, clock: Callable[[], float]) -> None:
         self._path = path
         self._clock = clock
+        self._opened: tuple[int, int] | None = None
         with self._errors():
             self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
             try:
@@ -95,6 +102,7 @@ class SqliteFile:
             except BaseException:
                 self._db.close()
                 raise
+        self._opened = self._place()
 
     def close(self) -> None:
         self._db.close()
@@ -142,19 +150,24 @@ class SqliteFile:
     def put(self, path: str, value: bytes, version: int) -> int:
         check_value(check_path(path), value)
         with self._change(path):
-            self._check_version(path, version)
-            revision = self._next_revision()
-            self._db.execute(
-                "UPDATE records SET value = ?, version = ? WHERE path = ?", (value, revision, path)
-            )
-        return revision
+            return self._put(path, value, version)
 
     def delete(self, path: str, version: int | None) -> None:
         with self._change(check_path(path)):
-            self._check_version(path, version)
-            if self._one("SELECT 1 FROM records WHERE parent = ? LIMIT 1", path):
-                raise ConflictError(f"{path} has records below it")
-            self._db.execute("DELETE FROM records WHERE path = ?", (path,))
+            self._delete(path, version)
+
+    def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        check_changes(changes)
+        versions: dict[str, int] = {}
+        with self._change(describe(changes)):
+            for change in changes:
+                if isinstance(change, Create):
+                    versions[change.path] = self._create(change.path, change.value, None)
+                elif isinstance(change, Put):
+                    versions[change.path] = self._put(change.path, change.value, change.version)
+                else:
+                    self._delete(change.path, change.version)
+        return versions
 
     def open_session(self, timeout: float) -> tuple[SessionId, float]:
         """Return a new session and its deadline."""
@@ -245,6 +258,20 @@ class SqliteFile:
         )
         return revision
 
+    def _put(self, path: str, value: bytes, version: int) -> int:
+        self._check_version(path, version)
+        revision = self._next_revision()
+        self._db.execute(
+            "UPDATE records SET value = ?, version = ? WHERE path = ?", (value, revision, path)
+        )
+        return revision
+
+    def _delete(self, path: str, version: int | None) -> None:
+        self._check_version(path, version)
+        if self._one("SELECT 1 FROM records WHERE parent = ? LIMIT 1", path):
+            raise ConflictError(f"{path} has records below it")
+        self._db.execute("DELETE FROM records WHERE path = ?", (path,))
+
     def _check_version(self, path: str, version: int | None) -> None:
         row = self._one("SELECT version FROM records WHERE path = ?", path)
         if row is None:
@@ -297,14 +324,32 @@ class SqliteFile:
         except sqlite3.Error as error:
             self._roll_back()
             raise StoreOutcomeUnknownError(what, f"commit to {self._path}: {error}") from error
+        self._check_place()
 
     def _roll_back(self) -> None:
         """End a transaction, unless SQLite has already done so because of the error."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
+    def _place(self) -> tuple[int, int] | None:
+        """Return which file the path leads to, None when there is none."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _check_place(self) -> None:
+        if self._opened is not None and self._place() != self._opened:
+            raise CorruptStorageError(
+                self._path,
+                "it was removed or replaced while it was in use; stop every process of the "
+                "cluster and put the right file back, with those named -wal and -shm",
+            )
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
+        self._check_place()
         try:
             yield
         except sqlite3.Error as error:

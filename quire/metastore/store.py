@@ -13,7 +13,8 @@ Law, for every implementation:
   S2  Every change of a record gives it a version greater than any it had before in its life; a
       record that is deleted and created again may start over, and its watchers are woken.
   S3  A call that raises `StoreUnavailableError` changed nothing. One that raises
-      `StoreOutcomeUnknownError` may have; the caller re-reads. There is no other ambiguity.
+      `StoreOutcomeUnknownError` may have; the caller re-reads. There is no other ambiguity. A
+      transaction (`commit`) is one change in this, of several records.
   S4  `wait` and `wait_children` are level-triggered: they compare with what the caller saw, so no
       change is lost between a read and a wait. They may wake for nothing; callers re-read.
   S5  When a session expires its ephemeral records are removed and `wait_expired` returns, though
@@ -23,8 +24,11 @@ Law, for every implementation:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from quire.metastore.changes import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,21 @@ class MetadataStore(Protocol):
 
         Raises `NoSuchNodeError`, `VersionConflictError`, `ConflictError` when it has children,
         `StoreOutcomeUnknownError`.
+        """
+        ...
+
+    async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        """Make all of some changes, in order, or none of them; returns the new version of each
+        record created or put, by path.
+
+        Raises what a change that cannot be made would raise by itself, naming its path:
+        `NodeExistsError`, `NoSuchNodeError`, `VersionConflictError`, `ConflictError`. Nothing was
+        changed then, but parents may have been made. Raises `StoreOutcomeUnknownError` when the
+        answer was lost: all or none of it is done. `InvalidRequestError` for what `check_changes`
+        refuses.
+
+        For records that are only right together: a ledger and the note that says whose it is, a
+        log and its cursors. Where one compare-and-set decides it needs no transaction.
         """
         ...
 

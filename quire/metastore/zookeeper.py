@@ -13,8 +13,9 @@ store's other calls share one. How requests end is told in `zookeeper_connection
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,13 +27,18 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
-from quire.metastore.layout import check_path, check_value
+from quire.metastore.changes import Change, Create, Put, check_changes, describe
+from quire.metastore.layout import check_path, check_value, parent_of
 from quire.metastore.store import Versioned
 from quire.metastore.zookeeper_connection import Request, ZooKeeperConnection
+from quire.metastore.zookeeper_requests import creation, deletion, replacement
 from quire.metastore.zookeeper_uri import ZooKeeperUri, parse_credentials, parse_uri
 
 CONNECTION_SECONDS: Final = 10.0
 """ZooKeeper session timeout of the connection that sessions do not use."""
+
+PARENT_ATTEMPTS_MAX: Final = 4
+"""A parent that is missing is made; it can vanish again only when somebody deletes it as empty."""
 
 
 class ZooKeeperSession:
@@ -60,7 +66,7 @@ class ZooKeeperSession:
 
     @property
     def expired(self) -> bool:
-        return self.connection.over.is_set()
+        return self.connection.is_over
 
     async def wait_expired(self) -> None:
         await self.connection.over.wait()
@@ -81,16 +87,17 @@ class ZooKeeperStore:
         self._sessions: list[ZooKeeperSession] = []
 
     @classmethod
-    async def open(cls, uri: str) -> ZooKeeperStore:
+    async def open(cls, uri: str, timeout: float | None = None) -> ZooKeeperStore:
         """Connect to the ensemble that a URI names (zookeeper_uri.py says how).
 
         Raises `ConfigurationError` for another URI, or credentials that cannot be read or are
-        refused; `StoreUnavailableError` when nobody answers.
+        refused; `StoreUnavailableError`, with the reason, when there is no connection within
+        `timeout` seconds (15 when None).
         """
         target = parse_uri(uri)
         file = target.options.credentials
         store = cls(uri, target, await asyncio.to_thread(_read_credentials, file) if file else None)
-        await store._connection.start()
+        await store._connection.start(timeout)
         return store
 
     @property
@@ -119,6 +126,33 @@ class ZooKeeperStore:
         full = self._full(path)
         edit = -1 if version is None else await self._edit_of(path, version)
         await self._change(path, lambda client: client.delete_async(full, edit), version or 0)
+
+    async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        check_changes(changes)
+        edits = await asyncio.gather(*(self._edit_before(change) for change in changes))
+        parts = list(zip(changes, edits, strict=True))
+        named = [(each.path, getattr(each, "version", None) or 0) for each in changes]
+
+        def operations(client: Any) -> list[Any]:
+            return [self._part(client, change, edit) for change, edit in parts]
+
+        for _ in range(PARENT_ATTEMPTS_MAX):
+            try:
+                with _no_session(self._uri):
+                    stats = await self._connection.commit(describe(changes), operations, named)
+            except NoSuchNodeError as error:
+                # A transaction makes no parents, and this one was refused for the lack of one.
+                created = [change.path for change in changes if isinstance(change, Create)]
+                if error.path not in created:
+                    raise
+                await self._make_parents(created)
+            else:
+                return {
+                    change.path: _version(stat)
+                    for change, stat in zip(changes, stats, strict=True)
+                    if isinstance(change, Create | Put)
+                }
+        raise ConflictError(f"parents of {describe(changes)} were deleted over and over")
 
     async def children(self, path: str) -> list[str]:
         full = self._full(path, root_too=True)
@@ -194,12 +228,35 @@ class ZooKeeperStore:
         edit: int = stat.version
         return edit
 
+    async def _edit_before(self, change: Change) -> int:
+        """Return ZooKeeper's version of the record that a change expects; -1 for any."""
+        if isinstance(change, Create) or change.version is None:
+            return -1
+        return await self._edit_of(change.path, change.version)
+
+    def _part(self, client: Any, change: Change, edit: int) -> Any:
+        full = self._full(change.path)
+        if isinstance(change, Create):
+            return creation(client, full, change.value)
+        if isinstance(change, Put):
+            return replacement(full, change.value, edit)
+        return deletion(full, edit)
+
+    async def _make_parents(self, created: Sequence[str]) -> None:
+        """Make what is missing above the records that a transaction creates."""
+        for path in sorted({parent_of(each) for each in created} - {"/", *created}):
+            await self._change(path, partial(_ensure, self._full(path)))
+
     async def _read(self, path: str, call: Request) -> Any:
         return await self._connection.read(path, call)
 
     async def _change(self, path: str, call: Request, version: int = 0) -> Any:
         with _no_session(self._uri):
             return await self._connection.change(path, call, version)
+
+
+def _ensure(full: str, client: Any) -> Any:
+    return client.ensure_path_async(full)
 
 
 async def _create(

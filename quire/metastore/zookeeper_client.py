@@ -2,12 +2,12 @@
 
 A few things are added to kazoo, all small:
 
-* a request that takes a watch back. ZooKeeper has it since 3.5; without it a watch that nobody
-  waits for any longer stays on the server, and here, until the record changes.
 * a connection that is lost amid SASL counts as lost. kazoo takes it for a refusal, after which it
   never tries again; a server that refuses says so.
 * no long wait for a host that is gone without a word: the others are tried in time.
 * connecting by TLS, with the name checked, and nothing left open when that fails.
+* its owner hears when a thread ends, for how long the server granted the session, and how long ago
+  the server was heard of.
 
 Nothing here knows an event loop.
 """
@@ -15,10 +15,13 @@ Nothing here knows an event loop.
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import ssl
+import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from contextlib import suppress
+from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
@@ -27,6 +30,7 @@ from kazoo.protocol.connection import ConnectionDropped
 from kazoo.security import ACL, make_acl
 
 from quire.errors import ConfigurationError
+from quire.metastore.zookeeper_requests import reason_of
 from quire.metastore.zookeeper_uri import Access, Auth, ZooKeeperOptions
 
 HANDSHAKES_PER_TIMEOUT: Final = 3
@@ -40,40 +44,22 @@ kazoo would wait for it as long as the session lasts, and lose the session meanw
 """
 
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
-_NO_WATCHER: Final = -121
-_ANY_WATCHER: Final = 3
 
 
-class _NoWatcherError(kazoo_errors.ZookeeperError):  # type: ignore[misc]
-    """A watch that was to be taken back had fired already."""
+LOG: Final = logging.getLogger("quire.metastore.zookeeper")
+LOG.addHandler(logging.NullHandler())
 
 
-# kazoo takes its connection down over a code it does not know.
-kazoo_errors.EXCEPTIONS.setdefault(_NO_WATCHER, _NoWatcherError)
+class Listening(logging.LoggerAdapter[logging.Logger]):
+    """kazoo's logger; passes on what kazoo warns of, which is why it cannot connect."""
 
+    def __init__(self, on_warning: Callable[[str], None]) -> None:
+        super().__init__(LOG, {})
+        self._on_warning = on_warning
 
-class RemoveWatches(NamedTuple):
-    """The request that takes back all watches of this session on a path."""
-
-    path: str
-    client: KazooClient
-    type: int = 18
-
-    def serialize(self) -> bytes:
-        """Return the request's body: the path, and which kind of watch."""
-        path = self.path.encode()
-        return len(path).to_bytes(4, "big") + path + _ANY_WATCHER.to_bytes(4, "big")
-
-    def deserialize(self, data: bytes, offset: int) -> bool:
-        """Take the answer, which is empty. kazoo calls this in the thread that owns its watches."""
-        self.client._data_watchers.pop(self.path, None)
-        self.client._child_watchers.pop(self.path, None)
-        return True
-
-
-def remove_watches(client: KazooClient, path: str) -> None:
-    """Ask the server to forget this session's watches on a path; the answer is of no interest."""
-    client._call(RemoveWatches(path, client), client.handler.async_result())
+    def warning(self, msg: object, *arguments: object, **options: Any) -> None:
+        self._on_warning(str(msg) % arguments if arguments else str(msg))
+        super().warning(msg, *arguments, **options)
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -81,6 +67,22 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self._hosts = len(hosts.split(","))
         self._context = _tls_context(options) if options.tls else None
+        self.on_end: Callable[[str], None] = lambda _: None
+        self.on_grant: Callable[[float], None] = lambda _: None
+        self.heard_at = math.inf
+
+    def spawn(self, func: Callable[..., None], *arguments: Any, **named: Any) -> Any:
+        """Start one of kazoo's threads. However it ends, `on_end` is told in it why."""
+
+        def run() -> None:
+            reason = "it ended"
+            try:
+                func(*arguments, **named)
+            except BaseException as error:
+                reason = reason_of(error)
+            self.on_end(reason)
+
+        return super().spawn(run)
 
     def create_connection(self, *arguments: Any, **named: Any) -> socket.socket:
         """Connect. kazoo's own way leaves the socket open when a certificate is refused."""
@@ -117,7 +119,40 @@ def make_client(
     connection = client._connection
     authenticate = connection._authenticate_with_sasl
     connection._authenticate_with_sasl = lambda *host: _authenticate(authenticate, *host)
+    connect = connection._connect
+    connection._connect = lambda *host: _connect(client, connect, *host)
+    read = connection._read_socket
+    connection._read_socket = lambda timeout: _read(client, read, timeout)
     return client
+
+
+def seconds_of_silence(client: KazooClient) -> float:
+    """Return how long ago the server was heard of, by any thread's clock."""
+    silence: float = time.monotonic() - client.handler.heard_at
+    return silence
+
+
+def stop_client(client: KazooClient) -> None:
+    """End a client's session and threads; blocks, for the session's timeout at most."""
+    # kazoo complains when a server that does not answer keeps its thread busy; the thread
+    # ends by itself when its connection times out.
+    for step in (client.stop, client.close):
+        with suppress(Exception):
+            step()
+
+
+def _connect(client: KazooClient, connect: Callable[..., Any], *host: Any) -> tuple[float, float]:
+    """Connect, and tell for how many seconds the session was granted; kazoo reads for 2/3 of it."""
+    read_milliseconds, connect_milliseconds = connect(*host)
+    client.handler.heard_at = time.monotonic()
+    client.handler.on_grant(read_milliseconds * 1.5 / 1000)
+    return read_milliseconds, connect_milliseconds
+
+
+def _read(client: KazooClient, read: Callable[[float], Any], timeout: float) -> Any:
+    answer = read(timeout)
+    client.handler.heard_at = time.monotonic()
+    return answer
 
 
 def _authenticate(authenticate: Callable[..., None], *host: Any) -> None:

@@ -15,15 +15,18 @@ Reads follow a `sync` on the same connection, so they see every change confirmed
 that does not come within ANSWER_SECONDS counts as lost; kazoo sends in order, so a later read on
 this connection is answered after anything it still holds.
 
+A thread of kazoo's that dies takes its client and session along: requests under way are lost as by
+a lost connection, a lease is over, the store's own connection begins again with a new client.
+
 A *lease* (`expires=True`) is over for good once its session is; it also ends itself when it was
-disconnected for its whole timeout, since its owner can then no longer know better.
+disconnected for its whole timeout, since its owner can then no longer know better. The first look
+after a SIGSTOP that was longer says so too, before any thread has had the time to notice.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,23 +39,35 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from quire.errors import (
     ConfigurationError,
-    ConflictError,
     HandleClosedError,
-    InvalidRequestError,
-    NodeExistsError,
-    NoSuchNodeError,
     QuireError,
     SessionExpiredError,
     StoreOutcomeUnknownError,
     StoreUnavailableError,
-    VersionConflictError,
 )
-from quire.metastore.zookeeper_client import make_client, remove_watches
+from quire.metastore.zookeeper_client import (
+    LOG,
+    Listening,
+    make_client,
+    seconds_of_silence,
+    stop_client,
+)
+from quire.metastore.zookeeper_requests import (
+    commit_async,
+    first_refused,
+    reason_of,
+    refusal_of,
+    remove_watches,
+)
 from quire.metastore.zookeeper_uri import ZooKeeperUri
 
 READY_SECONDS: Final = 15.0
 READ_SECONDS: Final = 15.0
 ANSWER_SECONDS: Final = 10.0
+
+RENEW_SECONDS: Final = 1.0
+"""Pause before a client whose thread died is replaced: it may die of what it finds at once again.
+"""
 
 _LOST: Final = (
     kazoo_errors.ConnectionLoss,
@@ -63,10 +78,12 @@ _LOST: Final = (
     TimeoutError,
 )
 
-_LOG: Final = logging.getLogger("quire.metastore.zookeeper")
-_LOG.addHandler(logging.NullHandler())
+
+_BROKEN: Final = "socket connection broken"
+"""What kazoo says of a server that hangs up without an answer."""
 
 Request: TypeAlias = Callable[[KazooClient], Any]
+Named: TypeAlias = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -75,18 +92,6 @@ class _Watch:
 
     fired: asyncio.Event = field(default_factory=asyncio.Event)
     waiters: int = 0
-
-
-class _Listening(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's logger; passes on what kazoo warns of, which is why it cannot connect."""
-
-    def __init__(self, on_warning: Callable[[str], None]) -> None:
-        super().__init__(_LOG, {})
-        self._on_warning = on_warning
-
-    def warning(self, msg: object, *arguments: object, **options: Any) -> None:
-        self._on_warning(str(msg) % arguments if arguments else str(msg))
-        super().warning(msg, *arguments, **options)
 
 
 class ZooKeeperConnection:
@@ -102,14 +107,16 @@ class ZooKeeperConnection:
         credentials: tuple[str, str] | None = None,
     ) -> None:
         self._uri = uri
-        self._timeout = timeout
+        self._plain = not target.options.tls
+        self.granted = timeout
         self._expires = expires
         self._loop = asyncio.get_running_loop()
         self._complaint = ""
-        self._client = make_client(
-            target.hosts, timeout, target.options, credentials, _Listening(self._on_complaint)
+        logger = Listening(self._on_complaint)
+        self._make = partial(
+            make_client, target.hosts, timeout, target.options, credentials, logger
         )
-        self._client.add_listener(self._on_state)
+        self._client = self._new_client()
         self._is_connected = False
         self._refused = False
         self._changed = asyncio.Event()
@@ -117,14 +124,20 @@ class ZooKeeperConnection:
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._renewal: asyncio.TimerHandle | None = None
+        self._retiring: list[asyncio.Task[None]] = []
         self._closed = False
+        self._silent = False
         self.over = asyncio.Event()
+        self._end_reason = "it was closed, or ZooKeeper was not heard of in time"
 
-    async def start(self) -> None:
-        """Connect. Raises `StoreUnavailableError` when nobody answers."""
+    async def start(self, timeout: float | None = None) -> None:
+        """Connect. Raises `StoreUnavailableError`, saying why as far as it is known, when there is
+        no connection within `timeout` seconds (READY_SECONDS when None).
+        """
         self._client.start_async()
         try:
-            await self._ready()
+            await self._ready(timeout)
         except BaseException:
             await self.close()
             raise
@@ -150,10 +163,10 @@ class ZooKeeperConnection:
                 with attempt:
                     return await self._read_once(path, call)
         except _LOST as error:
-            raise StoreUnavailableError(self._uri, _reason(error)) from error
+            raise StoreUnavailableError(self._uri, reason_of(error)) from error
         except kazoo_errors.KazooException as error:
-            refusal = _refusal(path, error, 0)
-            raise refusal or StoreUnavailableError(self._uri, _reason(error)) from error
+            refusal = refusal_of(path, error, 0)
+            raise refusal or StoreUnavailableError(self._uri, reason_of(error)) from error
 
     async def change(self, path: str, call: Request, version: int = 0) -> Any:
         """Return the answer to a request that changes something, which is sent at most once.
@@ -165,8 +178,23 @@ class ZooKeeperConnection:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await self._send(call)
         except (kazoo_errors.KazooException, TimeoutError) as error:
-            refusal = _refusal(path, error, version)
-            raise refusal or StoreOutcomeUnknownError(path, _reason(error)) from error
+            refusal = refusal_of(path, error, version)
+            raise refusal or StoreOutcomeUnknownError(path, reason_of(error)) from error
+
+    async def commit(
+        self, what: str, call: Callable[[KazooClient], Sequence[Any]], named: Sequence[Named]
+    ) -> list[Any]:
+        """Return the stats of a transaction's parts (True for a deletion), sent at most once.
+
+        `named` gives each part's path and version for the error that says it was refused.
+        """
+        results = await self.change(what, lambda client: commit_async(client, call(client)))
+        if (refused := first_refused(results)) is not None:
+            index, error = refused
+            path, version = named[index]
+            refusal = refusal_of(path, error, version)
+            raise refusal or StoreUnavailableError(self._uri, reason_of(error)) from error
+        return list(results)
 
     @contextmanager
     def watching(self, path: str) -> Iterator[asyncio.Event]:
@@ -197,6 +225,15 @@ class ZooKeeperConnection:
         return self._client.client_id
 
     @property
+    def is_over(self) -> bool:
+        """True once a lease is known to be over; may be asked by any thread."""
+        if self._expires and not self._silent:
+            self._silent = seconds_of_silence(self._client) >= self.granted
+            if self._silent:
+                self._hand_over(self._end)
+        return self._silent or self.over.is_set()
+
+    @property
     def is_stopped(self) -> bool:
         """True once kazoo's threads are gone."""
         return self._stopping is not None and self._stopping.done()
@@ -209,18 +246,23 @@ class ZooKeeperConnection:
     def _check_lease(self) -> None:
         if self._refused:
             raise ConfigurationError(f"{self._uri}: ZooKeeper refuses our credentials")
-        if self._expires and self.over.is_set():
-            raise SessionExpiredError("it was closed, or ZooKeeper was not heard of in time")
+        if self._expires and self.is_over:
+            raise SessionExpiredError(self._end_reason)
         self.check_open()
 
-    async def _ready(self) -> None:
+    async def _ready(self, timeout: float | None = None) -> None:
+        seconds = READY_SECONDS if timeout is None else timeout
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(seconds):
                 while not self._is_connected or self.over.is_set():
                     self._check_lease()
                     await self._changed.wait()
         except TimeoutError as error:
-            reason = f"no connection within {READY_SECONDS} s. {self._complaint}".rstrip(". ")
+            reason = f"no connection within {seconds:g} s"
+            if self._complaint:
+                reason += f": {self._complaint}"
+            if self._plain and _BROKEN in self._complaint:
+                reason += "; if it is a port for TLS, add tls=yes to the URI"
             raise StoreUnavailableError(self._uri, reason) from error
 
     async def _read_once(self, path: str, call: Request) -> Any:
@@ -240,48 +282,83 @@ class ZooKeeperConnection:
     def _on_answer(self, answer: asyncio.Future[Any], result: Any) -> None:
         self._hand_over(_settle, answer, result)
 
-    def _on_state(self, state: str) -> None:
-        refused = self._client.client_state == KeeperState.AUTH_FAILED
-        self._hand_over(self._follow_state, state, refused)
+    def _on_state(self, client: KazooClient, state: str) -> None:
+        self._hand_over(self._follow_state, client, state, client.client_state)
+
+    def _on_thread_end(self, client: KazooClient, reason: str) -> None:
+        self._hand_over(self._follow_thread_end, client, reason)
+
+    def _on_grant(self, seconds: float) -> None:
+        self._hand_over(setattr, self, "granted", seconds)
 
     def _on_complaint(self, complaint: str) -> None:
-        self._hand_over(self._remember, complaint)
-
-    def _remember(self, complaint: str) -> None:
-        self._complaint = complaint
+        self._hand_over(setattr, self, "_complaint", complaint)
 
     def _hand_over(self, call: Callable[..., None], *arguments: Any) -> None:
         """All that ever happens in a thread of kazoo's."""
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self._loop.call_soon_threadsafe(call, *arguments)
 
-    def _follow_state(self, state: str, refused: bool) -> None:
-        self._is_connected = state == KazooState.CONNECTED
-        self._refused = self._refused or refused  # kazoo does not try again
-        self._cancel_alarm()
-        if self._expires and state == KazooState.LOST:
+    def _new_client(self) -> KazooClient:
+        client = self._make()
+        client.add_listener(partial(self._on_state, client))
+        client.handler.on_end = partial(self._on_thread_end, client)
+        client.handler.on_grant = self._on_grant
+        return client
+
+    def _follow_thread_end(self, client: KazooClient, reason: str) -> None:
+        if client is not self._client or self._stopping is not None or self._refused:
+            return
+        self._complaint = f"a thread of its client died: {reason}"
+        LOG.error("%s: %s", self._uri, self._complaint)
+        self._is_connected = False
+        if self._expires:
+            self._end_reason = self._complaint
             self._end()
+        elif self._renewal is None:
+            self._renewal = self._loop.call_later(RENEW_SECONDS, self._renew)
+        self._wake()
+
+    def _renew(self) -> None:
+        """Begin again with a new client, and so a new session."""
+        self._renewal = None
+        try:
+            client = self._new_client()
+        except QuireError as error:  # a file of the URI's options is gone
+            self._complaint = str(error)
+            self._renewal = self._loop.call_later(RENEW_SECONDS, self._renew)
+            return
+        retiring = asyncio.create_task(asyncio.to_thread(stop_client, self._client))
+        self._retiring = [task for task in self._retiring if not task.done()] + [retiring]
+        self._client = client
+        client.start_async()
+
+    def _follow_state(self, client: KazooClient, state: str, detail: str) -> None:
+        if client is not self._client or self._renewal is not None:
+            return
+        self._is_connected = state == KazooState.CONNECTED
+        if detail == KeeperState.AUTH_FAILED:
+            self._refused = True  # kazoo does not try again
+        self._cancel_alarm()
+        if self._expires and state == KazooState.LOST and detail != KeeperState.CLOSED:
+            self._end()  # closed is what a thread says that dies: its end, and why, comes next
         elif self._expires and state == KazooState.SUSPENDED:
-            self._alarm = self._loop.call_later(self._timeout, self._end)
+            self._alarm = self._loop.call_later(self.granted, self._end)
         self._wake()
 
     def _end(self) -> None:
         """The session is over: nothing is sent from here on, and kazoo's threads are stopped."""
         self.over.set()
         self._cancel_alarm()
+        if self._renewal is not None:
+            self._renewal.cancel()
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(), name="stop of a ZooKeeper client")
         self._wake()
 
     async def _stop(self) -> None:
-        await asyncio.to_thread(self._stop_in_thread)
-
-    def _stop_in_thread(self) -> None:
-        # kazoo complains when a server that does not answer keeps its thread busy; the thread
-        # ends by itself when its connection times out.
-        for step in (self._client.stop, self._client.close):
-            with suppress(Exception):
-                step()
+        await asyncio.to_thread(stop_client, self._client)
+        await asyncio.gather(*self._retiring)
 
     def _cancel_alarm(self) -> None:
         if self._alarm is not None:
@@ -317,31 +394,3 @@ def _settle(answer: asyncio.Future[Any], result: Any) -> None:
         answer.set_result(result.value)
     else:
         answer.set_exception(result.exception)
-
-
-def _refusal(path: str, error: BaseException, version: int) -> QuireError | None:
-    """Return what a server's refusal means, None when the error is no refusal: all is possible."""
-    match error:
-        case kazoo_errors.ConnectionClosedError():
-            return None  # a kind of SessionExpiredError to kazoo, which may hold the request yet
-        case kazoo_errors.NoNodeError():
-            return NoSuchNodeError(path)
-        case kazoo_errors.NodeExistsError():
-            return NodeExistsError(path)
-        case kazoo_errors.BadVersionError():
-            return VersionConflictError(path, version)
-        case kazoo_errors.NotEmptyError():
-            return ConflictError(f"{path} has records below it")
-        case kazoo_errors.NoChildrenForEphemeralsError():
-            return InvalidRequestError(f"{path} would be below an ephemeral record")
-        case kazoo_errors.NoAuthError():
-            return ConfigurationError(f"ZooKeeper allows no access to {path}: check its ACL")
-        case kazoo_errors.AuthFailedError():
-            return ConfigurationError("ZooKeeper refuses our credentials")
-        case kazoo_errors.SessionExpiredError():
-            return SessionExpiredError("ZooKeeper was not heard of in time")
-    return None
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__} {error}".strip()

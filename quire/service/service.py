@@ -233,6 +233,7 @@ class Service(Generic[R]):
                 follow=follow,
                 wait_for_log=follow,
                 password=self._options.log.password,
+                keyring=self._options.log.keyring,
                 log_id=self._log_id,
             )
             try:

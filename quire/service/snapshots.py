@@ -13,11 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from quire.entry import LedgerId
+from quire.entry import Entry, LedgerId
 from quire.errors import ConflictError, CorruptRecordError, NoSuchLedgerError, NoSuchNodeError
 from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.metadata import LedgerMetadata
+from quire.log.batch import decode_batch, encode_batch
+from quire.log.encryption import Decryption, Encryption
 from quire.log.options import LogOptions
 from quire.log.position import Position
+from quire.log.transactions import NO_TRANSACTION
 from quire.metastore.layout import service_path
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
@@ -26,6 +30,9 @@ KIND: Final = "snapshot"
 VERSION: Final = 1
 CHUNK_BYTES: Final = 256 * 1024
 ATTEMPTS_MAX: Final = 16
+
+ENCRYPTED: Final = "encrypted"
+"""Label of a ledger whose entries are encrypted batches of one record each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +89,46 @@ class Snapshots:
         """Return the state. Raises `NoSuchLedgerError` when a newer one has replaced it."""
         password = self._options.password
         async with await self._catalog.open(snapshot.ledger, password=password) as reader:
-            return b"".join([entry.payload async for entry in reader.read()])
+            if ENCRYPTED not in reader.metadata.custom:
+                return b"".join([entry.payload async for entry in reader.read()])
+            return b"".join([self._decrypted(entry) async for entry in reader.read()])
+
+    def _decrypted(self, entry: Entry) -> memoryview:
+        opened = Decryption(self._name, self._options.keyring).open(
+            entry.payload, 0, entry.ledger, entry.entry
+        )
+        return decode_batch(opened, entry.ledger, entry.entry).data
+
+    def _chunks(self, state: bytes, metadata: LedgerMetadata) -> list[bytes]:
+        chunks = [state[at : at + CHUNK_BYTES] for at in range(0, len(state), CHUNK_BYTES)] or [b""]
+        if ENCRYPTED not in metadata.custom:
+            return chunks
+        encryption = Encryption.of(self._options.keyring, metadata)
+        assert encryption is not None
+        return [
+            encryption.seal(
+                encode_batch([chunk], first_offset=entry, epoch=1, timestamp_ms=0),
+                entry,
+                NO_TRANSACTION,
+            )
+            for entry, chunk in enumerate(chunks)
+        ]
 
     async def write(self, log_id: str, position: Position, offset: int, state: bytes) -> bool:
         """Store a state; returns whether it is the newest now."""
+        custom = {"service": self._name, "log_id": log_id, "offset": str(offset)}
+        if self._options.keyring is not None and self._options.keyring.current is not None:
+            custom[ENCRYPTED] = "true"
         writer = await self._catalog.create(
             self._options.replication,
             password=self._options.password,
             digest=self._options.digest,
-            custom={"service": self._name, "log_id": log_id, "offset": str(offset)},
+            custom=custom,
         )
         snapshot = Snapshot(log_id, writer.ledger, position, offset)
         try:
             async with writer:
-                chunks = range(0, len(state), CHUNK_BYTES)
-                await writer.append_many([state[at : at + CHUNK_BYTES] for at in chunks] or [b""])
+                await writer.append_many(self._chunks(state, writer.metadata))
             obsolete = await self._install(snapshot)
         except BaseException:
             writer.abandon()

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from quire.errors import InvalidRequestError
 from quire.log.bounds import Bounds
 from quire.log.span import Span
-from quire.spark.clients import worker_client
+from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.columns import entry_batches, record_batches
 from quire.spark.filters import bounds_of, logs_of
 from quire.spark.options import ReadOptions
@@ -84,7 +84,10 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     """Yield the records of a partition as Arrow record batches, in a worker."""
     if not isinstance(partition, SpanPartition):
         return  # of a plan without partitions Spark makes one of its own
-    slices = worker_client(options.cluster).read_span(partition.span, password=options.password)
+    keyring = worker_keyring(options.key_file)
+    slices = worker_client(options.cluster).read_span(
+        partition.span, password=options.password, keyring=keyring
+    )
     yield from record_batches(partition.span, slices, options.columns)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
+from functools import cache
 
 import quire.sync
+from quire.log.keyring import Keyring, read_key_file
 from quire.sync import SyncClient
 
 _kept: tuple[int, str, SyncClient, AbstractContextManager[SyncClient]] | None = None
@@ -27,3 +29,9 @@ def worker_client(cluster: str) -> SyncClient:
     client = manager.__enter__()
     _kept = (os.getpid(), cluster, client, manager)
     return client
+
+
+@cache
+def worker_keyring(key_file: str | None) -> Keyring | None:
+    """Return the keys of a file on this machine: keys are not sent from process to process."""
+    return None if key_file is None else read_key_file(key_file)

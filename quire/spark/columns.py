@@ -16,6 +16,7 @@ from pyarrow import compute
 
 from quire.entry import Entry
 from quire.log.span import Slice, Span
+from quire.log.transactions import NO_TRANSACTION
 
 _TYPES: Final = {
     "log": pa.string(),
@@ -26,6 +27,7 @@ _TYPES: Final = {
     "offset": pa.int64(),
     "epoch": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
+    "transaction": pa.int64(),
     "payload": pa.binary(),
 }
 """The types Spark checks record batches against; they belong to `options.LOG_COLUMNS`."""
@@ -34,7 +36,7 @@ LENGTH_BYTES: Final = 4
 """A record's length in a batch, and in Arrow."""
 
 ROWS_MAX: Final = 64 * 1024
-BYTES_MAX: Final = 8 * 1024 * 1024
+BYTES_MAX: Final = 4 * 1024 * 1024
 """A batch of rows is handed to Spark when it has so many rows or payload bytes."""
 
 
@@ -47,12 +49,13 @@ def record_batches(
     span: Span, slices: Iterable[Slice], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Turn the slices of a span into Arrow record batches."""
-    rows = _Rows(span, columns)
+    same = _Same(span)
+    rows = _Rows(same, columns)
     for piece in slices:
         rows.add(piece)
         if rows.count >= ROWS_MAX or rows.bytes >= BYTES_MAX:
             yield rows.build()
-            rows = _Rows(span, columns)
+            rows = _Rows(same, columns)
     if rows.count:
         yield rows.build()
 
@@ -71,6 +74,26 @@ def entry_batches(
         yield pa.RecordBatch.from_arrays([made[name]() for name in columns], schema=schema)
 
 
+class _Same:
+    """Columns that are the same all along a span; made once, handed out in slices."""
+
+    def __init__(self, span: Span) -> None:
+        self._values = {
+            "log": span.log, "segment": span.segment, "ledger": span.ledger, "epoch": span.epoch,
+        }  # fmt: skip
+        self._made: dict[str, pa.Array] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def column(self, name: str, count: int) -> pa.Array:
+        found = self._made.get(name)
+        if found is None or len(found) < count:
+            value = pa.scalar(self._values[name], _TYPES[name])
+            found = self._made[name] = pa.repeat(value, max(count, ROWS_MAX))
+        return found.slice(0, count)
+
+
 class _Rows:
     """Rows that are being collected: everything is appended a batch at a time.
 
@@ -78,8 +101,8 @@ class _Rows:
     of 32-bit numbers, which is what Arrow wants to sum up. So no column needs a step per record.
     """
 
-    def __init__(self, span: Span, columns: Sequence[str]) -> None:
-        self._span = span
+    def __init__(self, same: _Same, columns: Sequence[str]) -> None:
+        self._same = same
         self._columns = columns
         self._slices: list[Slice] = []
         self._lengths: list[bytes | memoryview] = [bytes(LENGTH_BYTES)]  # the first one starts at 0
@@ -98,9 +121,7 @@ class _Rows:
             lengths = piece.batch.lengths
             start = sum(lengths[:first])
             data = data[start : start + sum(lengths[first:end])]
-        self._lengths.append(
-            memoryview(piece.batch.body)[LENGTH_BYTES * first : LENGTH_BYTES * end]
-        )
+        self._lengths.append(piece.batch.body[LENGTH_BYTES * first : LENGTH_BYTES * end])
         self._payloads.append(data)
         self.bytes += len(data)
 
@@ -109,14 +130,10 @@ class _Rows:
         return pa.RecordBatch.from_arrays(made, schema=arrow_schema(self._columns))
 
     def _column(self, name: str) -> pa.Array:
-        span = self._span
         if name == "payload":
             return self._payload()
-        if name == "log":
-            return pa.repeat(span.log, self.count)
-        if name in ("segment", "ledger", "epoch"):
-            value = {"segment": span.segment, "ledger": span.ledger, "epoch": span.epoch}[name]
-            return pa.repeat(pa.scalar(value, pa.int64()), self.count)
+        if name in self._same:
+            return self._same.column(name, self.count)
         if name == "offset":
             first = self._slices[0]
             start = first.batch.header.first_offset + first.slots.start
@@ -124,6 +141,8 @@ class _Rows:
                 pa.int64(), self.count, [None, pa.py_buffer(_counting("q", range(self.count)))]
             )
             return compute.add(counted, pa.scalar(start, pa.int64()))
+        if name == "transaction":
+            return self._transactions()
         return self._numbers(name)
 
     def _numbers(self, name: str) -> pa.Array:
@@ -136,6 +155,20 @@ class _Rows:
                 same = entry if name == "entry" else batch.header.timestamp_ms * 1000
                 values.extend(array("q", [same]) * len(slots))
         return pa.Array.from_buffers(_TYPES[name], self.count, [None, pa.py_buffer(values)])
+
+    def _transactions(self) -> pa.Array:
+        """Ids of the application; null in front of the log's first one."""
+        if not any(piece.batch.transactions for piece in self._slices):
+            return pa.nulls(self.count, pa.int64())
+        values = array("q")
+        for _, slots, batch in self._slices:
+            ids = batch.transactions or (NO_TRANSACTION,)
+            same = len(ids) == 1
+            values.extend(ids * len(slots) if same else ids[slots.start : slots.stop])
+        found = pa.Array.from_buffers(pa.int64(), self.count, [None, pa.py_buffer(values)])
+        return compute.if_else(
+            compute.equal(found, NO_TRANSACTION), pa.scalar(None, pa.int64()), found
+        )
 
     def _payload(self) -> pa.Array:
         lengths = b"".join(self._lengths)

@@ -33,9 +33,10 @@ LOG_COLUMNS: Final = {
     "offset": "long",
     "epoch": "long",
     "timestamp": "timestamp",
+    "transaction": "long",
     "payload": "binary",
 }
-"""One row per record; `timestamp` is when the leader made the batch."""
+"""One row per record; `timestamp` is when the leader made the batch, `transaction` may be null."""
 
 LEDGER_COLUMNS: Final = {"ledger": "long", "entry": "long", "payload": "binary"}
 """One row per entry of a raw ledger."""
@@ -43,14 +44,14 @@ LEDGER_COLUMNS: Final = {"ledger": "long", "entry": "long", "payload": "binary"}
 _FLAGS: Final = {"true": True, "false": False}
 
 _READ: Final = (
-    "cluster", "log", "ledger", "password", "columns", "splitBytes", "pushdown",
+    "cluster", "log", "ledger", "password", "keyFile", "columns", "splitBytes", "pushdown",
     "fromPosition", "toPosition", "fromOffset", "toOffset", "fromTime", "toTime",
 )  # fmt: skip
 _ENDS: Final = ("toPosition", "toOffset", "toTime")
 _STREAM: Final = ("maxRecordsPerTrigger", "failOnDataLoss", "cursor")
 _WRITE: Final = (
-    "cluster", "log", "password", "job", "sequence", "compression", "ensemble", "writeQuorum",
-    "ackQuorum", "checkpointLocation", "path",
+    "cluster", "log", "password", "keyFile", "job", "sequence", "compression", "ensemble",
+    "writeQuorum", "ackQuorum", "checkpointLocation", "path",
 )  # fmt: skip
 
 
@@ -104,6 +105,7 @@ class ReadOptions:
     records_per_trigger: int | None = None
     fail_on_data_loss: bool = True
     cursor: str | None = None
+    key_file: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
@@ -127,6 +129,7 @@ class ReadOptions:
             records_per_trigger=given.get("maxRecordsPerTrigger", _positive, None),
             fail_on_data_loss=given.get("failOnDataLoss", _flag, True),
             cursor=given.get("cursor", str, None),
+            key_file=given.get("keyFile", str, None),
         )
 
     def select(self, names: Iterable[str]) -> list[str]:
@@ -150,6 +153,7 @@ class WriteOptions:
     job: str | None
     sequence: int
     log_options: LogOptions
+    key_file: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -172,6 +176,7 @@ class WriteOptions:
                 password=given.get("password", str.encode, b""),
                 compression=given.get("compression", Compression, Compression.NONE),
             ),
+            key_file=given.get("keyFile", str, None),
         )
 
 

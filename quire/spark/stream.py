@@ -27,7 +27,7 @@ from quire.log.bounds import Bounds
 from quire.log.position import BEGINNING, Position
 from quire.log.span import Slice, Span
 from quire.spark.batch import SpanPartition, read_partition
-from quire.spark.clients import worker_client
+from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.options import ReadOptions
 from quire.spark.patience import patiently
 from quire.spark.progress import Place, Progress, admit, from_json, start_of, to_json
@@ -146,7 +146,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise PositionTrimmedError(log, f"offset {wanted.start}", first)
 
     def _first_slice(self, span: Span) -> Slice:
-        slices = self._client.read_span(span, password=self._options.password)
+        keyring = worker_keyring(self._options.key_file)
+        slices = self._client.read_span(span, password=self._options.password, keyring=keyring)
         return next(iter(slices))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

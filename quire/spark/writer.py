@@ -25,8 +25,10 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.log.batch import UNPLACED, encode_batch
+from quire.log.encryption import Encryption
 from quire.log.manifest import Job
-from quire.spark.clients import worker_client
+from quire.log.transactions import NO_TRANSACTION
+from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.options import WriteOptions
 from quire.spark.patience import patiently
 from quire.sync import SyncAdoption, SyncLedgerWriter
@@ -143,6 +145,8 @@ class _PartWriter:
         self._adoption = adoption
         self._job = job
         self._options = options.log_options
+        self._key_file = options.key_file
+        self._encryption: Encryption | None = None
         self._writer: SyncLedgerWriter | None = None
         self._done: list[LedgerId] = []
         self._records: list[bytes] = []
@@ -200,14 +204,27 @@ class _PartWriter:
             return
         if self._writer is None:
             self._writer = patiently(self._adoption.create_part, self._job, self._options)
-        self._writer.append_many(self._entries)
+        self._writer.append_many(self._encrypted(self._writer))
         self._entries, self._entry_bytes = [], 0
         if self._writer.length >= self._options.roll_bytes:
             self._close()
+
+    def _encrypted(self, writer: SyncLedgerWriter) -> list[bytes]:
+        keyring = worker_keyring(self._key_file)
+        if keyring is None:
+            return self._entries
+        if self._encryption is None:
+            self._encryption = Encryption.of(keyring, writer.metadata)
+            assert self._encryption is not None
+        first = writer.last_pushed + 1
+        return [
+            self._encryption.seal(each, entry, NO_TRANSACTION)
+            for entry, each in enumerate(self._entries, first)
+        ]
 
     def _close(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._done.append(self._writer.ledger)
-            self._writer = None
+            self._writer = self._encryption = None
             self._next_offset = 0

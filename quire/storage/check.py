@@ -25,6 +25,8 @@ from quire.storage.cookie import read_cookie
 from quire.storage.disk import Disk
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import ENTRIES, EntryIndex, entries_path, load_index
+from quire.storage.ledger_state import decode_rows
+from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.record import Record, RecordKind
 from quire.storage.replay import replay
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
@@ -53,6 +55,8 @@ class Findings:
     bytes: int = 0
     records: int = 0
     ledgers: set[LedgerId] = field(default_factory=set)
+    limbo: set[LedgerId] = field(default_factory=set)
+    """Ledgers of which the bookie knows that it may have lost something."""
     damage: list[Damage] = field(default_factory=list)
 
 
@@ -65,13 +69,15 @@ async def check_disk(disk: Disk) -> Findings:
         raise ConfigurationError("the directory is not a bookie's: it has no cookie")
     findings = Findings(cookie.bookie, files=1)
     await _check_generations(disk, findings)
+    names = await disk.list()
+    if UNFINISHED in names:
+        findings.damage.append(Damage(UNFINISHED, "a repair was begun and not finished"))
     try:
         checkpoint = await read_checkpoint(disk)
     except CorruptStorageError as error:
         findings.damage.append(Damage(error.path, error.reason))
         return findings
     if checkpoint is None:
-        names = await disk.list()
         if JOURNAL in names or ENTRIES in names:
             findings.damage.append(Damage(PATHS[0], "it is missing, but the bookie has data"))
         return findings
@@ -123,6 +129,8 @@ async def _check_entry_log(disk: Disk, findings: Findings, number: int) -> None:
         findings.damage.append(Damage(error.path, error.reason))
         return
     findings.ledgers.update(index.ledgers)
+    for state in decode_rows(index.states):
+        (findings.limbo.add if state.in_limbo else findings.limbo.discard)(state.ledger)
     files = EntryFiles(disk, OPEN_FILES_MAX)
     try:
         async for size, damage in verify_chunks(files, index):

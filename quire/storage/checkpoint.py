@@ -8,11 +8,13 @@ names are still there, or the bookie refuses to start. It never moves backward.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from dataclasses import dataclass, replace
 from typing import Final
 
 from quire.errors import CorruptStorageError
 from quire.storage.disk import Disk
+from quire.storage.horizon import NO_HORIZON, Horizon, decode_ranges
 from quire.storage.replay import JournalPosition
 from quire.storage.state_file import decode_state, encode_state, read_state, write_state
 
@@ -23,17 +25,20 @@ PATHS: Final = ("checkpoint-0", "checkpoint-1")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`position` is where replay begins; `files` are the numbers of the entry logs, ascending."""
+    """`position` is where replay begins; `files` are the numbers of the entry logs, oldest data
+    first. `horizon` is that of the last repair; empty for a bookie that never was.
+    """
 
     generation: int
     position: JournalPosition
     files: tuple[int, ...]
+    horizon: Horizon = NO_HORIZON
 
     def next(self, position: JournalPosition, files: tuple[int, ...]) -> Checkpoint:
         """Return the one that follows. It cannot forget anything replayed or flushed before."""
         assert position.sequence >= self.position.sequence, (position, self)
         assert position.segment >= self.position.segment, (position, self)
-        return Checkpoint(self.generation + 1, position, files)
+        return replace(self, generation=self.generation + 1, position=position, files=files)
 
 
 FIRST: Final = Checkpoint(1, JournalPosition(0, 0, 0), ())
@@ -45,6 +50,8 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "generation": checkpoint.generation,
         "position": list(checkpoint.position),
         "files": list(checkpoint.files),
+        "limbo_below": checkpoint.horizon.below,
+        "clean": [list(each) for each in checkpoint.horizon.clean],
     }
     return encode_state(KIND, VERSION, body)
 
@@ -52,10 +59,15 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
     """Raises `CorruptStorageError` naming the file."""
     body = decode_state(path, KIND, VERSION, data)
+    below, clean = body.get("limbo_below", 0), body.get("clean", [])
     match body:
         case {"generation": int(generation), "position": [_, _, _] as position, "files": [*files]}:
-            if all(type(each) is int and each >= 0 for each in (generation, *position, *files)):
-                return Checkpoint(generation, JournalPosition(*position), tuple(files))
+            numbers = (generation, *position, *files, below)
+            if all(type(each) is int and each >= 0 for each in numbers):
+                with contextlib.suppress(ValueError, TypeError):
+                    horizon = Horizon(below, decode_ranges(clean))
+                    where = JournalPosition(*position)
+                    return Checkpoint(generation, where, tuple(files), horizon)
     raise CorruptStorageError(path, f"it is no checkpoint: {body}")
 
 

@@ -104,7 +104,7 @@ class Collector:
 
     async def _is_nearly_full(self) -> bool:
         space = await self._disk.space()
-        return space.free_bytes < self._options.high_space_bytes
+        return space.free_bytes < self._options.high_mark(space.total_bytes)
 
     async def round(self, *, is_major: bool = False) -> None:
         """Look for deleted ledgers once, then compact. Raises OSError other than ENOSPC."""

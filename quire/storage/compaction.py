@@ -100,6 +100,8 @@ class Compactor:
         self._storage = storage
         self._options = options
         self._damaged: list[int] = []
+        self._turn = asyncio.Lock()
+        """Held by whoever replaces files: the collector, or whoever repairs one."""
         self.counts: Final = CompactionCounts()
 
     def avoid(self, number: int) -> None:
@@ -112,18 +114,38 @@ class Compactor:
         """Do what is most useful; tell whether there was something. Raises OSError, and ENOSPC
         among it, after which nothing has changed.
         """
+        async with self._turn:
+            return await self._step(live_share)
+
+    async def _step(self, live_share: float) -> bool:
         space = await self._disk.space()
         uses = self._storage.shelf.uses()
         plan = self._plan(uses, live_share, space.free_bytes // 2)
         if plan is None:
             return False
+        await self._carry_out(plan, uses)
+        return True
+
+    async def rewrite(self, number: int) -> bool:
+        """Write what is live in a file to a new one; tell whether all of it could be read. Raises
+        as `step`.
+        """
+        async with self._turn:
+            use = next((each for each in self._storage.shelf.uses() if each.number == number), None)
+            if use is None:
+                return True
+            is_empty = not use.live_bytes and not use.rows
+            return await self._carry_out(Plan((number,), use.live_bytes, is_empty), [use])
+
+    async def _carry_out(self, plan: Plan, uses: Sequence[FileUse]) -> bool:
+        """Replace files; False, and nothing done, when one of them turns out to be damaged."""
         before = sum(use.bytes for use in uses if use.number in plan.files)
         try:
             index = None if plan.is_empty else await self._copy(plan.files)
         except CorruptEntryError:
             for number in plan.files:
                 self.avoid(number)
-            return True
+            return False
         try:
             await self._storage.replace(plan.files, index)
         except OSError as error:
@@ -133,6 +155,7 @@ class Compactor:
         self.counts.files_removed += len(plan.files)
         self.counts.files_written += index is not None
         self.counts.bytes_reclaimed += before - plan.copied_bytes
+        self._damaged = [number for number in self._damaged if number not in plan.files]
         return True
 
     def _plan(self, uses: list[FileUse], live_share: float, room_bytes: int) -> Plan | None:

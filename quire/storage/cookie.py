@@ -1,18 +1,20 @@
 """The cookie: whose data a directory holds.
 
 A bookie's id is the identity of its data, so it is made when the disk is formatted and never again:
-a wiped bookie is a new bookie. The cookie is written last, so a directory with a cookie is a whole
-one. The same record stands in the metadata store (identity.py); a bookie starts only if both are
-there and agree.
+a wiped bookie is a new bookie. The cookie is written last, behind the first checkpoint: a directory
+with a cookie is a whole one, and one that lost everything else is not taken for fresh. The same
+record stands in the metadata store (identity.py); a bookie starts only if both are there and agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
+from quire.storage.checkpoint import FIRST, PATHS, encode_checkpoint, write_checkpoint
 from quire.storage.disk import Disk
 from quire.storage.state_file import (
     TEMPORARY_SUFFIX,
@@ -25,11 +27,32 @@ from quire.storage.state_file import (
 COOKIE: Final = "cookie"
 VERSION: Final = 1
 LAYOUT: Final = 1
-"""Version of the directory's layout as a whole."""
+"""Version of the directory's layout as a whole, when it is one directory."""
+
+LAYOUT_OF_PARTS: Final = 2
+"""The same of a bookie with several directories: a program that knows of one must not serve it."""
 
 ID_BYTES_MAX: Final = 32
-IGNORED: Final = frozenset({COOKIE + TEMPORARY_SUFFIX, "lost+found"})
+FIRST_PATH: Final = PATHS[FIRST.generation % 2]
+IGNORED: Final = frozenset({COOKIE + TEMPORARY_SUFFIX, FIRST_PATH + TEMPORARY_SUFFIX, "lost+found"})
 """Names an unformatted directory may have: an interrupted format, and the root of a file system."""
+
+
+class Role(StrEnum):
+    """What a directory beside the main one is for."""
+
+    JOURNAL = "journal"
+    ENTRIES = "entries"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A directory as the main one's cookie names it."""
+
+    id: str
+    role: Role
+    path: str
+    """Absolute; empty: the main directory itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +62,10 @@ class BookieCookie:
     bookie: str
     cluster: str
     layout: int = LAYOUT
+    parts: tuple[Part, ...] = ()
+    """In the main directory: where journal and entry logs are, when not in it."""
+    part: str = ""
+    """In another directory: which part it is."""
 
     def __post_init__(self) -> None:
         for name, value in (("bookie", self.bookie), ("cluster", self.cluster)):
@@ -47,9 +74,22 @@ class BookieCookie:
         if len(self.bookie) > ID_BYTES_MAX:
             raise ConfigurationError(f"bookie id {self.bookie!r} is longer than {ID_BYTES_MAX}")
 
+    def of_part(self, part: Part) -> BookieCookie:
+        """Return the cookie of a part of this bookie."""
+        return BookieCookie(self.bookie, self.cluster, LAYOUT_OF_PARTS, part=part.id)
+
     def body(self) -> dict[str, Any]:
         """Return the cookie as the body of a record."""
-        return asdict(self)
+        body: dict[str, Any] = {
+            "bookie": self.bookie,
+            "cluster": self.cluster,
+            "layout": self.layout,
+        }
+        if self.parts:
+            body["parts"] = [asdict(part) for part in self.parts]
+        if self.part:
+            body["part"] = self.part
+        return body
 
     @classmethod
     def of(cls, path: str, body: Mapping[str, Any]) -> BookieCookie:
@@ -59,19 +99,30 @@ class BookieCookie:
                 raise TypeError("an id is not text")
             if type(body.get("layout")) is not int:
                 raise TypeError("its layout is not a number")
-            return cls(**body)
-        except (TypeError, ConfigurationError) as error:
+            return cls(**{**body, "parts": tuple(map(_part, body.get("parts", ())))})
+        except (TypeError, ValueError, ConfigurationError) as error:
             raise CorruptStorageError(path, f"it is no cookie: {error}") from error
 
     def check(self, what: str, found: BookieCookie) -> None:
         """Raise `WrongBookieError` unless `found` is this identity."""
-        for mine, theirs in ((self.cluster, found.cluster), (self.bookie, found.bookie)):
+        for kind, mine, theirs in (
+            ("cluster", self.cluster, found.cluster),
+            ("bookie", self.bookie, found.bookie),
+        ):
             if mine != theirs:
-                raise WrongBookieError(what, mine, theirs)
-        if self.layout != found.layout:
+                raise WrongBookieError(what, f"{kind} {mine}", f"{kind} {theirs}")
+        if found.layout not in (LAYOUT, LAYOUT_OF_PARTS):
             raise ConfigurationError(
-                f"{what} has layout {found.layout}, this program knows {self.layout}"
+                f"{what} has layout {found.layout}, this program knows {LAYOUT_OF_PARTS}"
             )
+
+
+def _part(fields: Any) -> Part:
+    """Return a part from its fields. Raises TypeError and ValueError."""
+    part = Part(**{**fields, "role": Role(fields["role"])})
+    if not all(isinstance(each, str) for each in (part.id, part.path)) or not part.id:
+        raise TypeError(f"part {fields}")
+    return part
 
 
 def encode_cookie(cookie: BookieCookie) -> bytes:
@@ -96,14 +147,33 @@ async def format_bookie(disk: Disk, bookie: str, cluster: str) -> BookieCookie:
     if found is not None:
         cookie.check("the directory", found)
         return found
+    await write_main_cookie(disk, cookie)
+    return cookie
+
+
+async def write_main_cookie(disk: Disk, cookie: BookieCookie) -> None:
+    """Make an empty disk a bookie's main one. Raises as `check_empty`."""
+    await check_empty(disk)
+    await write_checkpoint(disk, FIRST)
+    await write_state(disk, COOKIE, encode_cookie(cookie))
+
+
+async def write_first_cookie(disk: Disk, cookie: BookieCookie) -> None:
+    """Write the cookie of a part that has none. Raises as `check_empty`."""
+    await check_empty(disk)
+    await write_state(disk, COOKIE, encode_cookie(cookie))
+
+
+async def check_empty(disk: Disk) -> None:
+    """Raise `ConfigurationError` when a disk holds anything."""
     names = [name for name in await disk.list() if name not in IGNORED]
+    if names == [FIRST_PATH] and await read_state(disk, FIRST_PATH) == encode_checkpoint(FIRST):
+        return  # an interrupted format got so far
     if names:
         raise ConfigurationError(
             f"the directory has no cookie but holds {', '.join(names[:5])}: "
             "format an empty directory, or restore the cookie"
         )
-    await write_state(disk, COOKIE, encode_cookie(cookie))
-    return cookie
 
 
 async def read_cookie(disk: Disk) -> BookieCookie | None:

@@ -38,7 +38,9 @@ class MetadataDeletions:
         """
         found = await self._field(CLUSTER, "cluster", "cluster")
         if found != self._cluster:
-            raise WrongBookieError(f"metadata store {self._store.uri}", self._cluster, str(found))
+            raise WrongBookieError(
+                f"metadata store {self._store.uri}", f"cluster {self._cluster}", f"cluster {found}"
+            )
         following = await self._field(LEDGER_IDS, "ledger-ids", "next")
         if type(following) is not int:
             raise CorruptRecordError(LEDGER_IDS, f"next id {following!r}")

@@ -96,3 +96,7 @@ class Disk(Protocol):
     async def space(self) -> DiskSpace:
         """Return how much room there is."""
         ...
+
+    async def close(self) -> None:
+        """Give the disk up. Nothing is made durable by closing."""
+        ...

@@ -11,23 +11,31 @@ import asyncio
 import random
 import struct
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from quire.entry import LedgerId
 from quire.errors import BookieBusyError, BookieUnavailableError
 from quire.run import ScannedRun, scan_run
 from quire.storage.collector import Collector, Deletions
 from quire.storage.compaction import Compactor
+from quire.storage.copies import OpenCopies
 from quire.storage.disk import Disk
 from quire.storage.gate import Gate
 from quire.storage.journal import Journal
 from quire.storage.ledger_storage import LedgerStorage
+from quire.storage.mending import Mender
 from quire.storage.options import StorageOptions
+from quire.storage.patching import Patcher
 from quire.storage.record import BLOCK_BYTES, Record, RecordKind
 from quire.storage.replay import JournalPosition, replay
 from quire.storage.scrub import Scrubber
 from quire.storage.segments import Segments
 from quire.storage.upkeep import Upkeep
+from quire.storage.write_cache import cost
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -69,9 +77,14 @@ class Engine:
         self.storage: Final = LedgerStorage(disk, bookie, options)
         self.gate: Final = Gate(bookie, options.memory_bytes_max, self._request_flush)
         self.compactor: Final = Compactor(disk, self.storage, options)
+        self.patcher: Final = Patcher(self.storage, self.compactor, options, self._store_copies)
         self._disk = disk
         self._on_fatal = on_fatal
         self._failure: str | None = None
+        self._counted: dict[str, DataclassInstance] = {
+            "compaction": self.compactor.counts,
+            "read": self.storage.read_counts,
+        }
         self._segments = Segments(disk, bookie, options, rng, self._die)
         self._journal: Journal[_Subject] = Journal(
             self._segments,
@@ -80,6 +93,7 @@ class Engine:
             apply=self._apply,
             on_fatal=self._die,
             on_idle=self._witness,
+            on_refused=self._forget,
         )
         self.upkeep: Final = Upkeep(
             bookie,
@@ -135,9 +149,16 @@ class Engine:
         elif subject is not None:
             self.storage.apply_key(subject.ledger, subject.key)
 
-    def append_run(self, run: bytes, scanned: ScannedRun) -> asyncio.Future[None]:
+    def append_run(
+        self, run: bytes, scanned: ScannedRun, *, recovery: bool
+    ) -> asyncio.Future[None]:
         """Journal a run; the future is done when its entries are durable and can be read."""
-        return self._journal.append(RecordKind.RUN, run, scanned)
+        return self._journal.append(RecordKind.RUN, run, scanned, can_wait=recovery)
+
+    def _forget(self, subject: _Subject) -> None:
+        """Give back the room of a run that was refused after all."""
+        if isinstance(subject, ScannedRun):
+            self.gate.leave(cost(subject))
 
     def append_fence(self, ledger: LedgerId, key: bytes) -> asyncio.Future[None]:
         """Journal a fence; the future is done when it is durable and all before it is applied."""
@@ -158,9 +179,17 @@ class Engine:
         """Return when everything accepted before is durable and applied."""
         await self._journal.append(RecordKind.MARK, b"", None)
 
+    def counters(self) -> dict[str, int]:
+        """Return what the storage did since the start, by name."""
+        return {
+            f"{work}_{field.name}": getattr(counts, field.name)
+            for work, counts in sorted(self._counted.items())
+            for field in fields(counts)
+        }
+
     def collector(self, deletions: Deletions) -> Collector:
         """Return the collector of this bookie, to be started and closed by the caller."""
-        return Collector(
+        collector = Collector(
             self.bookie,
             self._disk,
             self.storage,
@@ -169,12 +198,50 @@ class Engine:
             self.options,
             self._die,
         )
+        self._counted["collection"] = collector.counts
+        return collector
 
-    def scrubber(self) -> Scrubber:
+    def scrubber(self, copies: OpenCopies | None = None) -> Scrubber:
         """Return the scrubber of this bookie, to be started and closed by the caller."""
-        return Scrubber(
-            self.bookie, self._disk, self.storage, self.compactor, self.options, self._die
+        scrubber = Scrubber(
+            *(self.bookie, self._disk, self.storage, self.compactor, self.options, self._die),
+            patcher=self.patcher,
+            copies=copies,
         )
+        self._counted["scrub"] = scrubber.counts
+        return scrubber
+
+    def mender(self, copies: OpenCopies) -> Mender:
+        """Return the mender of this bookie, to be started and closed by the caller."""
+        mender = Mender(
+            self.bookie,
+            self.storage,
+            self.patcher,
+            copies,
+            self.options,
+            has_room=lambda: self.upkeep.is_writable,
+            request_flush=self._request_flush,
+            on_fatal=self._die,
+        )
+        self._counted["mending"] = mender.counts
+        return mender
+
+    async def _store_copies(self, run: bytes) -> None:
+        """Make entries durable that another bookie gave us, under no key.
+
+        Raises `BookieUnavailableError`, and `BookieBusyError` or `ReadOnlyBookieError` when there
+        is no room in memory.
+        """
+        self.check_moving()
+        scanned = scan_run(run)
+        size = cost(scanned)
+        await self.gate.enter(size)
+        try:
+            stored = self.append_run(run, scanned, recovery=False)
+        except BaseException:
+            self.gate.leave(size)
+            raise
+        await stored
 
     def _request_flush(self) -> None:
         self.upkeep.request_flush()
@@ -188,6 +255,11 @@ class Engine:
     def is_stalled(self) -> bool:
         """The journal's disk has not answered for so long that nothing more is sent to it."""
         return self._journal.busy_seconds() > self.options.stall_seconds
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether `check_moving` has nothing to say."""
+        return self._failure is None and not self.is_stalled
 
     def check_moving(self) -> None:
         """Raise as `check_alive`, and `BookieBusyError` while the disk hangs."""

@@ -93,6 +93,14 @@ class LedgerChunks:
     def all(self) -> list[ChunkAt]:
         return [self.at(number) for number in range(len(self.firsts))]
 
+    def without(self, chunk: ChunkAt) -> LedgerChunks | None:
+        """Return the others; None when there are none."""
+        rows = [
+            self._packed[at : at + _CHUNK.size] for at in range(0, len(self._packed), _CHUNK.size)
+        ]
+        kept = [row for row, each in zip(rows, self.all(), strict=True) if each != chunk]
+        return LedgerChunks(self.file, b"".join(kept)) if kept else None
+
     def overlapping(
         self, first: EntryId, last: EntryId, bytes_max: int
     ) -> tuple[list[ChunkAt], EntryId]:
@@ -102,15 +110,15 @@ class LedgerChunks:
         """
         found: list[ChunkAt] = []
         size = 0
-        for number in range(max(0, bisect_right(self.firsts, first) - 1), len(self.firsts)):
-            chunk = self.at(number)
-            if chunk.first > last:
-                break
+        start = max(0, bisect_right(self.firsts, first) - 1)
+        end = bisect_right(self.firsts, last, start)
+        rows = memoryview(self._packed)[start * _CHUNK.size : end * _CHUNK.size]
+        for row in _CHUNK.iter_unpack(rows):
             if size >= bytes_max:
-                return found, chunk.first - 1
-            if chunk.last >= first:
-                found.append(chunk)
-                size += chunk.size
+                return found, row[0] - 1
+            if row[1] >= first:
+                found.append(ChunkAt(self.file, *row))
+                size += row[3]
         return found, last
 
 

@@ -5,15 +5,19 @@ cluster, or was given up; a twin without its directory is a bookie whose data is
 directory must never take its place: it would deny entries that were acknowledged.
 
 Formatting writes the twin first: a crash in between leaves a record that no directory claims, which
-harms nobody, instead of a directory that cannot be served.
+harms nobody, instead of a directory that cannot be served. The main directory's cookie comes last:
+with it the bookie is whole, with its parts (directories.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from quire.entry import BookieId
 from quire.errors import (
@@ -29,9 +33,22 @@ from quire.metastore import open_store
 from quire.metastore.layout import CLUSTER, cookie_path
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
-from quire.storage.cookie import BookieCookie, format_bookie, read_cookie
+from quire.storage.cookie import (
+    COOKIE,
+    LAYOUT_OF_PARTS,
+    BookieCookie,
+    Part,
+    Role,
+    check_empty,
+    encode_cookie,
+    read_cookie,
+    write_first_cookie,
+    write_main_cookie,
+)
+from quire.storage.directories import open_directory
 from quire.storage.disk import Disk
 from quire.storage.local_disk import LocalDisk
+from quire.storage.state_file import write_state
 
 KIND: Final = "cookie"
 VERSION: Final = 1
@@ -39,22 +56,68 @@ ID_BITS: Final = 128
 
 
 async def format_directory(
-    directory: Path, store_uri: str, rng: random.Random | None = None
+    directory: Path,
+    store_uri: str,
+    rng: random.Random | None = None,
+    *,
+    journal: Path | None = None,
+    entries: Sequence[Path] = (),
 ) -> BookieId:
     """Make a directory, created if missing, the disk of a new bookie and return the bookie's id.
 
-    Raises `ConfigurationError` when it is not empty (formatted directories included) or in use, and
-    the metadata store's errors.
+    `journal` and `entries` are directories for what is to be on other devices, created likewise.
+    Raises `ConfigurationError` when one is not empty (formatted directories included) or in use, or
+    named twice, and the metadata store's errors.
     """
-    store = await open_store(store_uri)
-    try:
-        disk = LocalDisk(directory, create=True)
-        try:
-            return await format_disk(disk, store, rng or random.SystemRandom())
-        finally:
-            await disk.close()
-    finally:
-        await store.close()
+    wanted = [(Role.JOURNAL, journal)] if journal else []
+    wanted += [(Role.ENTRIES, path) for path in entries]
+    _check_distinct([directory, *(path for _, path in wanted)])
+    async with AsyncExitStack() as stack:
+        store = await open_store(store_uri)
+        stack.push_async_callback(store.close)
+        main, *others = [
+            _created(stack, path) for path in (directory, *(path for _, path in wanted))
+        ]
+        parts = [
+            NewPart(role, str(path.absolute()), disk)
+            for (role, path), disk in zip(wanted, others, strict=True)
+        ]
+        return await format_disk(main, store, rng or random.SystemRandom(), parts)
+
+
+async def expand_directory(
+    directory: Path, store_uri: str, entries: Sequence[Path], rng: random.Random | None = None
+) -> BookieCookie:
+    """Add empty directories, created if missing, for entry logs to those of a stopped bookie.
+
+    Interrupted, it can be repeated, and nothing was lost. Raises `ConfigurationError` when the
+    bookie runs, a new directory is not empty or in use, or one is named twice; as `identify`
+    besides, and the metadata store's errors.
+    """
+    _check_distinct([directory, *entries])
+    async with AsyncExitStack() as stack:
+        store = await open_store(store_uri)
+        stack.push_async_callback(store.close)
+        disk = await open_directory(directory)
+        stack.push_async_callback(disk.close)
+        cookie = await read_cookie(disk)
+        known = [part.path for part in cookie.parts] if cookie else []
+        new = [path for path in entries if str(path.absolute()) not in known]
+        parts = [NewPart(Role.ENTRIES, str(path.absolute()), _created(stack, path)) for path in new]
+        return await expand_disk(disk, store, rng or random.SystemRandom(), parts)
+
+
+def _created(stack: AsyncExitStack, path: Path) -> LocalDisk:
+    disk = LocalDisk(path, create=True)
+    stack.push_async_callback(disk.close)
+    return disk
+
+
+def _check_distinct(paths: Sequence[Path]) -> None:
+    resolved = [path.resolve() for path in paths]
+    for number, path in enumerate(resolved):
+        if path in resolved[:number]:
+            raise ConfigurationError(f"directory {path} is named twice: each needs its own")
 
 
 async def is_formatted(directory: Path) -> bool:
@@ -75,20 +138,81 @@ def _exists(directory: Path) -> bool:
     return directory.is_dir()
 
 
-async def format_disk(disk: Disk, store: MetadataStore, rng: random.Random) -> BookieId:
-    """Make an empty disk that of a new bookie. Raises as `format_directory`."""
-    found = await read_cookie(disk)
-    if found is not None:
-        raise ConfigurationError(f"the directory is formatted already, as bookie {found.bookie}")
+class NewPart(NamedTuple):
+    """An empty disk that is to become part of a bookie."""
+
+    role: Role
+    path: str
+    disk: Disk
+
+
+async def format_disk(
+    disk: Disk, store: MetadataStore, rng: random.Random, parts: Sequence[NewPart] = ()
+) -> BookieId:
+    """Make an empty disk, and others as its parts, that of a new bookie. Raises as
+    `format_directory`.
+    """
+    for name, unused in (("the directory", disk), *((new.path, new.disk) for new in parts)):
+        found = await read_cookie(unused)
+        if found is not None:
+            raise ConfigurationError(f"{name} is formatted already, as bookie {found.bookie}")
+        await check_empty(unused)
+    named = [Part(_new_id(rng), each.role, each.path) for each in parts]
     cookie = BookieCookie(_new_id(rng), await cluster_id(store, rng))
+    if named:
+        cookie = replace(cookie, layout=LAYOUT_OF_PARTS, parts=tuple(named))
     path = cookie_path(cookie.bookie)
     await store.create(path, encode_record(KIND, VERSION, cookie.body()))
     try:
-        await format_bookie(disk, cookie.bookie, cookie.cluster)
+        for each, part in zip(parts, named, strict=True):
+            await write_first_cookie(each.disk, cookie.of_part(part))
+        await write_main_cookie(disk, cookie)
     except Exception:
         await store.delete(path)
         raise
     return cookie.bookie
+
+
+async def expand_disk(
+    disk: Disk, store: MetadataStore, rng: random.Random, parts: Sequence[NewPart]
+) -> BookieCookie:
+    """Add empty disks for entry logs to a bookie's; return its new cookie. Raises as
+    `expand_directory`.
+
+    Cookies of the new ones first, which harm nobody; then the main cookie, which decides; then the
+    twin, which the next start makes good if it must.
+    """
+    cookie = await identify(disk, store)
+    named: list[Part] = []
+    for each in parts:
+        found = await read_cookie(each.disk)
+        if found is None:
+            named.append(Part(_new_id(rng), each.role, each.path))
+            await write_first_cookie(each.disk, cookie.of_part(named[-1]))
+            continue
+        cookie.check(f"directory {each.path}", found)
+        if not found.part or any(found.part == part.id for part in cookie.parts):
+            raise ConfigurationError(f"directory {each.path} is one of the bookie's already")
+        named.append(Part(found.part, each.role, each.path))
+    if named:
+        held = cookie.parts
+        if not any(part.role is Role.ENTRIES for part in held):
+            held = (*held, Part(_new_id(rng), Role.ENTRIES, ""))
+        cookie = replace(cookie, layout=LAYOUT_OF_PARTS, parts=(*held, *named))
+        await write_state(disk, COOKIE, encode_cookie(cookie))
+    await settle_twin(cookie, store)
+    return cookie
+
+
+async def settle_twin(cookie: BookieCookie, store: MetadataStore) -> None:
+    """Let the metadata store know of parts that were added when it could not be told.
+
+    Raises as `identify`, and the metadata store's errors.
+    """
+    path = cookie_path(cookie.bookie)
+    twin = await store.get(path)
+    if _decode_twin(path, twin.value).parts != cookie.parts:
+        await store.put(path, encode_record(KIND, VERSION, cookie.body()), twin.version)
 
 
 async def identify(disk: Disk, store: MetadataStore) -> BookieCookie:
@@ -103,20 +227,38 @@ async def identify(disk: Disk, store: MetadataStore) -> BookieCookie:
         raise ConfigurationError(
             "the directory is not a bookie's: `quire bookie format` makes an empty one so"
         )
+    if cookie.part:
+        raise ConfigurationError(
+            f"the directory is a part of bookie {cookie.bookie}: name its main directory"
+        )
     path = cookie_path(cookie.bookie)
     try:
         twin = await store.get(path)
     except NoSuchNodeError as error:
         raise WrongBookieError(
-            f"bookie {cookie.bookie}", f"the cluster at {store.uri}", "another: it has no cookie"
+            f"the directory of bookie {cookie.bookie}",
+            f"the cluster at {store.uri}",
+            "another cluster (this one has no cookie of it)",
         ) from error
-    cookie.check(f"cookie {path} at {store.uri}", _decode_twin(path, twin.value))
+    known = _decode_twin(path, twin.value)
+    cookie.check(f"cookie {path} at {store.uri}", known)
+    unknown = [part.path or "main" for part in known.parts if part not in cookie.parts]
+    if unknown:
+        raise WrongBookieError(
+            f"the directory of bookie {cookie.bookie}",
+            f"the one known at {store.uri}",
+            f"an older copy, which lacks {', '.join(unknown)}",
+        )
     try:
         here = _decode_cluster((await store.get(CLUSTER)).value)
     except NoSuchNodeError:
-        here = "no cluster"
+        here = ""
     if here != cookie.cluster:
-        raise WrongBookieError(f"bookie {cookie.bookie} at {store.uri}", cookie.cluster, here)
+        raise WrongBookieError(
+            f"metadata store {store.uri}",
+            f"cluster {cookie.cluster}, as bookie {cookie.bookie} does",
+            f"cluster {here}" if here else "no cluster",
+        )
     return cookie
 
 

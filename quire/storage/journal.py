@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from quire.errors import BookieUnavailableError
+from quire.errors import BookieUnavailableError, ReadOnlyBookieError
 from quire.storage.options import StorageOptions
 from quire.storage.record import (
     BLOCK_BYTES,
@@ -37,6 +37,8 @@ from quire.storage.segments import Segment, Segments
 
 SubjectT = TypeVar("SubjectT")
 
+FULL: Final = "its disk is full"
+
 _ZEROS: Final = bytes(BLOCK_BYTES)
 
 
@@ -47,6 +49,8 @@ class _Pending(NamedTuple, Generic[SubjectT]):
     body: bytes
     subject: SubjectT
     done: asyncio.Future[None]
+    can_wait: bool
+    """Whether it stays in the queue when the disk is full."""
 
 
 class Journal(Generic[SubjectT]):
@@ -61,8 +65,12 @@ class Journal(Generic[SubjectT]):
         apply: Callable[[list[SubjectT]], None],
         on_fatal: Callable[[BaseException], None],
         on_idle: Callable[[], None],
+        on_refused: Callable[[SubjectT], None],
     ) -> None:
         self._segments = segments
+        self._on_refused = on_refused
+        self._is_rolling = False
+        segments.on_starved = self._turn_away
         self._on_idle = on_idle
         self._is_witnessed = True
         self._options = options
@@ -75,6 +83,7 @@ class Journal(Generic[SubjectT]):
         self._busy_since: float | None = None
         self._failure: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
 
     def start(self, segment: Segment, sequence: int) -> None:
         """Begin to commit into an empty segment, after the record `sequence`."""
@@ -93,16 +102,20 @@ class Journal(Generic[SubjectT]):
         since = self._busy_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
-    def append(self, kind: RecordKind, body: bytes, subject: SubjectT) -> asyncio.Future[None]:
+    def append(
+        self, kind: RecordKind, body: bytes, subject: SubjectT, *, can_wait: bool = True
+    ) -> asyncio.Future[None]:
         """Queue a record; the future is done when it is durable and applied.
 
+        One that cannot wait is refused, with `ReadOnlyBookieError` and a call of `on_refused`, when
+        it is still in the queue while the disk is too full for another segment.
         Cancelling the future abandons the wait, not the record. Raises `BookieUnavailableError`,
         as the future does, when the journal failed or is closed.
         """
         if self._is_closing or self._failure is not None:
             raise self._unavailable()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(kind, body, subject, done))
+        self._queue.append(_Pending(kind, body, subject, done, can_wait))
         self._arrived.set()
         return done
 
@@ -132,14 +145,23 @@ class Journal(Generic[SubjectT]):
     async def _wait(self) -> None:
         """Wait for records; when none come and the last batch has no witness yet, ask for one."""
         self._arrived.clear()
-        try:
-            async with asyncio.timeout(
-                None if self._is_witnessed else self._options.witness_seconds
-            ):
-                await self._arrived.wait()
-        except TimeoutError:
-            if not self._is_closing:
-                self._on_idle()
+        if not self._is_witnessed and self._alarm is None:
+            self._watch_idleness(self._durable)
+        await self._arrived.wait()
+
+    def _watch_idleness(self, durable: int) -> None:
+        """Look again later whether anything came after a record; one timer serves all batches."""
+        later = asyncio.get_running_loop().call_later
+        self._alarm = later(self._options.witness_seconds, self._look_for_idleness, durable)
+
+    def _look_for_idleness(self, durable: int) -> None:
+        self._alarm = None
+        if self._is_closing or self._is_witnessed or self._failure is not None:
+            return
+        if durable == self._durable and not self._queue and self._busy_since is None:
+            self._on_idle()
+        else:
+            self._watch_idleness(self._durable)
 
     def _take_batch(self) -> list[_Pending[SubjectT]]:
         """Take from the queue what fits into the segment; nothing when a new one is needed."""
@@ -154,9 +176,25 @@ class Journal(Generic[SubjectT]):
         return batch
 
     async def _roll(self) -> None:
+        self._is_rolling = True
+        if self._segments.is_starved:
+            self._turn_away()
         segment = await self._segments.take()
+        self._is_rolling = False
         old, self._segment, self._offset = self._segment, segment, BLOCK_BYTES
         await old.file.close()
+
+    def _turn_away(self) -> None:
+        """Refuse what waits for a segment that the disk has no room for, and need not wait."""
+        if not self._is_rolling:
+            return
+        refused = [pending for pending in self._queue if not pending.can_wait]
+        self._queue = deque(pending for pending in self._queue if pending.can_wait)
+        for pending in refused:
+            self._on_refused(pending.subject)
+            if not pending.done.done():
+                pending.done.set_exception(ReadOnlyBookieError(self._bookie, FULL))
+                pending.done.exception()  # looked at: see _fail
 
     async def _commit(self, batch: list[_Pending[SubjectT]]) -> None:
         data, end = self._encode(batch)
@@ -199,6 +237,7 @@ class Journal(Generic[SubjectT]):
         """Refuse new records, make those queued durable, and stop."""
         self._is_closing = True
         self._arrived.set()
+        self._forget_alarm()
         if self._task is not None:
             await self._task
             await self._segments.close()
@@ -206,8 +245,14 @@ class Journal(Generic[SubjectT]):
 
     async def abort(self) -> None:
         """Stop as a crash would: what is queued is lost."""
+        self._forget_alarm()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             await self._segments.close()
             await self._segment.file.close()
+
+    def _forget_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None

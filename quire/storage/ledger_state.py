@@ -8,6 +8,10 @@ known.
 A state row (docs/formats.md, "Entry log") is what an entry-log file keeps of it, big-endian:
 
     | ledger i64 | flags u8 | hint i64 | key bytes u16 | packet bytes u16 | key | packet |
+
+A ledger *in limbo* is one of which the bookie may have lost entries, its fence or its key
+(salvage.py). It is fenced, and until it is whole again nothing is said to be absent from it. Its
+key may be lost as well; then a row carries the key's check, from metadata, instead.
 """
 
 from __future__ import annotations
@@ -17,11 +21,12 @@ import hmac
 import struct
 from typing import Final
 
-from quire.entry import LAC_HEADER, NO_ENTRY, EntryId, LedgerId
+from quire.entry import LAC_HEADER, NO_ENTRY, EntryId, LedgerId, key_check
 from quire.errors import InvalidRequestError
 
 FENCED: Final = 1
 LIMBO: Final = 2
+KEY_LOST: Final = 4
 KEY_BYTES_MAX: Final = 64
 PACKET_BYTES_MAX: Final = LAC_HEADER.size + 32
 
@@ -32,6 +37,7 @@ class LedgerState:
     """See the module. Written by the storage node only."""
 
     __slots__ = (
+        "check",
         "fence",
         "hint",
         "in_limbo",
@@ -49,6 +55,8 @@ class LedgerState:
         self.ledger: Final = ledger
         self.key: bytes | None = None
         self.is_key_durable = False
+        self.check = ""
+        """Of a key that was lost: what the right one answers to; "" when that is not known."""
         self.fence: asyncio.Future[None] | None = None
         self.is_fenced = False
         self.in_limbo = False
@@ -66,7 +74,20 @@ class LedgerState:
 
     def accepts(self, key: bytes) -> bool:
         """Tell, in constant time, whether this is the ledger's key (or its first)."""
-        return self.key is None or hmac.compare_digest(self.key, key)
+        if self.key is None:
+            return not self.check or hmac.compare_digest(self.check, key_check(key))
+        return hmac.compare_digest(self.key, key)
+
+    @property
+    def is_known(self) -> bool:
+        """Something is remembered of the ledger: it is not merely waited for."""
+        return self.key is not None or bool(self.check) or self.last != NO_ENTRY
+
+    def doubt(self, check: str = "") -> None:
+        """Put the ledger into limbo: anything of it may have been lost, its fence included."""
+        self.in_limbo = self.is_fenced = True
+        if self.key is None and check:
+            self.check = check
 
     def set_packet(self, packet: bytes) -> bool:
         """Keep an explicit LAC if it is the highest; tell whether it was."""
@@ -96,9 +117,11 @@ def packet_lac(ledger: LedgerId, packet: bytes) -> EntryId:
 
 
 def encode_row(state: LedgerState) -> bytes:
-    """Return the state row of a ledger with a key."""
-    key, packet = state.key or b"", state.packet or b""
+    """Return the state row of a known ledger."""
+    key, packet = state.key, state.packet or b""
     flags = (FENCED if state.is_fenced else 0) | (LIMBO if state.in_limbo else 0)
+    if key is None:
+        flags, key = flags | KEY_LOST, bytes.fromhex(state.check)
     return _ROW.pack(state.ledger, flags, state.hint, len(key), len(packet)) + key + packet
 
 
@@ -110,8 +133,11 @@ def decode_rows(data: bytes) -> list[LedgerState]:
         ledger, flags, hint, key_size, packet_size = _ROW.unpack_from(data, offset)
         offset += _ROW.size
         state = LedgerState(ledger)
-        state.key = data[offset : offset + key_size]
-        state.is_key_durable = True
+        key = data[offset : offset + key_size]
+        if flags & KEY_LOST:
+            state.check = key.hex()
+        else:
+            state.key, state.is_key_durable = key, True
         offset += key_size
         if packet_size:
             state.set_packet(data[offset : offset + packet_size])

@@ -29,6 +29,7 @@ from quire.storage.checkpoint import FIRST, PATHS, Checkpoint, read_checkpoint, 
 from quire.storage.disk import Disk
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import (
+    CHUNK_BYTES,
     ENTRIES,
     ENTRIES_SUFFIX,
     ChunkAt,
@@ -40,14 +41,21 @@ from quire.storage.entry_log import (
 )
 from quire.storage.ledger_state import LedgerState, decode_rows, encode_row
 from quire.storage.options import StorageOptions
+from quire.storage.read_cache import ReadCache, ReadCounts
 from quire.storage.replay import JournalPosition
 from quire.storage.segments import JOURNAL, numbered
-from quire.storage.shelf import LedgerParts, Shelf
+from quire.storage.shelf import LedgerParts, Shelf, are_tidy, choose_chunks, slices_of
 from quire.storage.slices import Slice
+from quire.storage.stored_run import joined
 from quire.storage.write_cache import WriteCache
 
 ENTRY_MAX: Final = 2**63 - 1
+UNFINISHED: Final = "repair-unfinished"
+"""A state file that is there while a repair of the directory is under way (salvage.py)."""
+
 NO_PARTS: Final = LedgerParts()
+AHEAD_BYTES: Final = 1024 * 1024
+"""What is fetched ahead of somebody who reads in order: one answer of the usual size."""
 
 
 class LedgerStorage:
@@ -56,7 +64,7 @@ class LedgerStorage:
     def __init__(self, disk: Disk, bookie: str, options: StorageOptions) -> None:
         self._disk = disk
         self._bookie = bookie
-        self._files = EntryFiles(disk, options.open_files_max)
+        self._files = EntryFiles(disk, options.open_files_max, ReadCache(options.read_cache_bytes))
         self._file_number = 0
         self.checkpoint: Checkpoint = FIRST
         self.states: dict[LedgerId, LedgerState] = {}
@@ -71,44 +79,71 @@ class LedgerStorage:
     async def load(self) -> None:
         """Read checkpoint, indexes and states; remove files that no checkpoint lists.
 
-        Raises `CorruptStorageError`. A disk that was never used gets its first checkpoint.
+        Raises `CorruptStorageError`.
         """
         checkpoint = await read_checkpoint(self._disk)
+        names = await self._disk.list()
+        if UNFINISHED in names:
+            raise CorruptStorageError(UNFINISHED, "a repair was begun and not finished")
         if checkpoint is None:
-            names = await self._disk.list()
-            if JOURNAL in names or ENTRIES in names:
-                raise CorruptStorageError("checkpoint", "it is missing, but the bookie has data")
-            checkpoint = FIRST
-            await write_checkpoint(self._disk, checkpoint)
+            raise CorruptStorageError("checkpoint", "it is missing: the bookie lost what it had")
         for directory in (JOURNAL, ENTRIES):
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()
-        self.checkpoint = checkpoint
-        for number in checkpoint.files:
-            self._index(await load_index(self._disk, number, self._bookie))
+        present = numbered(await self._disk.list(ENTRIES), ENTRIES_SUFFIX)
+        indexes = [
+            await load_index(self._disk, number, self._bookie) for number in checkpoint.files
+        ]
+        self.adopt(checkpoint, indexes, max([0, *present, *checkpoint.files]))
+        for number in present:
+            if number not in checkpoint.files:
+                await self._disk.unlink(entries_path(number))
+        # A number is free for good before it is used again, perhaps in another directory.
+        await self._disk.sync_directory(ENTRIES)
+
+    def adopt(
+        self, checkpoint: Checkpoint, indexes: Iterable[EntryIndex], file_number: int
+    ) -> None:
+        """Begin with what files hold, oldest data first; new ones get numbers above
+        `file_number`.
+        """
+        self.checkpoint, self._file_number = checkpoint, file_number
+        for index in indexes:
+            states = decode_rows(index.states)
+            self.shelf.add(index, states)
+            for state in states:
+                self.states[state.ledger] = state
         for ledger, parts in self.shelf.ledgers.items():
             self.state(ledger).last = parts.last
-        await self._remove_unlisted()
-
-    def _index(self, index: EntryIndex) -> None:
-        states = decode_rows(index.states)
-        self.shelf.add(index, states)
-        for state in states:
-            self.states[state.ledger] = state
-
-    async def _remove_unlisted(self) -> None:
-        present = numbered(await self._disk.list(ENTRIES), ENTRIES_SUFFIX)
-        self._file_number = max([0, *present, *self.checkpoint.files])
-        for number in present:
-            if number not in self.checkpoint.files:
-                await self._disk.unlink(entries_path(number))
 
     def state(self, ledger: LedgerId) -> LedgerState:
         """Return the one state object of a ledger, made when there is none."""
         state = self.states.get(ledger)
         if state is None:
             state = self.states[ledger] = LedgerState(ledger)
+            if ledger in self.checkpoint.horizon:
+                state.doubt()
         return state
+
+    def is_doubtful(self, ledger: LedgerId) -> bool:
+        """Whether something of a ledger may have been lost: nothing is absent from it then."""
+        state = self.states.get(ledger)
+        return ledger in self.checkpoint.horizon if state is None else state.in_limbo
+
+    def limbo(self) -> list[LedgerId]:
+        """Return the known ledgers that are in limbo, ascending."""
+        return sorted(each.ledger for each in self.states.values() if each.in_limbo)
+
+    def clear(self, ledger: LedgerId) -> None:
+        """Take a ledger out of limbo: it is whole. Durable with the next flush, and harmless to
+        forget before.
+        """
+        self.state(ledger).in_limbo = False
+        self._changed[ledger] = None
+
+    @property
+    def read_counts(self) -> ReadCounts:
+        return self._files.cache.counts
 
     @property
     def cached_bytes(self) -> int:
@@ -237,6 +272,8 @@ class LedgerStorage:
         """
         taken: list[Slice] = []
         room = bytes_max
+        # A large answer ends where a chunk does, so that the next begins with a whole one.
+        waste = CHUNK_BYTES if bytes_max > 4 * CHUNK_BYTES else 0
         while first <= last:
             try:
                 found, complete_to = await self._find(ledger, first, last, room)
@@ -250,10 +287,10 @@ class LedgerStorage:
                 break
             taken += group
             room -= size
-            if group and (room <= 0 or group[-1].last < found[-1].last):
+            if group and (room <= waste or group[-1].last < found[-1].last):
                 break
             first = complete_to + 1
-        return b"".join(part.data for part in taken) if taken else None
+        return joined(taken) if taken else None
 
     async def _find(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
@@ -263,9 +300,18 @@ class LedgerStorage:
         """
         while True:
             cached, end = self._find_cached(ledger, first, last, bytes_max)
-            parts = self.shelf.ledgers.get(ledger, NO_PARTS).overlapping(first, end)
+            held = self.shelf.ledgers.get(ledger, NO_PARTS)
+            parts = held.overlapping(first, end)
+            chunks, end = choose_chunks(parts, first, end, bytes_max)
+
+            def ahead(held: LedgerParts = held, after: EntryId = end + 1) -> Sequence[ChunkAt]:
+                parts = held.overlapping(after, ENTRY_MAX)
+                return choose_chunks(parts, after, ENTRY_MAX, AHEAD_BYTES)[0]
+
+            wanted = (first, end) if are_tidy(chunks) else None
+            read = await self._files.serve(ledger, chunks, wanted, ahead)
             try:
-                found, end = await self.find_in(ledger, parts, first, end, bytes_max)
+                found, end = slices_of(parts, chunks, read, first, end)
             except CorruptEntryError:
                 if all(part.file in self.shelf for part in parts):
                     raise
@@ -281,31 +327,14 @@ class LedgerStorage:
         last: EntryId,
         bytes_max: int,
     ) -> tuple[list[Slice], EntryId]:
-        """Return as `find_in`, with later slices laid over earlier ones."""
-        found, last = await self.find_in(ledger, parts, first, last, bytes_max)
-        return (found if tidy.is_tidy(found) else tidy.overlay(found)), last
-
-    async def find_in(
-        self,
-        ledger: LedgerId,
-        parts: Sequence[LedgerChunks],
-        first: EntryId,
-        last: EntryId,
-        bytes_max: int,
-    ) -> tuple[list[Slice], EntryId]:
-        """Return slices of what some files hold, oldest data first, and the id up to which they
-        are complete. Raises `CorruptEntryError` when what may be the first entry is damaged.
+        """Return tidy slices of what some files hold, oldest data first, as it is on the disk, and
+        the id up to which they are complete. Raises `CorruptEntryError` when what may be the first
+        entry is damaged.
         """
-        ranks = {part.file: rank for rank, part in enumerate(parts)}
-        chunks, last = _chunks(parts, ranks, first, last, bytes_max)
-        runs, damage = await self._files.read(ledger, chunks)
-        if damage is not None:
-            last = min(last, chunks[len(runs)].first - 1)
-            if last < first:
-                raise damage
-        read = zip(chunks, map(tidy.whole, runs), strict=False)
-        ordered = [whole for _, whole in sorted(read, key=lambda pair: ranks[pair[0].file])]
-        return [kept for part in ordered if (kept := tidy.within(part, first, last))], last
+        chunks, last = choose_chunks(parts, first, last, bytes_max)
+        read = await self._files.read(ledger, chunks)
+        found, last = slices_of(parts, chunks, read, first, last)
+        return (found if tidy.is_tidy(found) else tidy.overlay(found)), last
 
     def _find_cached(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
@@ -318,6 +347,18 @@ class LedgerStorage:
                 last = min(last, slices[-1].last)
             found += slices
         return found, last
+
+    def chunks(self, ledger: LedgerId) -> list[ChunkAt]:
+        """Return every chunk of a ledger in files, oldest data first."""
+        parts = self.shelf.ledgers.get(ledger, NO_PARTS).parts
+        return [chunk for part in parts for chunk in part.all()]
+
+    def leave_out(self, ledger: LedgerId, chunk: ChunkAt) -> None:
+        """Forget a damaged chunk: all that is wanted of it was stored again."""
+        self.shelf.leave_out(ledger, chunk)
+        caches = [each.ledgers.get(ledger) for each in (self._flushing, self._cache)]
+        lasts = [each.last for each in caches if each is not None]
+        self.state(ledger).last = max([self.shelf.ledgers.get(ledger, NO_PARTS).last, *lasts])
 
     async def verify(self, ledger: LedgerId, chunk: ChunkAt) -> CorruptEntryError | None:
         """Read a chunk and return what is wrong with it."""
@@ -342,7 +383,7 @@ class LedgerStorage:
                 if chunk.is_dense:
                     found.append((chunk.first, chunk.last))
                     continue
-                runs, damage = await self._files.read(ledger, [chunk])
+                runs, damage = await self._files.serve(ledger, [chunk], None, tuple)
                 if damage is not None:
                     if chunk.file not in self.shelf:
                         return await self.ranges(ledger, first, last)
@@ -353,24 +394,3 @@ class LedgerStorage:
 
     async def close(self) -> None:
         await self._files.close()
-
-
-def _chunks(
-    parts: Sequence[LedgerChunks],
-    ranks: dict[int, int],
-    first: EntryId,
-    last: EntryId,
-    bytes_max: int,
-) -> tuple[list[ChunkAt], EntryId]:
-    """Return the chunks of all parts to read, ascending by first id."""
-    found: list[ChunkAt] = []
-    for part in parts:
-        chunks, last = part.overlapping(first, last, bytes_max)
-        found += chunks
-    found.sort(key=lambda chunk: (chunk.first, ranks[chunk.file]))
-    size = 0
-    for number, chunk in enumerate(found):
-        if chunk.first > last or (size >= bytes_max and chunk.first > first):
-            return found[:number], min(last, chunk.first - 1)
-        size += chunk.size
-    return found, last

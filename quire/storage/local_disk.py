@@ -1,7 +1,8 @@
 """The real disk: one directory of a local file system, behind port 3.
 
 Blocking calls run on two small thread pools, one for reads and one for everything else, so that a
-slow flush never queues in front of a read. They are the only threads of a bookie. A synced write is
+slow flush never queues in front of a read. They are the only threads of a bookie; a small read of
+what the page cache holds needs none. A synced write is
 one hop: `pwritev` and `fdatasync` in the same job, because a hop costs as much as a small write.
 
 Invariants: paths never leave the root; the directory is locked while a `LocalDisk` is open, so two
@@ -20,6 +21,8 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as Job
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -32,6 +35,13 @@ BUFFERS_MAX: Final = 1024
 
 THREADS: Final = 4
 """Per pool: journal, next segment, flush and one to spare; reads gain little beyond four."""
+
+AT_ONCE_BYTES_MAX: Final = 256 * 1024
+"""A read of so much is tried without a thread first: copying from the page cache takes less than
+the way to another thread and back. After so many bytes others get their turn."""
+
+READ_COST_BYTES: Final = 16 * 1024
+"""What a read costs however small it is, in bytes copied."""
 
 T = TypeVar("T")
 
@@ -63,12 +73,44 @@ def _write_all(descriptor: int, offset: int, data: Sequence[bytes | memoryview])
                 buffers[0] = memoryview(buffers[0])[written:]
 
 
+def _resolve(answer: asyncio.Future[T], result: T) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _reject(answer: asyncio.Future[T], error: BaseException) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+class _Pace:
+    """Whoever reads in a loop without ever waiting lets others run now and then."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def is_due(self, size: int) -> bool:
+        self._bytes += size + READ_COST_BYTES
+        if self._bytes < AT_ONCE_BYTES_MAX:
+            return False
+        self._bytes = 0
+        return True
+
+
 class LocalFile:
     """An open file of a `LocalDisk`."""
 
     def __init__(
-        self, descriptor: int, size: int, readers: ThreadPoolExecutor, writers: ThreadPoolExecutor
+        self,
+        descriptor: int,
+        size: int,
+        readers: ThreadPoolExecutor,
+        writers: ThreadPoolExecutor,
+        pace: _Pace,
+        path: Path,
     ) -> None:
+        self._pace = pace
+        self._path = path
         self._descriptor = descriptor
         self._size = size
         self._readers = readers
@@ -76,6 +118,7 @@ class LocalFile:
         self._guard = threading.Lock()
         self._jobs = 0
         self._is_closed = False
+        self._reads_at_once = hasattr(os, "RWF_NOWAIT")
 
     @property
     def size(self) -> int:
@@ -97,7 +140,29 @@ class LocalFile:
         await self._run(self._writers, lambda: os.fdatasync(self._descriptor))
 
     async def read(self, offset: int, size: int) -> bytes:
+        if size <= AT_ONCE_BYTES_MAX and self._reads_at_once:
+            data = self._read_at_once(offset, size)
+            if data is not None:
+                if self._pace.is_due(size):
+                    await asyncio.sleep(0)
+                return data
         return await self._run(self._readers, lambda: self._read_all(offset, size))
+
+    def _read_at_once(self, offset: int, size: int) -> bytes | None:
+        """Return what the page cache holds; None when a disk would have to be waited for."""
+        if self._is_closed:
+            raise OSError(errno.EBADF, "file is closed")
+        buffer = bytearray(size)
+        try:
+            got = os.preadv(self._descriptor, [buffer], offset, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+            self._reads_at_once = False  # this file system always waits
+            return None
+        return bytes(buffer) if got == size else None
 
     def _read_all(self, offset: int, size: int) -> bytes:
         first = os.pread(self._descriptor, size, offset)
@@ -130,15 +195,32 @@ class LocalFile:
             if self._is_closed:
                 raise OSError(errno.EBADF, "file is closed")
             self._jobs += 1
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
         try:
-            running = pool.submit(job)
+            pool.submit(self._do, job, loop, answer)
         except RuntimeError:
-            self._finished(None)
+            self._finished()
             raise OSError(errno.EBADF, "disk is closed") from None
-        running.add_done_callback(self._finished)
-        return await asyncio.wrap_future(running)
+        try:
+            return await answer
+        except OSError as error:
+            error.filename = error.filename or str(self._path)  # which disk it was
+            raise
 
-    def _finished(self, job: Job[T] | None) -> None:
+    def _do(
+        self, job: Callable[[], T], loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T]
+    ) -> None:
+        """Do a job in a thread: `wrap_future` would cost as much again as a small write."""
+        try:
+            settle = partial(_resolve, answer, job())
+        except BaseException as error:
+            settle = partial(_reject, answer, error)
+        self._finished()
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle)
+
+    def _finished(self) -> None:
         with self._guard:
             self._jobs -= 1
             must_close = self._is_closed and self._jobs == 0
@@ -165,6 +247,7 @@ class LocalDisk:
             self._lock = self._take_lock()
         except OSError as error:
             raise ConfigurationError(f"{self.root} cannot be used: {error.strerror}") from error
+        self._pace = _Pace()
         self._readers = ThreadPoolExecutor(THREADS, "quire-disk-read")
         self._writers = ThreadPoolExecutor(THREADS, "quire-disk-write")
 
@@ -194,7 +277,7 @@ class LocalDisk:
         except asyncio.CancelledError:
             opening.add_done_callback(_close_unclaimed)
             raise
-        return LocalFile(descriptor, size, self._readers, self._writers)
+        return LocalFile(descriptor, size, self._readers, self._writers, self._pace, full)
 
     async def list(self, directory: str = "") -> list[str]:
         full = self.root / _check_path(directory)

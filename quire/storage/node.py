@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail
+from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, refused
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
     EntryUnknownError,
@@ -29,15 +29,18 @@ from quire.errors import (
     LedgerFencedError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    QuireError,
     ReadOnlyBookieError,
     UnauthorizedError,
 )
-from quire.run import scan_run
+from quire.run import ScannedRun, scan_run
 from quire.storage.collector import Collector, Deletions
 from quire.storage.cookie import check_cookie
+from quire.storage.copies import OpenCopies
 from quire.storage.disk import Disk
 from quire.storage.engine import Engine
 from quire.storage.ledger_state import KEY_BYTES_MAX, LedgerState
+from quire.storage.mending import Mender
 from quire.storage.options import StorageOptions
 from quire.storage.scrub import Scrubber
 from quire.storage.upkeep import NEARLY_FULL
@@ -52,6 +55,7 @@ class BookieNode:
         self._disk = disk
         self._engine = engine
         self._storage = engine.storage
+        self._queued_adds = 0
 
     @classmethod
     async def open(
@@ -86,7 +90,7 @@ class BookieNode:
         """
         return self._engine.upkeep.is_writable and not self._engine.is_stalled
 
-    async def add(
+    def add(
         self,
         ledger: LedgerId,
         key: bytes,
@@ -94,14 +98,61 @@ class BookieNode:
         *,
         recovery: bool = False,
         deferred: bool = False,
-    ) -> None:
-        """See `Bookie.add`. The caller may cancel; the run is then stored or not."""
+    ) -> asyncio.Future[None]:
+        """See `Bookie.add`. The caller may cancel; the run is then stored or not.
+
+        A run that nothing speaks against goes to the journal in the same step of the loop. One
+        that must wait or is refused takes a task, and those that follow queue behind it.
+        """
+        try:
+            scanned = self._scan(ledger, run)
+        except QuireError as error:
+            return refused(error)
+        size, gate = cost(scanned), self._engine.gate
+        if not deferred and self._is_welcome(ledger, key, recovery) and gate.try_enter(size):
+            try:
+                return self._engine.append_run(run, scanned, recovery=recovery)
+            except QuireError as error:
+                gate.leave(size)
+                return refused(error)
+        self._queued_adds += 1
+        adding = asyncio.ensure_future(self._add(ledger, key, run, scanned, recovery, deferred))
+        adding.add_done_callback(self._add_ended)
+        return adding
+
+    def _scan(self, ledger: LedgerId, run: bytes) -> ScannedRun:
         scanned = scan_run(run)
         if scanned.ledger != ledger:
             raise InvalidRequestError(f"run of ledger {scanned.ledger} was sent to {ledger}")
         size_max = self._engine.options.run_bytes_max
         if len(run) > size_max:
             raise InvalidRequestError(f"run of {len(run)} bytes exceeds the limit of {size_max}")
+        return scanned
+
+    def _is_welcome(self, ledger: LedgerId, key: bytes, recovery: bool) -> bool:
+        """Return whether an add to a ledger needs neither to wait nor to be refused."""
+        state = self._storage.states.get(ledger)
+        return (
+            not self._queued_adds
+            and state is not None
+            and state.key is not None
+            and state.accepts(key)
+            and self._engine.is_moving
+            and (recovery or (state.fence is None and not state.is_fenced and self.is_writable))
+        )
+
+    def _add_ended(self, _: object) -> None:
+        self._queued_adds -= 1
+
+    async def _add(
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        scanned: ScannedRun,
+        recovery: bool,
+        deferred: bool,
+    ) -> None:
         size, gate = cost(scanned), self._engine.gate
         if not gate.try_enter(size):
             self._check_takes(recovery)
@@ -109,7 +160,7 @@ class BookieNode:
         try:
             state = await self._admit(ledger, key, recovery)
             self._note_key(state, key)
-            stored = self._engine.append_run(run, scanned)
+            stored = self._engine.append_run(run, scanned, recovery=recovery)
         except BaseException:
             gate.leave(size)
             raise
@@ -141,7 +192,14 @@ class BookieNode:
         return state
 
     async def _check_fence(self, state: LedgerState) -> None:
-        """Raise `LedgerFencedError` for a fenced ledger, once the fence is durable."""
+        """Raise `LedgerFencedError` for a fenced ledger, once the fence is durable.
+
+        One in limbo is fenced as well, but its writer need not be deposed for it: to him it is a
+        bookie that takes no new entries.
+        """
+        if state.in_limbo:
+            reason = f"it may have lost something of ledger {state.ledger}"
+            raise ReadOnlyBookieError(self.bookie, reason)
         if state.fence is not None:
             await asyncio.shield(state.fence)
         if state.is_fenced:
@@ -180,19 +238,19 @@ class BookieNode:
             )
         if fence_key is not None:
             await self._fence(ledger, fence_key)
+        is_doubtful = self._storage.is_doubtful(ledger)  # before: it may be made whole meanwhile
         state = self._known(ledger)
-        if state is None:
-            raise NoSuchLedgerError(ledger)
-        run = await self._engine.from_disk(self._storage.read(ledger, first, last, bytes_max))
-        if run is not None:
-            return run
-        if state.in_limbo:
+        if state is not None:
+            run = await self._engine.from_disk(self._storage.read(ledger, first, last, bytes_max))
+            if run is not None:
+                return run
+        if is_doubtful:
             raise EntryUnknownError(ledger, first, "this bookie may have lost it")
-        raise NoSuchEntryError(ledger, first)
+        raise NoSuchLedgerError(ledger) if state is None else NoSuchEntryError(ledger, first)
 
     def _known(self, ledger: LedgerId) -> LedgerState | None:
         state = self._storage.states.get(ledger)
-        return None if state is None or state.key is None else state
+        return None if state is None or not state.is_known else state
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
         """See `Bookie.read_tail`."""
@@ -202,11 +260,11 @@ class BookieNode:
         return await self._tail(ledger)
 
     async def _tail(self, ledger: LedgerId) -> LedgerTail:
+        if self._storage.is_doubtful(ledger):
+            raise EntryUnknownError(ledger, NO_ENTRY, "this bookie may have lost its end")
         state = self._known(ledger)
         if state is None:
             return LedgerTail()
-        if state.in_limbo:
-            raise EntryUnknownError(ledger, NO_ENTRY, "this bookie may have lost its end")
         frame: bytes | None = None
         if state.last != NO_ENTRY:
             reading = self._storage.read(ledger, state.last, state.last, 1)
@@ -245,7 +303,7 @@ class BookieNode:
 
     def _forget_if_unknown(self, state: LedgerState) -> None:
         """Drop a state that only the last waiter kept."""
-        if state.key is None and not state.waiters:
+        if not state.is_known and not state.waiters:
             self._storage.states.pop(state.ledger, None)
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
@@ -276,21 +334,34 @@ class BookieNode:
         self._engine.check_alive()
         return await self._storage.ranges(ledger)
 
+    def doubts(self, ledger: LedgerId) -> bool:
+        """Whether this bookie may have lost something of a ledger that it has not got back."""
+        return self._storage.is_doubtful(ledger)
+
     def collector(self, deletions: Deletions) -> Collector:
         """Return the collector of this bookie, to be started and closed by the caller."""
         return self._engine.collector(deletions)
 
-    def scrubber(self) -> Scrubber:
-        """Return the scrubber of this bookie, to be started and closed by the caller."""
-        return self._engine.scrubber()
+    def mender(self, copies: OpenCopies) -> Mender:
+        """Return the mender of this bookie, to be started and closed by the caller."""
+        return self._engine.mender(copies)
+
+    def scrubber(self, copies: OpenCopies | None = None) -> Scrubber:
+        """Return the scrubber of this bookie, to be started and closed by the caller. Without
+        `copies` it reports damage and leaves it.
+        """
+        return self._engine.scrubber(copies)
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`. Answers even when the disk hangs: the space is as it was seen last."""
         self._engine.check_alive()
         space = self._engine.upkeep.space
-        ledgers = sum(state.key is not None for state in self._storage.states.values())
+        states = self._storage.states.values()
+        ledgers = sum(state.is_known for state in states)
         return BookieInfo(
-            self.bookie, self.is_writable, space.free_bytes, space.total_bytes, ledgers
+            *(self.bookie, self.is_writable, space.free_bytes, space.total_bytes, ledgers),
+            in_limbo=sum(state.in_limbo for state in states),
+            counters=self._engine.counters(),
         )
 
     async def close(self) -> None:

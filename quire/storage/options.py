@@ -21,8 +21,8 @@ class StorageOptions:
     1.5 ms on a disk of 2.5 GB/s, so nobody waits long behind a bulk writer."""
 
     witness_seconds: float = 0.25
-    """How long the journal is idle before it proves its last batch durable: one more 4 KiB block
-    per pause, and never while somebody waits."""
+    """How long, and at most twice that, the journal is idle before it proves that its last batch is
+    durable: one more 4 KiB block per pause, and never while somebody waits."""
 
     write_cache_bytes: int = 32 * 1024 * 1024
     """Entries gathered before they are sorted into an entry-log file."""
@@ -30,6 +30,10 @@ class StorageOptions:
     memory_bytes_max: int = 128 * 1024 * 1024
     """Entries in memory that are in no entry-log file yet: one cache filling, one being flushed,
     and as much again in the journal's queue. Beyond it adds wait, then are refused as busy."""
+
+    read_cache_bytes: int = 64 * 1024 * 1024
+    """What readers of entry logs fetched lately, and what is fetched ahead of those who read in
+    order: a stretch of 1 MiB for each of some fifty readers. 0 keeps and fetches nothing."""
 
     journal_segments_max: int = 12
     """Segments that may wait for a flush: lone small adds fill the journal (4 KiB each) long before
@@ -40,11 +44,13 @@ class StorageOptions:
 
     low_space_bytes: int = 256 * 1024 * 1024
     """With less free the bookie takes no new entries: room for one flush and the segments of a
-    recovery, so that it can still fence, take recovery adds and start again."""
+    recovery, so that it can still fence, take recovery adds and start again. A quarter of a disk
+    that is small."""
 
     high_space_bytes: int = 512 * 1024 * 1024
     """A bookie that became read-only takes new entries again with this much free: twice the low
-    mark, so that it does not go back and forth. Below it space is reclaimed without delay."""
+    mark, so that it does not go back and forth. Half of a disk that is small. Below it space is
+    reclaimed without delay."""
 
     space_check_seconds: float = 10.0
     """How often a bookie looks whether there is room (again)."""
@@ -70,6 +76,11 @@ class StorageOptions:
 
     upkeep_bytes_per_second: int = 32 * 1024 * 1024
     """What compaction copies per second: a fraction of any disk."""
+
+    mend_seconds: float = 5.0
+    mend_seconds_max: float = 300.0
+    """Pause before what a repaired bookie still lacks is asked for again; it doubles while nothing
+    comes of it. A round asks metadata once for each ledger in limbo."""
 
     scrub_seconds: float = 7 * 24 * 3600.0
     """Pause between two rounds of scrubbing."""
@@ -99,8 +110,18 @@ class StorageOptions:
                 f"high_space_bytes {self.high_space_bytes} must not be below "
                 f"low_space_bytes {self.low_space_bytes}"
             )
+        if self.read_cache_bytes < 0:
+            raise ConfigurationError(f"read_cache_bytes {self.read_cache_bytes} is negative")
         if min(self.write_cache_bytes, self.journal_segments_max, self.open_files_max) < 1:
             raise ConfigurationError("storage sizes must be positive")
+
+    def low_mark(self, total_bytes: int) -> int:
+        """Return the low mark of a disk, in bytes."""
+        return min(self.low_space_bytes, total_bytes // 4)
+
+    def high_mark(self, total_bytes: int) -> int:
+        """Return the high mark of a disk, in bytes: one that it has when it is half empty."""
+        return min(self.high_space_bytes, total_bytes // 2)
 
     @property
     def run_bytes_max(self) -> int:

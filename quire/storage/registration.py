@@ -147,7 +147,9 @@ class Registration:
         found = decode_registration(self._bookie_id, value)
         if found.address != self._address:
             raise WrongBookieError(
-                f"registration of bookie {self._bookie_id}", self._address, found.address
+                f"registration of bookie {self._bookie_id}",
+                f"this process at {self._address}",
+                f"a process at {found.address} that serves a copy of the directory",
             )
 
     async def _current(self) -> BookieAddress:

@@ -51,7 +51,7 @@ async def replay(
     offset, sequence = start.offset, start.sequence
     previous: SegmentHeader | None = None
     for number in numbers:
-        data, header = await _load(disk, bookie, number)
+        data, header = await load_segment(disk, bookie, number)
         if previous is not None and not _continues(previous, header, data):
             continue
         records, end = _read(number, data, offset, header.identity, sequence + 1)
@@ -63,7 +63,7 @@ async def replay(
             raise CorruptStorageError(
                 segment_path(number),
                 f"record {sequence + 1} is missing or damaged, and the batch at byte {proof} "
-                "was written after it was durable: restore this bookie from the other copies",
+                "was written after it was durable",
             )
         offset, previous = BLOCK_BYTES, header
     return sequence
@@ -97,8 +97,13 @@ def _read(
         ) from error
 
 
-async def _load(disk: Disk, bookie: str, number: int) -> tuple[bytes, SegmentHeader]:
-    """Read a segment whole and check that it is the one its name says."""
+async def load_segment(
+    disk: Disk, bookie: str, number: int, *, may_be_cut: bool = False
+) -> tuple[bytes, SegmentHeader]:
+    """Read a segment whole and check that it is the one its name says.
+
+    Raises `CorruptStorageError` and OSError. `may_be_cut`: what is left of a shorter one will do.
+    """
     path = segment_path(number)
     file = await disk.open(path)
     try:
@@ -110,6 +115,6 @@ async def _load(disk: Disk, bookie: str, number: int) -> tuple[bytes, SegmentHea
         raise CorruptStorageError(path, f"it belongs to bookie {header.bookie}, not to {bookie}")
     if header.number != number:
         raise CorruptStorageError(path, f"its header says segment {header.number}")
-    if len(data) != header.size:
+    if len(data) != header.size and not may_be_cut:
         raise CorruptStorageError(path, f"it has {len(data)} bytes of {header.size}: it was cut")
     return data, header

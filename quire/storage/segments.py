@@ -82,6 +82,8 @@ class Segments:
         self._preparing: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self.is_starved = False
+        self.on_starved: Callable[[], None] = lambda: None
+        """Called when a segment cannot be made because the disk is full, every time it is tried."""
 
     @property
     def live(self) -> list[int]:
@@ -171,6 +173,7 @@ class Segments:
 
     async def _wait_for_room(self) -> None:
         self.is_starved = True
+        self.on_starved()
         self._room.clear()
         try:
             async with asyncio.timeout(self._options.space_check_seconds):

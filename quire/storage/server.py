@@ -14,18 +14,26 @@ import logging
 import os
 import random
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
 from quire.bookie import BookieAddress
+from quire.entry import BookieId
+from quire.errors import CorruptStorageError
 from quire.metastore import open_store
+from quire.metastore.store import MetadataStore
+from quire.storage.collector import Collector
+from quire.storage.copies import Copies
 from quire.storage.deletions import MetadataDeletions
-from quire.storage.identity import identify
-from quire.storage.local_disk import LocalDisk
+from quire.storage.directories import open_directory
+from quire.storage.identity import identify, settle_twin
+from quire.storage.mending import Mender
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from quire.storage.registration import SESSION_SECONDS, Registration
+from quire.storage.scrub import Scrubber
 from quire.storage.service import ServiceLimits, serve_bookie
 
 _log = logging.getLogger(__name__)
@@ -51,12 +59,14 @@ async def serve(
     limits: ServiceLimits | None = None,
     session_timeout: float = SESSION_SECONDS,
     rng: random.Random | None = None,
+    copies: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[Copies]] | None = None,
 ) -> None:
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
-    the process must end.
+    the process must end; `copies` reaches the other bookies, from whom this one takes what it lost
+    (without, it stays as it is).
 
     Raises `ConfigurationError` when directory, store or address cannot be used, `WrongBookieError`
     when the directory belongs to another cluster or another process serves under its identity,
@@ -66,16 +76,26 @@ async def serve(
     async with AsyncExitStack() as stack:
         store = await open_store(store_uri)
         stack.push_async_callback(store.close)
-        disk = LocalDisk(directory)
+        disk = await open_directory(directory)
         stack.push_async_callback(disk.close)
         cookie = await identify(disk, store)
-        node = await BookieNode.open(
-            disk, cookie.bookie, cookie.cluster, rng=rng, on_fatal=on_fatal, options=options
-        )
+        await settle_twin(cookie, store)
+        try:
+            node = await BookieNode.open(
+                disk, cookie.bookie, cookie.cluster, rng=rng, on_fatal=on_fatal, options=options
+            )
+        except CorruptStorageError as error:
+            remedy = f"`quire bookie repair {directory}` accepts the loss and copies from others"
+            raise CorruptStorageError(error.path, f"{error.reason}; {remedy}") from error
         stack.push_async_callback(node.close)
-        collector = node.collector(MetadataDeletions(store, cookie.cluster))
-        scrubber = node.scrubber()
-        for task in (collector, scrubber):
+        others = None if copies is None else partial(copies, store, cookie.bookie)
+        tasks: list[Collector | Scrubber | Mender] = [
+            node.collector(MetadataDeletions(store, cookie.cluster)),
+            node.scrubber(others),
+        ]
+        if others is not None:
+            tasks.append(node.mender(others))
+        for task in tasks:
             stack.push_async_callback(task.close)
             task.start()
         address = await stack.enter_async_context(

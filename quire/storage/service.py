@@ -2,7 +2,7 @@
 
 The service believes nothing it is sent: it checks for whom a call is, bounds what may be under
 way, and turns whatever the bookie raises into an answer (quire/wire/codec.py). Runs of one stream
-are started in order, each in one task, without waiting for the one before to be durable: that is
+are started in order, each without waiting for the one before to be durable: that is
 what fills the journal's groups. They are acknowledged in order, all that became durable in the
 meantime by one message.
 
@@ -12,12 +12,12 @@ Not here: what a bookie does (node.py), and its life as a process (server.py).
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
 from quire.bookie import READ_BYTES_MAX, Bookie
@@ -73,7 +73,7 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
     """Make a unary handler of a method: check for whom the call is, answer with what it raises."""
 
     def decorate(method: _Unary[ReplyT]) -> _Handler[ReplyT]:
-        @functools.wraps(method)
+        @wraps(method)
         async def handler(self: BookieService, request: Any, _: ServerContext) -> ReplyT:
             try:
                 self.expect(request.bookie)
@@ -124,7 +124,7 @@ class BookieService:
     def expect(self, bookie: BookieId) -> None:
         """Raise `WrongBookieError` for a call that is meant for another bookie."""
         if bookie != self.bookie_id:
-            raise WrongBookieError("server", bookie, self.bookie_id)
+            raise WrongBookieError("the server", f"bookie {bookie}", f"bookie {self.bookie_id}")
 
     def refuse_when_draining(self) -> None:
         """Raise `BookieUnavailableError` once `drain` was called."""
@@ -220,13 +220,13 @@ class BookieService:
 class _Slot:
     """One run between its arrival and its acknowledgement."""
 
-    __slots__ = ("done", "failure", "size", "task")
+    __slots__ = ("answer", "done", "failure", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.done = False
         self.failure: pb.Failure | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.answer: asyncio.Future[None] | None = None
 
 
 class _AddStream:
@@ -264,10 +264,10 @@ class _AddStream:
             self._ready.set()
             await asyncio.gather(acknowledging, return_exceptions=True)
         finally:
-            tasks = [slot.task for slot in self._slots if slot.task is not None]
-            for task in (acknowledging, *tasks):
-                task.cancel()
-            await asyncio.gather(acknowledging, *tasks, return_exceptions=True)
+            answers = [slot.answer for slot in self._slots if slot.answer is not None]
+            for future in (acknowledging, *answers):
+                future.cancel()
+            await asyncio.gather(acknowledging, *answers, return_exceptions=True)
 
     async def _receive(self, acknowledging: asyncio.Task[None]) -> None:
         while (request := await self._context.read()) is not EOF:
@@ -300,18 +300,26 @@ class _AddStream:
         self._slots.append(slot)
         self._bytes += slot.size
         self._received += 1
-        slot.task = asyncio.create_task(self._carry_out(slot, run))
-
-    async def _carry_out(self, slot: _Slot, run: pb.AddRun) -> None:
         try:
             self._service.refuse_when_draining()
-            await self._service.bookie.add(
+            adding = self._service.bookie.add(
                 run.ledger, run.key, run.run, recovery=run.recovery, deferred=run.deferred
             )
         except Exception as error:
+            self._finish(slot, error)
+        else:
+            slot.answer = asyncio.ensure_future(adding)
+            slot.answer.add_done_callback(partial(self._answered, slot))
+
+    def _answered(self, slot: _Slot, answer: asyncio.Future[None]) -> None:
+        if not answer.cancelled():
+            self._finish(slot, answer.exception())
+
+    def _finish(self, slot: _Slot, error: BaseException | None) -> None:
+        if isinstance(error, Exception):
             slot.failure = self._service.failure(error)
         slot.done = True
-        if slot is self._slots[0]:
+        if self._slots and slot is self._slots[0]:
             self._ready.set()
 
     async def _acknowledge(self) -> None:

@@ -14,11 +14,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from quire.entry import NO_ENTRY, EntryId, LedgerId
-from quire.storage.entry_log import EntryIndex, LedgerChunks
+from quire.errors import CorruptEntryError
+from quire.storage import slices as tidy
+from quire.storage.entry_log import ChunkAt, EntryIndex, LedgerChunks
 from quire.storage.ledger_state import LedgerState
+from quire.storage.slices import Slice
+from quire.storage.stored_run import StoredRun
 
 
 class FileUse(NamedTuple):
@@ -108,6 +113,18 @@ class Shelf:
         self.ledgers.pop(ledger, None)
         self._row_files.pop(ledger, None)
 
+    def leave_out(self, ledger: LedgerId, chunk: ChunkAt) -> None:
+        """Forget one chunk of a ledger: newer files, or memory, have what it should hold."""
+        parts = self.ledgers.get(ledger)
+        if parts is None:
+            return
+        kept = [part.without(chunk) if part.file == chunk.file else part for part in parts.parts]
+        left = [part for part in kept if part is not None]
+        if left:
+            self.ledgers[ledger] = LedgerParts(left)
+        else:
+            del self.ledgers[ledger]
+
     def members(self, files: Sequence[int]) -> list[LedgerId]:
         """Return the ledgers that have live entries in some files, ascending."""
         found = {ledger for number in files for ledger in self._members[number]}
@@ -168,3 +185,55 @@ class Shelf:
             FileUse(number, self._bytes[number], live[number], rows[number])
             for number in self._ranks
         ]
+
+
+CHUNKS_MAX: Final = 128
+"""Chunks of one answer: a ledger in small pieces is not gathered from any number of files."""
+
+
+def are_tidy(chunks: Sequence[ChunkAt]) -> bool:
+    """Tell whether no two of some chunks, ascending by first id, may hold the same entry."""
+    return all(before.last < after.first for before, after in pairwise(chunks))
+
+
+def choose_chunks(
+    parts: Sequence[LedgerChunks], first: EntryId, last: EntryId, bytes_max: int
+) -> tuple[list[ChunkAt], EntryId]:
+    """Return the chunks to read of some parts, oldest data first, for the entries from first on:
+    ascending by first id, at least what may hold the first entry, else not more than `bytes_max`.
+    And the id up to which nothing is missing.
+    """
+    found: list[tuple[EntryId, int, ChunkAt]] = []
+    for rank, part in enumerate(parts):
+        chunks, last = part.overlapping(first, last, bytes_max)
+        found += ((chunk.first, rank, chunk) for chunk in chunks)
+    found.sort()
+    size = 0
+    for number, (start, _, chunk) in enumerate(found):
+        is_enough = size + chunk.size > bytes_max or number >= CHUNKS_MAX
+        if start > last or (number and is_enough and start > first):
+            return [each for _, _, each in found[:number]], min(last, start - 1)
+        size += chunk.size
+    return [each for _, _, each in found], last
+
+
+def slices_of(
+    parts: Sequence[LedgerChunks],
+    chunks: Sequence[ChunkAt],
+    read: tuple[list[StoredRun], CorruptEntryError | None],
+    first: EntryId,
+    last: EntryId,
+) -> tuple[list[Slice], EntryId]:
+    """Return slices of the runs read, oldest data first, and the id up to which they are complete.
+
+    Raises `CorruptEntryError` when what may be the first entry is damaged.
+    """
+    runs, damage = read
+    if damage is not None:
+        last = min(last, damage.entry - 1)
+        if last < first:
+            raise damage
+    if not are_tidy(chunks):
+        ranks = {part.file: rank for rank, part in enumerate(parts)}
+        runs = sorted(runs, key=lambda run: ranks[run.file])
+    return [kept for run in runs if (kept := tidy.within(tidy.whole(run), first, last))], last

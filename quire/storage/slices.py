@@ -12,47 +12,74 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from quire.entry import EntryId
-from quire.run import ScannedRun
+from quire.entry import EntryId, LedgerId
+
+
+class CheckedRun(Protocol):
+    """A run of which it is known what it holds: a `ScannedRun`, or a `StoredRun`, which finds its
+    single frames only when `entries` or `bounds` are asked for.
+    """
+
+    @property
+    def ledger(self) -> LedgerId: ...
+    @property
+    def data(self) -> bytes | memoryview: ...
+    @property
+    def first(self) -> EntryId: ...
+    @property
+    def last(self) -> EntryId: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def entries(self) -> Sequence[EntryId]: ...
+    @property
+    def bounds(self) -> Sequence[int]: ...
+    def cut(self, low: int, high: int) -> memoryview: ...
 
 
 class Slice(NamedTuple):
     """Frames low ≤ n < high of a run; never empty."""
 
-    run: ScannedRun
+    run: CheckedRun
     low: int
     high: int
 
     @property
+    def is_whole(self) -> bool:
+        return self.high - self.low == self.run.count
+
+    @property
     def first(self) -> EntryId:
-        return self.run.entries[self.low]
+        return self.run.entries[self.low] if self.low else self.run.first
 
     @property
     def last(self) -> EntryId:
-        return self.run.entries[self.high - 1]
+        return self.run.last if self.high == self.run.count else self.run.entries[self.high - 1]
 
     @property
     def size(self) -> int:
         """Bytes of the frames with their sizes."""
+        if self.is_whole:
+            return len(self.run.data)
         return self.run.bounds[self.high] - self.run.bounds[self.low]
 
     @property
     def data(self) -> bytes | memoryview:
         """The frames, as a run, not copied."""
-        if self.high - self.low == len(self.run.entries):
-            return self.run.data
-        return self.run.cut(self.low, self.high)
+        return self.run.data if self.is_whole else self.run.cut(self.low, self.high)
 
 
-def whole(run: ScannedRun) -> Slice:
-    return Slice(run, 0, len(run.entries))
+def whole(run: CheckedRun) -> Slice:
+    return Slice(run, 0, run.count)
 
 
 def within(part: Slice, first: EntryId, last: EntryId) -> Slice | None:
     """Return the part of a slice with first ≤ id ≤ last; None when nothing is left."""
     run, low, high = part
+    if first <= run.first and run.last <= last:
+        return part
     low = bisect_left(run.entries, first, low, high)
     high = bisect_right(run.entries, last, low, high)
     return Slice(run, low, high) if low < high else None
@@ -64,7 +91,7 @@ def is_tidy(slices: Sequence[Slice]) -> bool:
 
 def overlay(slices: Iterable[Slice]) -> list[Slice]:
     """Return the tidy list of all entries in slices; where two hold one entry the later wins."""
-    found: dict[EntryId, tuple[ScannedRun, int]] = {}
+    found: dict[EntryId, tuple[CheckedRun, int]] = {}
     for run, low, high in slices:
         for number in range(low, high):
             found[run.entries[number]] = (run, number)
@@ -82,7 +109,12 @@ def split(slices: Iterable[Slice], bytes_max: int) -> Iterator[list[Slice]]:
     """Cut a tidy list into groups of at most `bytes_max` bytes; a larger frame is a group alone."""
     group: list[Slice] = []
     room = bytes_max
-    for run, low, high in slices:
+    for part in slices:
+        run, low, high = part
+        if part.size <= room:
+            group.append(part)
+            room -= part.size
+            continue
         while low < high:
             start = run.bounds[low]
             fitting = bisect_right(run.bounds, start + room, low, high + 1) - 1
@@ -101,8 +133,9 @@ def split(slices: Iterable[Slice], bytes_max: int) -> Iterator[list[Slice]]:
 def ranges(slices: Iterable[Slice]) -> list[tuple[EntryId, EntryId]]:
     """Return the ids of a tidy list as ascending, disjoint, inclusive ranges."""
     found: list[tuple[EntryId, EntryId]] = []
-    for run, low, high in slices:
-        first, last = run.entries[low], run.entries[high - 1]
+    for part in slices:
+        run, low, high = part
+        first, last = part.first, part.last
         is_dense = last - first == high - 1 - low
         ids = [(first, last)] if is_dense else [(entry, entry) for entry in run.entries[low:high]]
         found.extend(ids)

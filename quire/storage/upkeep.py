@@ -23,6 +23,9 @@ from quire.storage.segments import Segments
 
 NEARLY_FULL: Final = "its disk is nearly full"
 
+SEGMENTS_MIN: Final = 2
+"""Segments a journal has in any case: the one being filled, and the next."""
+
 
 class Upkeep:
     """See the module. Owned by the node."""
@@ -115,12 +118,14 @@ class Upkeep:
     async def look_for_room(self) -> None:
         """Compare the free space with the low mark, or with the high one to open again."""
         self.space = await self._disk.space()
-        options = self._options
-        mark = options.low_space_bytes if self._has_room else options.high_space_bytes
-        if self.space.free_bytes >= mark:
+        free, total = self.space.free_bytes, self.space.total_bytes
+        high = self._options.high_mark(total)
+        if free >= (self._options.low_mark(total) if self._has_room else high):
             self._has_room = not self._is_blocked
         else:
             self._close_door()
+        if free < high and len(self._segments.live) > SEGMENTS_MIN and not self._is_blocked:
+            self.request_flush()
 
     def _close_door(self) -> None:
         """Take no new entries; those that wait for memory are told so, for it will not come."""

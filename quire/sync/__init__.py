@@ -12,8 +12,10 @@ from quire.sync.client import SyncClient, connect
 from quire.sync.cluster import SyncLocalCluster
 from quire.sync.cursors import SyncCursor, SyncLogCursors
 from quire.sync.elections import SyncElection, SyncLeadership
-from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
-from quire.sync.logs import SyncLog, SyncLogReader
+from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter, SyncNumberedWriter
+from quire.sync.logs import SyncLog, SyncLogDirectory, SyncLogReader
+from quire.sync.offloads import SyncOffload
+from quire.sync.services import SyncService
 
 __all__ = [
     "SyncAdoption",
@@ -26,6 +28,10 @@ __all__ = [
     "SyncLocalCluster",
     "SyncLog",
     "SyncLogCursors",
+    "SyncLogDirectory",
     "SyncLogReader",
+    "SyncNumberedWriter",
+    "SyncOffload",
+    "SyncService",
     "connect",
 ]

@@ -14,17 +14,21 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.gap import OnGap
+from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position, Start
 from quire.log.search import Tail
 from quire.log.span import Slice, Span
+from quire.service import Application, ServiceOptions
+from quire.service.service import R
 from quire.sync.adoption import SyncAdoption
 from quire.sync.cursors import SyncLogCursors
 from quire.sync.elections import SyncElection
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
-from quire.sync.logs import SyncLog, SyncLogReader
+from quire.sync.logs import SyncLog, SyncLogDirectory, SyncLogReader
 from quire.sync.portal import Portal
+from quire.sync.services import SyncService
 
 
 @contextmanager
@@ -124,6 +128,7 @@ class SyncClient:
         password: bytes = b"",
         log_id: str | None = None,
         on_gap: OnGap | None = None,
+        keyring: Keyring | None = None,
     ) -> SyncLogReader:
         """See `Client.read_log`."""
         work = self._client.read_log(
@@ -134,6 +139,7 @@ class SyncClient:
             password=password,
             log_id=log_id,
             on_gap=on_gap,
+            keyring=keyring,
         )
         return SyncLogReader(self._portal, self._portal.call(work))
 
@@ -143,12 +149,19 @@ class SyncClient:
         """See `Client.snapshot_log`."""
         return self._portal.call(self._client.snapshot_log(name, password=password, bounds=bounds))
 
-    def read_span(self, span: Span, *, password: bytes = b"") -> Iterator[Slice]:
+    def read_span(
+        self, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
+    ) -> Iterator[Slice]:
         """See `Client.read_span`."""
         return self._portal.iterate(
-            lambda: self._client.read_span(span, password=password),
+            lambda: self._client.read_span(span, password=password, keyring=keyring),
             lambda item: len(item.batch.body),
         )
+
+    @property
+    def logs(self) -> SyncLogDirectory:
+        """See `Client.logs`."""
+        return SyncLogDirectory(self._portal, self._client.logs)
 
     def log_adoption(self, name: str) -> SyncAdoption:
         """See `Client.log_adoption`."""
@@ -175,9 +188,9 @@ class SyncClient:
         """See `Client.configure_log`."""
         return self._portal.call(self._client.configure_log(name, settings))
 
-    def trim_log(self, name: str, position: Position, *, password: bytes = b"") -> None:
+    def trim_log(self, name: str, before: Position | int, *, password: bytes = b"") -> None:
         """See `Client.trim_log`."""
-        self._portal.call(self._client.trim_log(name, position, password=password))
+        self._portal.call(self._client.trim_log(name, before, password=password))
 
     def delete_log(self, name: str, *, password: bytes = b"") -> None:
         """See `Client.delete_log`."""
@@ -189,6 +202,23 @@ class SyncClient:
         """See `Client.election`."""
         election = self._client.election(name, candidate, session_timeout=session_timeout)
         return SyncElection(self._portal, election)
+
+    def service(
+        self,
+        name: str,
+        application: Application[R],
+        candidate: str | None = None,
+        *,
+        options: ServiceOptions | None = None,
+        session_timeout: float = SESSION_SECONDS,
+    ) -> SyncService[R]:
+        """See `Client.service`."""
+        service = self._portal.call_plain(
+            lambda: self._client.service(
+                name, application, candidate, options=options, session_timeout=session_timeout
+            )
+        )
+        return SyncService(self._portal, service)
 
     def bookies(self) -> list[BookieAddress]:
         """See `Client.bookies`."""

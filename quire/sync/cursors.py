@@ -40,7 +40,7 @@ class SyncCursor:
         """See `Cursor.refresh`."""
         return self._portal.call(self._cursor.refresh())
 
-    def advance(self, position: Position) -> Position:
+    def advance(self, position: Position | int) -> Position:
         """See `Cursor.advance`."""
         return self._portal.call(self._cursor.advance(position))
 
@@ -61,7 +61,7 @@ class SyncLogCursors:
         """The log's name."""
         return self._cursors.log
 
-    def open(self, name: str, start: Position = BEGINNING) -> SyncCursor:
+    def open(self, name: str, start: Position | int = BEGINNING) -> SyncCursor:
         """See `LogCursors.open`."""
         return SyncCursor(self._portal, self._portal.call(self._cursors.open(name, start)))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from types import TracebackType
-from typing import Self
 
 from quire.entry import Entry, EntryId, LedgerId
 from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.numbered import NumberedWriter
+from quire.ledger.options import LedgerOptions
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
+from quire.sync.handle import SyncHandle
 from quire.sync.portal import Portal
 
 
@@ -23,7 +24,7 @@ def _run_weight(run: list[Entry]) -> int:
     return sum(map(_weight, run))
 
 
-class SyncLedgerWriter:
+class SyncLedgerWriter(SyncHandle):
     """Blocking twin of `LedgerWriter`. Safe to use from several threads.
 
     As a context manager it closes the ledger at the end.
@@ -90,19 +91,8 @@ class SyncLedgerWriter:
         """See `LedgerWriter.abandon`."""
         self._portal.call_plain(self._writer.abandon)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._portal.call(self._writer.__aexit__(kind, error, traceback))
-
-
-class SyncLedgerReader:
+class SyncLedgerReader(SyncHandle):
     """Blocking twin of `LedgerReader`. Iterators belong to one thread, the reader to all."""
 
     def __init__(self, portal: Portal, reader: LedgerReader) -> None:
@@ -160,13 +150,43 @@ class SyncLedgerReader:
         """See `LedgerReader.close`."""
         self._portal.call(self._reader.close())
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+class SyncNumberedWriter(SyncHandle):
+    """Blocking twin of `NumberedWriter`, made of a writer that was not appended to.
+
+    Safe to use from several threads. As a context manager it closes the ledger at the end.
+    """
+
+    def __init__(self, writer: SyncLedgerWriter, options: LedgerOptions | None = None) -> None:
+        self._portal = writer._portal
+        self._writer = self._portal.call_plain(lambda: NumberedWriter(writer._writer, options))
+
+    @property
+    def ledger(self) -> LedgerId:
+        """See `NumberedWriter.ledger`."""
+        return self._writer.ledger
+
+    @property
+    def expected(self) -> EntryId:
+        """See `NumberedWriter.expected`."""
+        return self._writer.expected
+
+    def append(self, entry: EntryId, payload: bytes) -> EntryId:
+        """See `NumberedWriter.append`."""
+        return self._portal.call(self._writer.append(entry, payload))
+
+    def submit(self, entry: EntryId, payload: bytes) -> concurrent.futures.Future[EntryId]:
+        """See `NumberedWriter.submit`; the future may be waited for in any thread."""
+        return self._portal.submit(self._writer.submit(entry, payload))
+
+    def force(self) -> EntryId:
+        """See `NumberedWriter.force`."""
+        return self._portal.call(self._writer.force())
+
+    def close(self) -> None:
+        """See `NumberedWriter.close`."""
+        self._portal.call(self._writer.close())
+
+    def abandon(self) -> None:
+        """See `NumberedWriter.abandon`."""
+        self._portal.call_plain(self._writer.abandon)

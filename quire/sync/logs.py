@@ -6,18 +6,22 @@ import concurrent.futures
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
+from quire.entry import LedgerId
+from quire.log.directory import LogDirectory
 from quire.log.log import Log
+from quire.log.manifest import LogManifest
 from quire.log.position import Position, Record
 from quire.log.producers import Stamp
 from quire.log.reader import LogReader
 from quire.log.segment_reader import RecordBatch
+from quire.sync.handle import SyncHandle
+from quire.sync.offloads import SyncOffload
 from quire.sync.portal import Portal
 
 
-class SyncLog:
+class SyncLog(SyncHandle):
     """Blocking twin of `Log`. Safe to use from several threads.
 
     As a context manager it closes the log at the end.
@@ -53,10 +57,17 @@ class SyncLog:
         return self._log.next_offset
 
     def append(
-        self, record: bytes, *, expected_offset: int | None = None, stamp: Stamp | None = None
+        self,
+        record: bytes,
+        *,
+        expected_offset: int | None = None,
+        stamp: Stamp | None = None,
+        transaction: int | None = None,
     ) -> Position:
         """See `Log.append`."""
-        work = self._log.append(record, expected_offset=expected_offset, stamp=stamp)
+        work = self._log.append(
+            record, expected_offset=expected_offset, stamp=stamp, transaction=transaction
+        )
         return self._portal.call(work)
 
     def append_many(
@@ -65,16 +76,26 @@ class SyncLog:
         *,
         expected_offset: int | None = None,
         stamp: Stamp | None = None,
+        transaction: int | None = None,
     ) -> list[Position]:
         """See `Log.append_many`."""
-        work = self._log.append_many(records, expected_offset=expected_offset, stamp=stamp)
+        work = self._log.append_many(
+            records, expected_offset=expected_offset, stamp=stamp, transaction=transaction
+        )
         return self._portal.call(work)
 
     def submit(
-        self, record: bytes, *, expected_offset: int | None = None, stamp: Stamp | None = None
+        self,
+        record: bytes,
+        *,
+        expected_offset: int | None = None,
+        stamp: Stamp | None = None,
+        transaction: int | None = None,
     ) -> concurrent.futures.Future[Position]:
         """See `Log.submit`; the future may be waited for in any thread."""
-        work = self._log.submit(record, expected_offset=expected_offset, stamp=stamp)
+        work = self._log.submit(
+            record, expected_offset=expected_offset, stamp=stamp, transaction=transaction
+        )
         return self._portal.submit(work)
 
     def drain(self) -> None:
@@ -105,19 +126,32 @@ class SyncLog:
         """See `Log.abandon`."""
         self._portal.call_plain(self._log.abandon)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+class SyncLogDirectory:
+    """Blocking twin of what `LogDirectory` has besides the methods of `Client`."""
+
+    def __init__(self, portal: Portal, logs: LogDirectory) -> None:
+        self._portal = portal
+        self._logs = logs
+
+    def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
+        """See `LogDirectory.rebuild`."""
+        return self._portal.call(self._logs.rebuild(name, password=password))
+
+    def sweep(self) -> Sequence[LedgerId]:
+        """See `LogDirectory.sweep`."""
+        return self._portal.call(self._logs.sweep())
+
+    def sweep_files(self) -> Sequence[str]:
+        """See `LogDirectory.sweep_files`."""
+        return self._portal.call(self._logs.sweep_files())
+
+    def offload(self, name: str) -> SyncOffload:
+        """See `LogDirectory.offload`."""
+        return SyncOffload(self._portal, self._logs.offload(name))
 
 
-class SyncLogReader:
+class SyncLogReader(SyncHandle):
     """Blocking twin of `LogReader`: a plain iterator of records, for one thread at a time.
 
     After an error or Ctrl-C it can be continued: nothing is skipped.
@@ -182,14 +216,3 @@ class SyncLogReader:
         await self._reader.close()  # first: another thread may be reading
         if self._source is not None:
             await self._source.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

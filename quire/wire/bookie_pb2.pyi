@@ -215,17 +215,28 @@ class InfoRequest(_message.Message):
     def __init__(self, bookie: _Optional[str] = ...) -> None: ...
 
 class InfoReply(_message.Message):
-    __slots__ = ("bookie", "writable", "disk_free_bytes", "disk_total_bytes", "ledgers", "failure")
+    __slots__ = ("bookie", "writable", "disk_free_bytes", "disk_total_bytes", "ledgers", "failure", "in_limbo", "counters")
+    class CountersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     BOOKIE_FIELD_NUMBER: _ClassVar[int]
     WRITABLE_FIELD_NUMBER: _ClassVar[int]
     DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     DISK_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     LEDGERS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    IN_LIMBO_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
     bookie: str
     writable: bool
     disk_free_bytes: int
     disk_total_bytes: int
     ledgers: int
     failure: Failure
-    def __init__(self, bookie: _Optional[str] = ..., writable: bool = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., ledgers: _Optional[int] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    in_limbo: int
+    counters: _containers.ScalarMap[str, int]
+    def __init__(self, bookie: _Optional[str] = ..., writable: bool = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., ledgers: _Optional[int] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., in_limbo: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ...) -> None: ...

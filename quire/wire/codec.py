@@ -141,6 +141,8 @@ def encode_info(info: BookieInfo) -> pb.InfoReply:
         disk_free_bytes=info.disk_free_bytes,
         disk_total_bytes=info.disk_total_bytes,
         ledgers=info.ledgers,
+        in_limbo=info.in_limbo,
+        counters=info.counters,
     )
 
 
@@ -154,4 +156,6 @@ def decode_info(reply: pb.InfoReply) -> BookieInfo:
         disk_free_bytes=reply.disk_free_bytes,
         disk_total_bytes=reply.disk_total_bytes,
         ledgers=reply.ledgers,
+        in_limbo=reply.in_limbo,
+        counters=dict(sorted(reply.counters.items())),
     )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
 
 from quire import errors
-from quire.cli.exits import BROKEN_PIPE, INTERRUPTED, RootGroup, exit_code
+from quire.cli.exits import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, RootGroup, exit_code
 from quire.errors import QuireError
+from quire.storage.server import EXIT_FATAL
 
 
 def families() -> list[type[QuireError]]:
@@ -53,6 +58,32 @@ def test_ctrl_c_is_130_and_silent() -> None:
 def test_a_broken_pipe_is_141_and_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quire.cli.exits._forget_stdout", lambda: None)
     assert invoke(BrokenPipeError()) == (BROKEN_PIPE, "", "")
+
+
+def test_the_library_does_not_speak_beside_the_one_line() -> None:
+    program = """
+import logging, click
+from quire.cli.exits import RootGroup
+from quire.errors import NoSuchLedgerError
+
+@click.group(cls=RootGroup)
+def root(): pass
+
+@root.command()
+def fail():
+    logging.getLogger("quire.ledger.writer").warning("by the way")
+    raise NoSuchLedgerError(7)
+
+root(["fail"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "quire: ledger 7 does not exist\n")
+
+
+def test_every_code_is_documented() -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "cli.md").read_text(encoding="utf-8")
+    for code in (0, *(code for _, code in EXIT_CODES), EXIT_FATAL, INTERRUPTED, BROKEN_PIPE):
+        assert f"\n| {code} | " in page, code
 
 
 def test_wrong_usage_is_2() -> None:

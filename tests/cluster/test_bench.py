@@ -7,6 +7,26 @@ from pathlib import Path
 from tests.support.command import quire
 
 
+def test_a_short_benchmark_of_logs(tmp_path: Path) -> None:
+    done = quire("bench", "log", "--seconds", "0.2", "--data", str(tmp_path), "--json")
+    assert done.code == 0, done.err
+    found = done.json[0]
+    assert [each["name"] for each in found["figures"]] == [
+        "100 B, 20,000 in flight",
+        "1024 B, 20,000 in flight",
+        "one at a time",
+        "rolling every 50",
+        "ack to follower",
+    ]
+    for each in found["figures"]:
+        assert each["per_second"] > 0
+        assert 0 <= each["p50_ms"] <= each["p99_ms"]
+    assert found["catch_up_mb_s"] > 0
+    assert 0 < found["take_over_ms"] < found["crash_ms"], "a crash costs the lease besides"
+    assert found["handoff_ms"] < found["crash_ms"]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_short_benchmark(tmp_path: Path) -> None:
     done = quire("bench", "--seconds", "0.2", "--data", str(tmp_path), "--json")
     assert done.code == 0, done.err
@@ -17,7 +37,7 @@ def test_a_short_benchmark(tmp_path: Path) -> None:
         "1,000 in flight",
         "4,000 in flight",
     ]
-    assert len(found["limits"]) == 4
+    assert len(found["limits"]) == 5
     for each in found["appends"] + found["limits"]:
         assert each["per_second"] > 0
         assert 0 < each["p50_ms"] <= each["p99_ms"]

@@ -44,6 +44,32 @@ class TestLogs:
         ]
         assert [each["offset"] for each in records] == [0, 1]
 
+    def test_transactions_are_written_shown_and_started_at(self, cluster: RunningCluster) -> None:
+        for number in (5, 9):
+            command = ("log", "append", "numbered", f"in {number}", "--transaction", f"{number}")
+            assert quire(*command, store=cluster.store).code == 0
+        found = quire("log", "read", "numbered", "--from", "tx:6", "--json", store=cluster.store)
+        assert [(each["transaction"], each["payload"]) for each in found.json] == [(9, "in 9")]
+        late = quire("log", "append", "numbered", "x", "--transaction", "8", store=cluster.store)
+        assert late.code == 7
+        assert "transaction 8 cannot follow transaction 9" in late.err
+
+    def test_an_encrypted_log_needs_its_key_file(
+        self, cluster: RunningCluster, tmp_path: Path
+    ) -> None:
+        keys = tmp_path / "keys"
+        keys.write_text(f"mine {bytes(32).hex()}\n")
+        key_file = ("--key-file", str(keys))
+        assert quire("log", "append", "hidden", "x", *key_file, store=cluster.store).code == 0
+        assert quire("log", "read", "hidden", *key_file, store=cluster.store).out == "x\n"
+        refused = quire("log", "read", "hidden", store=cluster.store)
+        assert (refused.code, refused.out) == (2, "")
+        assert "at 1.0.0 is encrypted with key 'mine'" in refused.err
+        keys.write_text("mine too short\n")
+        bad = quire("log", "read", "hidden", *key_file, store=cluster.store)
+        assert bad.code == 2
+        assert "line 1 of key file" in bad.err
+
     def test_a_tail_sees_what_is_appended_later(self, cluster: RunningCluster) -> None:
         assert quire("log", "append", "tailed", "old", store=cluster.store).code == 0
         with started("log", "tail", "tailed", "--from", "beginning", store=cluster.store) as tail:

@@ -126,7 +126,7 @@ async def simulated_node(_: Path) -> AsyncIterator[Subject]:
     disk = SimDisk(random.Random(1))
 
     def fill() -> None:
-        disk.capacity_bytes -= disk.free_bytes - OPTIONS.low_space_bytes // 2
+        disk.taken_bytes += disk.free_bytes - OPTIONS.low_space_bytes // 2
 
     async with node_on(disk.mount(), fill) as subject:
         yield subject
@@ -608,15 +608,15 @@ def test_cancelled_calls_are_harmless(run: Run, steps: int) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
         await bookie.add(LEDGER, KEY, run_of(0))
-        before = asyncio.create_task(bookie.add(LEDGER, KEY, run_of(1)))
+        before = asyncio.ensure_future(bookie.add(LEDGER, KEY, run_of(1)))
         doomed: list[asyncio.Task[object]] = [
-            asyncio.create_task(bookie.add(LEDGER, KEY, run_of(2))),
+            asyncio.ensure_future(bookie.add(LEDGER, KEY, run_of(2))),
             asyncio.create_task(bookie.read(LEDGER, 0, 9)),
             asyncio.create_task(bookie.read_tail(LEDGER)),
             asyncio.create_task(bookie.wait_tail(LEDGER, 99, 60.0)),
             asyncio.create_task(bookie.write_lac(LEDGER, KEY, SEALER.seal_lac(0))),
         ]
-        after = asyncio.create_task(bookie.add(LEDGER, KEY, run_of(3)))
+        after = asyncio.ensure_future(bookie.add(LEDGER, KEY, run_of(3)))
         for _ in range(steps):
             await asyncio.sleep(0)
         for task in doomed:

@@ -13,21 +13,27 @@ import pytest
 from quire.errors import ConfigurationError
 from quire.storage.disk import Disk
 from quire.storage.local_disk import BUFFERS_MAX, LocalDisk
+from quire.storage.spread_disk import SpreadDisk
 from tests.sim.disk import SimDisk
 
 Check: TypeAlias = Callable[[Disk], Awaitable[None]]
 Run: TypeAlias = Callable[[Check], None]
 
 
-@pytest.fixture(params=["local", "sim"])
+def open_disk(kind: str, path: Path) -> Disk:
+    if kind == "sim":
+        return SimDisk(random.Random(1)).mount()
+    if kind == "spread":
+        main, journal, *entries = (LocalDisk(path / name, create=True) for name in "mjab")
+        return SpreadDisk(main, journal, entries)
+    return LocalDisk(path)
+
+
+@pytest.fixture(params=["local", "sim", "spread"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     def over(check: Check) -> None:
         async def main() -> None:
-            disk = (
-                LocalDisk(tmp_path)
-                if request.param == "local"
-                else SimDisk(random.Random(1)).mount()
-            )
+            disk = open_disk(request.param, tmp_path)
             try:
                 await check(disk)
             finally:

@@ -16,7 +16,7 @@ from quire.ledger.completion import missing, stretches
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from tests.sim.loop import Policy
+from tests.sim.policy import Policy
 from tests.support.memory_cluster import MemoryCluster, down
 from tests.support.virtual import virtually
 

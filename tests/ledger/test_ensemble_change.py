@@ -24,7 +24,7 @@ from quire.errors import (
 )
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
-from tests.sim.loop import Policy
+from tests.sim.policy import Policy
 from tests.support.virtual import virtually
 from tests.support.writing import LEDGER, PATH, Writing, fail_next, settle
 

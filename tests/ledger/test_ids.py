@@ -11,7 +11,7 @@ from quire.errors import CorruptRecordError, StoreOutcomeUnknownError, StoreUnav
 from quire.ledger.ids import ATTEMPTS_MAX, BLOCK_MAX, LedgerIds
 from quire.metastore.layout import LEDGER_IDS
 from quire.metastore.memory import MemoryStore
-from tests.sim.loop import Policy
+from tests.sim.policy import Policy
 from tests.support.virtual import virtually
 
 

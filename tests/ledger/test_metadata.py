@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.entry import DigestKind
+from quire.entry import DigestKind, key_check
 from quire.errors import (
     CorruptRecordError,
     InvalidRequestError,
@@ -22,7 +22,6 @@ from quire.ledger.metadata import (
     Fragment,
     LedgerMetadata,
     LedgerState,
-    key_check,
 )
 from quire.ledger.quorum import Replication
 from quire.metastore.record import decode_record, encode_record

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -10,18 +12,19 @@ from typing import Any
 
 import pytest
 
-from quire.entry import NO_ENTRY, LedgerId
+from quire.entry import NO_ENTRY, Entry, LedgerId
 from quire.errors import (
     HandleClosedError,
     InvalidRequestError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    StoreUnavailableError,
     UnreadableError,
 )
 from quire.ledger.metadata import Fragment
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from quire.ledger.read_ahead import PIECES
+from quire.ledger.read_ahead import PIECES, read_ahead
 from quire.ledger.reader import LedgerReader
 from tests.support.memory_cluster import MemoryCluster, down, hung, slowly
 from tests.support.planted_ledger import PASSWORD, PlantedLedger, payload
@@ -330,6 +333,51 @@ def test_a_replica_that_moved_is_found_by_looking_at_metadata_again() -> None:
     scenario(2, body)
 
 
+async def _moved(cluster: MemoryCluster) -> LedgerReader:
+    """A reader of a ledger whose only replica went from b0, which forgot it, to b1."""
+    planted = await PlantedLedger.create(cluster, (0, "b0"), replication=Replication(1, 1, 1))
+    reader = await closed(planted, 5)
+    run = await cluster.bookies["b0"].read(7, 0, 4)
+    await cluster.bookies["b1"].add(7, planted.sealer.access_key, run)
+    await planted.put((await planted.metadata()).with_replica(0, 0, "b1"))
+    cluster.bookies["b0"].ledgers.clear()
+    return reader
+
+
+def test_metadata_that_somebody_else_refreshed_meanwhile_is_used_too() -> None:
+    """As a follower's watch does while a read by the old metadata is under way."""
+
+    async def body(cluster: MemoryCluster) -> None:
+        reader = await _moved(cluster)
+
+        async def refresh(method: str, ledger: LedgerId) -> None:
+            if method == "read":
+                await reader.refresh()
+
+        cluster.bookies["b0"].before = refresh
+        assert await ids(reader) == list(range(5))
+
+    scenario(2, body)
+
+
+def test_nothing_is_denied_by_metadata_that_cannot_be_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(cluster: MemoryCluster) -> None:
+        reader = await _moved(cluster)
+
+        async def refuse(self: LedgerReader) -> bool:
+            raise StoreUnavailableError("memory:", "by order of the test")
+
+        with monkeypatch.context() as store_down:
+            store_down.setattr(LedgerReader, "refresh", refuse)
+            with pytest.raises(StoreUnavailableError):
+                await ids(reader)
+        assert await ids(reader) == list(range(5))
+
+    scenario(2, body)
+
+
 def test_a_deleted_ledger_is_named_when_its_entries_are_gone() -> None:
     async def body(cluster: MemoryCluster) -> None:
         planted = await PlantedLedger.create(cluster, (0, "b0 b1 b2"))
@@ -423,6 +471,27 @@ def test_a_closed_handle_reads_no_more() -> None:
             await reader.last_confirmed()
 
     scenario(3, body)
+
+
+def test_a_read_that_is_cancelled_before_it_asks_anybody_leaves_no_coroutine_behind() -> None:
+    async def main() -> None:
+        async def fetch(first: int, last: int, bytes_max: int) -> list[Entry]:
+            raise AssertionError("nobody is to be asked")
+
+        async def read() -> None:
+            async for _ in read_ahead(fetch, 0, 99, LedgerOptions()):
+                pass
+
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(0)  # it has begun, what it begins has not
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        virtually(main)
+        gc.collect()
+    assert [str(each.message) for each in said] == []
 
 
 def test_a_read_that_is_left_early_leaves_no_task_behind() -> None:

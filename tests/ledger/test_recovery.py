@@ -29,7 +29,7 @@ from quire.errors import (
 )
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
-from tests.sim.loop import Policy
+from tests.sim.policy import Policy
 from tests.support.memory_bookie import MemoryBookie
 from tests.support.memory_cluster import Hook, MemoryCluster, down, hung, slowly
 from tests.support.planted_ledger import PASSWORD, PlantedLedger

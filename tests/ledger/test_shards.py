@@ -11,8 +11,10 @@ import pytest
 from quire.errors import ConflictError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.roster import BookieRoster
-from quire.metastore.layout import LEDGERS, ledger_path
+from quire.metastore.changes import Create
+from quire.metastore.layout import LEDGERS, LEDGERS_PER_SHARD, ledger_path
 from quire.metastore.memory import MemoryStore
+from quire.metastore.sqlite import Clock, SqliteStore
 from quire.metastore.store import MetadataStore
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_server import ZooKeeperServer
@@ -45,6 +47,38 @@ def test_many_ledgers_are_listed_without_a_time_out(tmp_path: Path) -> None:
     with ZooKeeperServer(tmp_path, sync=False) as server:
         plant_ledgers(server.address, "/many", range(MANY))
         asyncio.run(main(f"{server.uri}/many"))
+
+
+class Counting(SqliteStore):
+    """Counts how many names each listing brought."""
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        super().__init__(path, clock)
+        self.pages: list[int] = []
+
+    async def children(self, path: str) -> list[str]:
+        names = await super().children(path)
+        self.pages.append(len(names))
+        return names
+
+
+def test_listing_goes_by_pages_in_a_file_too(tmp_path: Path) -> None:
+    """However many ledgers there are, no call holds the one thread of the file for all of them."""
+    shards, rest = 7, 10
+
+    async def main() -> None:
+        store = await Counting.open(str(tmp_path / "metadata.db"))
+        assert isinstance(store, Counting)
+        ledgers = range(shards * LEDGERS_PER_SHARD + rest)
+        for first in ledgers[::LEDGERS_PER_SHARD]:
+            page = ledgers[first : first + LEDGERS_PER_SHARD]
+            await store.commit([Create(ledger_path(ledger), b"") for ledger in page])
+        store.pages.clear()
+        assert await catalog_of(store).list() == list(ledgers)
+        assert store.pages == [shards + 1, *[LEDGERS_PER_SHARD] * shards, rest]
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_an_empty_shard_is_deleted_with_its_last_ledger() -> None:

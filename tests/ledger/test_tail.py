@@ -119,6 +119,26 @@ def test_the_last_entry_of_an_idle_writer_appears_by_itself() -> None:
     scenario(3, body)
 
 
+def test_the_tail_of_a_quiet_ledger_is_delivered_without_a_read() -> None:
+    async def body(cluster: MemoryCluster) -> None:
+        writer = await cluster.catalog.create()
+        follower = Follower(await cluster.client().open_without_recovery(writer.ledger))
+        await asyncio.sleep(1)
+        counts = count_calls(cluster)
+        for number in range(5):
+            await writer.append(b"%d" % number)
+            await asyncio.sleep(0.1)
+        assert [int(entry.payload) for entry in follower.seen] == list(range(5))
+        assert counts["read"] == 0
+        await writer.append_many([b"5", b"6", b"7"])
+        await asyncio.sleep(0.1)
+        assert [int(entry.payload) for entry in follower.seen] == list(range(8))
+        await writer.close()
+        await follower.task
+
+    scenario(3, body)
+
+
 def test_nothing_unconfirmed_is_delivered() -> None:
     async def body(cluster: MemoryCluster) -> None:
         planted = await PlantedLedger.create(cluster, (0, "b0 b1 b2"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -12,10 +13,13 @@ from quire.errors import (
     LogReplacedError,
     NoSuchCursorError,
     NoSuchLogError,
+    StoreUnavailableError,
 )
+from quire.log import cursor as cursor_module
+from quire.log import directory
 from quire.log.cursor import CursorState
 from quire.log.position import LATEST, Position
-from quire.metastore.layout import CURSORS
+from quire.metastore.layout import CURSORS, cursors_path
 from tests.support.log_cluster import (
     NAME,
     Gate,
@@ -23,6 +27,7 @@ from tests.support.log_cluster import (
     append_all,
     lose_answer,
     numbered,
+    refuse,
     run,
 )
 
@@ -128,6 +133,73 @@ def test_what_cannot_be_is_a_typed_error() -> None:
                 await cursor.advance(LATEST)
             with pytest.raises(NoSuchCursorError):
                 await cursors.find("a")
+
+    run(main)
+
+
+def test_a_cursor_takes_offsets() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                positions = await append_all(log, numbered(0, 5))
+                await asyncio.sleep(0.1)
+                cursors = cluster.new_client().logs.cursors(NAME)
+                billing = await cursors.open("billing", 2)
+                assert billing.position == positions[2]
+                assert await billing.advance(4) == positions[4]
+                assert await billing.advance(1) == positions[4]
+                assert await billing.advance(5) > positions[4]
+                for beyond in (-1, 6):
+                    with pytest.raises(InvalidRequestError, match="its next record gets 5"):
+                        await billing.advance(beyond)
+                await client.logs.trim(NAME, 3)
+                assert (await cursors.open("late", 0)).position == positions[3]
+
+    run(main)
+
+
+def test_a_log_goes_with_its_cursors_or_not_at_all() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await (await client.open()).close()
+            for number in range(5):
+                await client.logs.cursors(NAME).open(f"c{number}")
+            client.store.before = refuse("commit")
+            with pytest.raises(StoreUnavailableError):
+                await client.logs.delete(NAME)
+            assert len(await cluster.store.children(cursors_path(NAME))) == 5
+            # A cursor that goes while its log does is no obstacle.
+            other = cluster.new_client()
+
+            async def forestall(method: str, path: str) -> None:
+                if method == "commit" and await other.logs.cursors(NAME).list():
+                    with suppress(NoSuchCursorError):
+                        await other.logs.cursors(NAME).delete("c3")
+
+            client.store.before = forestall
+            await client.logs.delete(NAME)
+            assert await cluster.store.children(cursors_path(NAME)) == []
+            assert await client.logs.list() == []
+
+    run(main)
+
+
+def test_more_cursors_than_one_change_takes_are_deleted_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cursor_module, "CURSORS_AT_ONCE", 2)
+    monkeypatch.setattr(directory, "CURSORS_AT_ONCE", 2)
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await (await client.open()).close()
+            for number in range(5):
+                await client.logs.cursors(NAME).open(f"c{number}")
+            await client.logs.delete(NAME)
+            assert await cluster.store.children(cursors_path(NAME)) == []
 
     run(main)
 

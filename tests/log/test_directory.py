@@ -74,15 +74,28 @@ def test_trim_is_bounded_by_what_is_confirmed_and_does_not_disturb_the_leader() 
             positions = [await log.append(record) for record in numbered(0, 4)]
             await asyncio.sleep(0.1)
             other = cluster.new_client()
-            for beyond in (Position(1, 9, 0), Position(7, 0, 0), LATEST):
+            for beyond in (Position(1, 9, 0), Position(7, 0, 0)):
                 with pytest.raises(InvalidRequestError, match="cannot be trimmed to"):
                     await other.logs.trim(NAME, beyond)
+            for offset in (-1, 5):
+                with pytest.raises(InvalidRequestError, match="its next record gets 4"):
+                    await other.logs.trim(NAME, offset)
             await other.logs.trim(NAME, positions[2])
             await other.logs.trim(NAME, BEGINNING)
             await log.append(b"4")
             assert not log.is_deposed
-            await log.close()
+            await asyncio.sleep(0.1)
             assert await other.payloads() == numbered(2, 3)
+            await other.logs.trim(NAME, 3)
+            assert await other.payloads() == numbered(3, 2)
+            await other.logs.trim(NAME, 1)
+            await asyncio.sleep(0.1)
+            await other.logs.trim(NAME, LATEST)
+            assert await other.payloads() == []
+            assert not log.is_deposed
+            await log.append(b"5")
+            await log.close()
+            assert await other.payloads() == numbered(5, 1)
 
     run(main)
 
@@ -156,6 +169,39 @@ def test_delete_removes_everything_deposes_the_leader_and_can_be_repeated() -> N
             async with await client.open() as again:
                 assert again.epoch == 1
                 assert again.log_id != log.log_id
+
+    run(main)
+
+
+def test_a_follower_of_a_log_that_is_being_deleted_does_not_take_it_for_sealed() -> None:
+    """Deleting takes several steps; in between the log is there, and has nothing more to say."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await append_all(log, numbered(0, 3))
+            reader = cluster.new_client()
+            follower = await reader.logs.read(NAME, follow=True)
+            assert [(await anext(follower)).payload for _ in range(3)] == numbered(0, 3)
+            interrupted = cluster.new_client()
+            interrupted.store.before = refuse("delete")
+            with pytest.raises(StoreUnavailableError):
+                await interrupted.logs.delete(NAME)
+            with pytest.raises(NoSuchLogError):
+                await anext(follower)
+            await follower.close()
+            with pytest.raises(NoSuchLogError):
+                await reader.read()
+            await log.wait_deposed()
+            # A log that was sealed on purpose ends its followers in peace.
+            await cluster.new_client().logs.delete(NAME)
+            log = await client.open()
+            await log.append(b"last")
+            async with await reader.logs.read(NAME, follow=True) as follower:
+                assert (await anext(follower)).payload == b"last"
+                await log.seal()
+                assert [record async for record in follower] == []
 
     run(main)
 

@@ -15,9 +15,9 @@ from quire.log.manifest import (
     LogManifest,
     Segment,
     SegmentEnd,
-    retention_point,
 )
 from quire.log.position import BEGINNING, Position
+from quire.log.retention import retention_point
 
 
 def _end(entries: int, slots: int = 1, timestamp_ms: int = 0) -> SegmentEnd:
@@ -66,7 +66,7 @@ def test_an_empty_segment_is_dropped_but_its_number_is_not_used_again() -> None:
     taken = LogManifest("a", "id", 0).take_over({}, 1, 0).take_over({1: EMPTY}, 2, 0)
     assert [each.number for each in taken.segments] == [2]
     assert taken.doomed == (1,)
-    assert taken.forget_ledgers([1]).doomed == ()
+    assert taken.forget([1]).doomed == ()
 
 
 def test_a_third_open_segment_is_refused() -> None:

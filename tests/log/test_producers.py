@@ -190,6 +190,26 @@ def test_stamps_are_remembered_over_take_overs_rolls_and_trims(crash: bool) -> N
     run(main)
 
 
+@pytest.mark.parametrize("kept", [1, 3])
+def test_a_trim_within_a_segment_leaves_the_memory_readable(kept: int) -> None:
+    """The snapshot is in the segment's first batch, where no reader gets any more."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(batch_records=2)
+            at = [await log.append(b"%d" % each, stamp=Stamp("p", each)) for each in range(6)]
+            await log.trim(at[-kept])
+            await log.close()
+            log = await cluster.new_client().open()
+            for number in range(6):
+                await log.append(b"again", stamp=Stamp("p", number))
+            await log.append(b"new", stamp=Stamp("p", 6))
+            await log.close()
+            assert await cluster.new_client().payloads() == [*numbered(6 - kept, kept), b"new"]
+
+    run(main)
+
+
 def test_an_append_of_unknown_outcome_is_in_the_log_once_whatever_recovery_found() -> None:
     async def main(survivors: int) -> None:
         async with LogCluster() as cluster:
@@ -249,5 +269,22 @@ def test_the_largest_record_still_fits_beside_stamps() -> None:
             for future in (*futures, stamped):
                 await future
             await log.close()
+
+    run(main)
+
+
+def test_a_log_trimmed_inside_the_segment_of_the_snapshot_can_be_taken_over() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(batch_records=1)
+            places = [await log.append(b"%d" % each, stamp=Stamp("p", each)) for each in range(6)]
+            await log.trim(places[3])  # the snapshot is in front of it, in a segment that stays
+            log.abandon()
+            other = await cluster.new_client().open(open_timeout=5.0)
+            assert await other.append(b"4", stamp=Stamp("p", 4)) == places[4]
+            await other.append(b"6", stamp=Stamp("p", 6))
+            await other.close()
+            assert await client.payloads() == numbered(3, 4)
 
     run(main)

@@ -10,6 +10,7 @@ from quire.errors import NoSuchLedgerError, NoSuchLogError
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.position import LATEST, Position
+from quire.log.span import CLOSING_SECONDS_MAX
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import NAME, Client, Gate, LogCluster, append_all, numbered, run
 
@@ -82,6 +83,7 @@ def test_an_open_segment_hides_its_successor_until_it_is_closed() -> None:
                 await metadata(leader, each.ledger) for each in (await leader.manifest()).segments
             ]
             assert [each.is_closed for each in states] == [False, False]
+            await asyncio.sleep(0.1)
             taking = asyncio.create_task(spanned(cluster.new_client()))
             await asyncio.sleep(1)
             assert not taking.done()
@@ -103,8 +105,15 @@ def test_a_leader_that_never_closes_costs_the_snapshot_only_the_successor() -> N
             leader.store.before = closing = Gate("put", LEDGERS)
             rolling = asyncio.create_task(log.roll())
             await closing.reached.wait()
-            await append_all(log, numbered(5, 5))
+            clock = asyncio.get_running_loop().time
+            began = clock()
             assert await spanned(cluster.new_client()) == numbered(0, 5)
+            assert clock() - began < 0.1, "nothing is behind the segment: nothing to wait for"
+            await append_all(log, numbered(5, 5))
+            await asyncio.sleep(0.1)
+            began = clock()
+            assert await spanned(cluster.new_client()) == numbered(0, 5)
+            assert clock() - began < CLOSING_SECONDS_MAX + 0.1
             log.abandon()
             await asyncio.gather(rolling, return_exceptions=True)
 

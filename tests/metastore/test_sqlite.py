@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from quire.election.election import Election
 from quire.errors import (
     ConfigurationError,
     CorruptStorageError,
@@ -20,6 +23,7 @@ from quire.errors import (
     StoreUnavailableError,
 )
 from quire.metastore import open_store, sqlite_file
+from quire.metastore.layout import election_candidates_path
 from quire.metastore.sqlite import SqliteStore
 from tests.support.session_holder import REPOSITORY, holder
 
@@ -120,6 +124,82 @@ def test_damage_inside_the_file_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(CorruptStorageError, match=r"metadata\.db"):
         with_store(path, read_all)
+
+
+def remove(path: Path) -> None:
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+
+
+def replace(path: Path) -> None:
+    """By one that is in order, as when a copy is put back under running processes."""
+    copy = path.with_name("copy.db")
+    with_store(copy, lambda store: store.create("/a", b"copied"))
+    copy.rename(path)
+
+
+@pytest.mark.parametrize("lose", [remove, replace])
+def test_a_file_that_is_removed_or_replaced_in_use_is_noticed_by_everybody(
+    tmp_path: Path, lose: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def body(store: SqliteStore) -> None:
+        version = await store.create("/a", b"")
+        session = await store.open_session(LEASE_SECONDS)
+        await session.create("/live", b"")
+        waits = [
+            asyncio.ensure_future(store.wait("/a", version)),
+            asyncio.ensure_future(store.wait_children("/none", [])),
+        ]
+        standing = asyncio.ensure_future(lead(store))
+        await store.wait_children(election_candidates_path("e"), [])
+        await asyncio.to_thread(lose, path)
+        for call in (
+            store.get("/a"),
+            store.children("/"),
+            store.put("/a", b"into nowhere", version),
+            store.create("/b", b""),
+            store.open_session(LEASE_SECONDS),
+            *waits,
+        ):
+            with pytest.raises(CorruptStorageError, match=r"metadata\.db.*removed or replaced"):
+                await call
+        await session.wait_expired()
+        assert session.expired
+        await standing
+
+    async def lead(store: SqliteStore) -> None:
+        election = Election(store, "e", "anna", rng=random.Random(1), session_timeout=LEASE_SECONDS)
+        with suppress(CorruptStorageError):
+            async with election.lead() as leadership:
+                await leadership.wait_lost()
+
+    with_store(path, body)
+
+
+def test_a_change_is_not_confirmed_when_the_file_goes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def body(store: SqliteStore) -> None:
+        version = await store.create("/a", b"")
+
+        def put(file: sqlite_file.SqliteFile) -> int:
+            revise = file._next_revision
+
+            def remove_first() -> int:
+                remove(path)
+                return revise()
+
+            monkeypatch.setattr(file, "_next_revision", remove_first)
+            return file.put("/a", b"lost", version)
+
+        with pytest.raises(CorruptStorageError, match="removed or replaced"):
+            await store.change(put)
+
+    with_store(path, body)
 
 
 def test_a_lock_that_is_not_let_go_is_unavailability(

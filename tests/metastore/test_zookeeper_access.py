@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+import quire
 from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore import zookeeper_connection
 from quire.metastore.zookeeper import ZooKeeperStore
@@ -144,6 +145,30 @@ def test_a_server_that_nobody_vouches_for_is_refused(
     by_name = place.tls_uri(f"ca={place.directory}/server.pem", host="localhost")
     with pytest.raises(StoreUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
         with_stores(by_name, body=body)
+
+
+@pytest.mark.parametrize(
+    ("query", "host", "reason"),
+    [
+        ("tls=yes", "127.0.0.1", "CERTIFICATE_VERIFY_FAILED"),
+        ("tls=yes&ca={ca}", "localhost", "Hostname mismatch"),
+        ("tls=yes&ca={ca}&plain", "127.0.0.1", "EOF occurred|WRONG_VERSION"),
+        ("", "127.0.0.1", "add tls=yes"),
+    ],
+    ids=["unknown authority", "another name", "TLS to a plain port", "plain to a TLS port"],
+)
+def test_who_connects_in_vain_hears_why(place: Place, query: str, host: str, reason: str) -> None:
+    """The client's patience ends after the reason is known, whatever the store's own is."""
+    to_plain_port = query.endswith("&plain")
+    port = place.server.port if to_plain_port else place.tls_port
+    query = query.removesuffix("&plain").format(ca=f"{place.directory}/server.pem")
+
+    async def main() -> None:
+        async with quire.connect(f"zk://{host}:{port}/root?{query}".rstrip("?"), timeout=1.0):
+            pytest.fail("connected")
+
+    with pytest.raises(StoreUnavailableError, match=f"within 1 s.*({reason})"):
+        asyncio.run(main())
 
 
 def test_unusable_certificates_are_named(place: Place) -> None:

@@ -25,6 +25,7 @@ from quire.errors import (
     VersionConflictError,
 )
 from quire.metastore import zookeeper_client, zookeeper_connection
+from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_server import ZooKeeperServer
 from quire.metastore.zookeeper_uri import ZooKeeperOptions
@@ -104,6 +105,39 @@ def test_a_request_that_is_lost_with_its_connection(play: Play) -> None:
         scene.proxy.heal()
         with pytest.raises(NoSuchNodeError):
             await scene.near.get("/a")
+
+    play(body)
+
+
+def test_a_transaction_whose_answer_is_lost_is_made_whole_or_not_at_all(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        version = await scene.near.create("/a", b"before")
+        changes: list[Change] = [Put("/a", b"after", version), Create("/b", b"")]
+        scene.proxy.drop_answers(but=2)  # those to the read before the change
+        change = asyncio.ensure_future(scene.near.commit(changes))
+        await scene.far.wait("/a", version)  # it was carried out
+        scene.proxy.cut()
+        scene.proxy.heal()
+        with pytest.raises(StoreOutcomeUnknownError, match="/a and 1 more"):
+            await change
+        assert (await scene.near.get("/a")).value == b"after"
+        assert await scene.near.children("/") == ["a", "b"]
+        with pytest.raises(VersionConflictError, match="/a"):
+            await scene.near.commit(changes)
+        # One that never arrives.
+        now = (await scene.near.get("/a")).version
+        again: list[Change] = [Create("/c", b""), Delete("/b"), Put("/a", b"lost", now)]
+        scene.proxy.drop_answers(but=2)
+        scene.proxy.up.block()
+        change = asyncio.ensure_future(scene.near.commit(again[:2]))
+        await asyncio.sleep(0.05)  # give kazoo's thread time to send; either way nothing arrives
+        scene.proxy.cut()
+        with pytest.raises(StoreOutcomeUnknownError, match="/c and 1 more"):
+            await change
+        scene.proxy.heal()
+        assert await scene.near.children("/") == ["a", "b"]
+        await scene.near.commit(again)
+        assert await scene.far.children("/") == ["a", "c"]
 
     play(body)
 

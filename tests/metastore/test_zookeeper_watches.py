@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.metastore import zookeeper_client, zookeeper_connection
+from quire.metastore import zookeeper_connection, zookeeper_requests
 from quire.metastore.store import MetadataStore
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_server import ZooKeeperServer
@@ -105,7 +105,7 @@ def test_taking_back_what_has_fired_does_no_harm(
 ) -> None:
     """The watch fires while its removal is on the way: the server has no such watch then."""
     removed: list[str] = []
-    remove = zookeeper_client.remove_watches
+    remove = zookeeper_requests.remove_watches
 
     def remove_twice(client: object, path: str) -> None:
         removed.append(path)

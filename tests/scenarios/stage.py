@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from quire.bookie import BookieAddress
-from quire.entry import DigestKind, EntryId, Sealer
+from quire.entry import DigestKind, EntryId, Sealer, key_check
 from quire.errors import QuireError, StoreOutcomeUnknownError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.metadata import Fragment, LedgerMetadata, key_check
+from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -42,7 +42,7 @@ from tests.support.writing import fail_next
 CLUSTER: Final = "c" * 32
 SETTLE_SECONDS: Final = 0.001
 PASSWORD: Final = b"secret"
-OPTIONS: Final = LedgerOptions(request_timeout=5.0, append_timeout=60.0)
+OPTIONS: Final = LedgerOptions(request_timeout=5.0, append_timeout=60.0, lac_idle=0.010)
 STORAGE: Final = StorageOptions(
     segment_bytes=64 * 1024, write_cache_bytes=32 * 1024, memory_bytes_max=96 * 1024
 )

@@ -10,6 +10,7 @@ import pytest
 
 from quire.election.election import Election
 from quire.errors import LeadershipLostError, OutcomeUnknownError
+from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
 from quire.service import Applied, Role, Service, ServiceOptions
 from quire.service.snapshots import Snapshots
@@ -44,14 +45,20 @@ class Ledger:
 
 
 class Replica:
-    def __init__(self, cluster: LogCluster, name: str, snapshot_records: int = 10_000) -> None:
+    def __init__(
+        self,
+        cluster: LogCluster,
+        name: str,
+        snapshot_records: int = 10_000,
+        keyring: Keyring | None = None,
+    ) -> None:
         self.client: Client = cluster.new_client()
         self.state = Ledger()
         store = self.client.store
         election = Election(
             store, NAME, name, rng=random.Random(name), session_timeout=SESSION_SECONDS
         )
-        options = ServiceOptions(LogOptions(open_timeout=20.0), snapshot_records)
+        options = ServiceOptions(LogOptions(open_timeout=20.0, keyring=keyring), snapshot_records)
         self.service: Service[int] = Service(
             self.state, election, self.client.logs, self.client.catalog, store, options
         )
@@ -185,6 +192,32 @@ def test_a_snapshot_trims_the_log_and_a_new_replica_starts_from_it() -> None:
                 await found[0].service.close()
                 await late.service.wait_role(Role.LEADS)
                 assert await late.service.submit(b"more") == 51
+
+    run(main)
+
+
+def test_an_encrypted_service_leaves_no_plain_snapshots() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            keyring = Keyring({"k": bytes(32)}, current="k")
+            found = await replicas(cluster, 1, snapshot_records=5, keyring=keyring)
+            for number in range(12):
+                await found[0].service.submit(b"secret %d" % number)
+            await asyncio.sleep(1)
+            other = Replica(cluster, "late", keyring=keyring)
+            await other.service.__aenter__()
+            await agree([found[0], other], 12)
+            assert other.state.restored == 1
+            held = [
+                frame
+                for bookie in cluster.bookies.values()
+                for ledger in bookie.ledgers.values()
+                for frame in ledger.frames.values()
+            ]
+            assert held
+            assert not any(b"secret" in frame for frame in held)
+            await other.service.close()
+            await found[0].service.close()
 
     run(main)
 

@@ -4,6 +4,7 @@
     python -m tests.sim --seeds 10000 --jobs 2           a campaign; exit code 1 when one fails
     python -m tests.sim --seeds 10000 --from 20000 --json
 
+Ctrl-C ends a campaign with the report of what was run; with `--account FILE` it can go on later.
 A seed runs every workload unless `--workload` names one. What is printed about a failure is enough
 to repeat it: seed, commit, Python version, mix.
 """
@@ -11,50 +12,22 @@ to repeat it: seed, commit, Python version, mix.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import platform
 import subprocess
 import sys
-import time
 import traceback
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from tests.sim.chunks import run_job
+from tests.sim.campaign import Job, Summary, load, run_campaign, table_of
 from tests.sim.run import WORKLOADS, Result, run_seed
 
 EVENTS_SHOWN: Final = 60
-CHUNK: Final = 10
-SEEDS_PER_PROCESS: Final = 2000
-
-Job = tuple[int, str]
-
-
-@dataclass
-class Summary:
-    """What a campaign came to."""
-
-    verdicts: Counter[str] = field(default_factory=Counter)
-    counters: Counter[str] = field(default_factory=Counter)
-    steps: int = 0
-    acks: int = 0
-    virtual_seconds: float = 0.0
-    failures: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, result: Result) -> None:
-        self.verdicts[f"{result.workload} {result.verdict}"] += 1
-        self.counters += result.counters
-        self.steps += result.steps
-        self.acks += result.acks
-        self.virtual_seconds += result.virtual_seconds
+INTERRUPTED: Final = 130
 
 
 def commit() -> str:
@@ -116,18 +89,15 @@ def replay(job: Job) -> Result:
     return run_seed(*job, events=True)
 
 
-def _results(jobs: Iterable[Job], processes: int) -> Iterator[Result]:
-    if processes == 1:
-        yield from map(run_job, jobs)
-        return
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, maxtasksperchild=SEEDS_PER_PROCESS // CHUNK) as pool:
-        yield from pool.imap_unordered(run_job, jobs, chunksize=CHUNK)
-
-
-def campaign(console: Console, jobs: list[Job], processes: int, failures_max: int) -> Summary:
+def campaign(
+    console: Console,
+    jobs: list[Job],
+    processes: int,
+    failures_max: int,
+    summary: Summary,
+    path: Path | None,
+) -> None:
     """Run many seeds and show the failures as they come."""
-    summary = Summary()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -136,32 +106,20 @@ def campaign(console: Console, jobs: list[Job], processes: int, failures_max: in
         TextColumn("{task.fields[failed]} failed"),
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("simulating", total=len(jobs), failed=0)
-        for result in _results(jobs, processes):
-            summary.add(result)
+        bar = progress.add_task(
+            "simulating", total=len(jobs), completed=summary.done, failed=len(summary.failures)
+        )
+
+        def told(result: Result) -> bool:
             if result.failed:
                 again = replay((result.seed, result.workload))
                 show(console, again, EVENTS_SHOWN)
                 summary.failures.append(account(again))
             progress.update(bar, advance=1, failed=len(summary.failures))
-            if len(summary.failures) >= failures_max:
-                break
-    return summary
+            return len(summary.failures) < failures_max
 
-
-def report(console: Console, summary: Summary, seconds: float) -> None:
-    """Print a campaign's table."""
-    runs = sum(summary.verdicts.values())
-    table = Table("what", "count", title=f"{runs} runs of {commit()}, {seconds:.1f} s")
-    for name, count in sorted(summary.verdicts.items()):
-        table.add_row(name, f"{count:,}")
-    table.add_row("runs per second", f"{runs / seconds:,.1f}")
-    table.add_row("steps", f"{summary.steps:,}")
-    table.add_row("acknowledged appends", f"{summary.acks:,}")
-    table.add_row("virtual hours", f"{summary.virtual_seconds / 3600:,.1f}")
-    for name, count in summary.counters.most_common():
-        table.add_row(name, f"{count:,}")
-    console.print(table)
+        run_campaign(jobs, processes, summary, told=told, path=path)
+    console.print(table_of(summary))
 
 
 @click.command(help=__doc__)
@@ -172,6 +130,12 @@ def report(console: Console, summary: Summary, seconds: float) -> None:
 @click.option("--workload", type=click.Choice(sorted(WORKLOADS)), multiple=True)
 @click.option("--trace", is_flag=True, help="With --seed: print every event.")
 @click.option("--failures", type=int, default=5, show_default=True, help="Stop after so many.")
+@click.option(
+    "--account",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the figures in this file, and go on behind what it has.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 def main(
     seed: int | None,
@@ -181,6 +145,7 @@ def main(
     workload: tuple[str, ...],
     trace: bool,
     failures: int,
+    path: Path | None,
     as_json: bool,
 ) -> None:
     console = Console(stderr=as_json)
@@ -192,20 +157,17 @@ def main(
         if as_json:
             click.echo(json.dumps([account(result) for result in results], indent=2))
         sys.exit(any(result.failed for result in results))
-    began = time.monotonic()
-    every = [(number, name) for number in range(start, start + seeds) for name in names]
-    summary = campaign(console, every, jobs, failures)
-    seconds = time.monotonic() - began
-    report(console, summary, seconds)
+    jobs_of = [(number, name) for number in range(start, start + seeds) for name in names]
+    title = f"seeds {start}–{start + seeds - 1} of {', '.join(names)} at {commit()}"
+    try:
+        summary = Summary(title) if path is None else load(path, title)
+    except (ValueError, TypeError, KeyError) as error:
+        raise click.ClickException(f"cannot go on with {path}: {error}") from error
+    campaign(console, jobs_of, jobs, failures, summary, path)
     if as_json:
-        document = {
-            **vars(summary),
-            "seconds": round(seconds, 1),
-            "commit": commit(),
-            "python": platform.python_version(),
-        }
+        document = {**vars(summary), "bound": summary.bound, "python": platform.python_version()}
         click.echo(json.dumps(document, indent=2))
-    sys.exit(bool(summary.failures))
+    sys.exit(1 if summary.failures else INTERRUPTED if summary.stopped else 0)
 
 
 if __name__ == "__main__":

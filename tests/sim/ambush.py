@@ -18,17 +18,6 @@ from tests.sim.world import SimWorld
 
 AMBUSHES_MAX: Final = 6
 
-BLOWS: Final[dict[str, float]] = {
-    "kill client": 0.5,
-    "pause client": 1.0,
-    "power cut": 1.0,
-    "crash": 2.0,
-    "break streams": 0.5,
-    "rival": 2.0,
-    "clog": 2.0,
-}
-"""What an ambush may do, and how often."""
-
 
 class Ambush:
     """See the module. `rival` starts somebody who contends, `ensemble` names who is written to."""
@@ -60,9 +49,10 @@ class Ambush:
     def _strike(self) -> None:
         if self._world.healing:
             return
-        kinds = sorted(BLOWS)
+        blows = self._world.mix.blows
+        kinds = sorted(blows)
         count = self._rng.choice([1, 1, 2, 3])
-        for what in self._rng.choices(kinds, [BLOWS[kind] for kind in kinds], k=count):
+        for what in self._rng.choices(kinds, [blows[kind] for kind in kinds], k=count):
             self._world.note_fault(f"ambush: {what}")
             self._do(what)
 

@@ -7,6 +7,7 @@ state: every ledger closed, every bookie up again, no fault left.
   one history                       L4: the entries are the offered ones, in the order offered
   closed is final                   everybody who saw the ledger closed saw the same end
   committed entries reach Qa        L3: copies on the write set, equal payloads
+  a repaired bookie is whole        B9: it left limbo with every entry of its write sets
   no dirty reads                    L7: nobody read or was told of anything beyond the end
   readers skip nothing              ids of one pass are consecutive, bytes are the ledger's
 """
@@ -33,6 +34,8 @@ class FinalLedger:
     hints: dict[BookieId, EntryId] = field(default_factory=dict)
     lost: Collection[BookieId] = ()
     """Bookies whose disks were damaged or taken away: their copies need not be there."""
+    lacking: dict[BookieId, list[EntryId]] = field(default_factory=dict)
+    """What bookies that were repaired, and say that they are whole, do not have."""
 
     @property
     def ledger(self) -> LedgerId:
@@ -42,6 +45,11 @@ class FinalLedger:
     def last_entry(self) -> EntryId:
         assert self.metadata.last_entry is not None
         return self.metadata.last_entry
+
+    def owed(self, bookie: BookieId) -> set[EntryId]:
+        """Return the entries in whose write set a bookie is."""
+        entries = range(self.last_entry + 1)
+        return {entry for entry in entries if bookie in self.metadata.write_set(entry)}
 
 
 def no_acked_entry_lost(final: FinalLedger, history: LedgerHistory) -> None:
@@ -117,6 +125,15 @@ def committed_entries_reach_ack_quorum(final: FinalLedger) -> None:
             )
 
 
+def repaired_bookies_are_whole(final: FinalLedger) -> None:
+    for bookie in sorted(final.lacking):
+        require(
+            not final.lacking[bookie],
+            "B9 a repaired bookie is whole",
+            f"{bookie} left limbo without entries {final.lacking[bookie]} of {final.ledger}",
+        )
+
+
 def no_dirty_reads(final: FinalLedger, readings: list[Reading]) -> None:
     for bookie in sorted(final.hints):
         require(
@@ -160,5 +177,6 @@ def check_ledger(final: FinalLedger, history: LedgerHistory) -> None:
     one_history(final, history)
     closed_is_final(final, history.ends)
     committed_entries_reach_ack_quorum(final)
+    repaired_bookies_are_whole(final)
     no_dirty_reads(final, readings)
     readers_skip_nothing(readings)

@@ -1,9 +1,11 @@
-"""What happens to disks that no power cut explains: rot, errors, a full disk, a disk that is gone.
+"""What happens to disks that no power cut explains: rot, errors, a full disk, a disk that is gone,
+files that are shorter or longer after a crash.
 
-Rot and loss have a budget: one bookie of a run, and only where an acknowledgement stands for two
+Rot, loss and wrong sizes have a budget: one bookie of a run, where an acknowledgement means two
 copies or more. Within it every acknowledged entry survives on another bookie and all must go on;
-the damaged bookie may say that it does not know, may refuse to start, and is then replaced by an
-administrator with an empty disk and a new identity. It may never deny or alter anything.
+the damaged bookie may say that it does not know, may refuse to start, and is then repaired, or
+replaced by an administrator with an empty disk and a new identity. It may never deny or alter
+anything. A bookie that lost files is always repaired: somebody saw it happen.
 """
 
 from __future__ import annotations
@@ -18,10 +20,16 @@ from tests.sim.disk import SimDisk
 if TYPE_CHECKING:
     from tests.sim.machines import BookieMachine
 
-DAMAGE: Final = ("bit rot", "disk lost", "read error", "disk full")
+RESIZES: Final = ("cut short", "grown")
+FILES_LOST: Final = "files lost"
+LATE: Final = (*RESIZES, FILES_LOST)
+"""Kinds that came later: drawn behind all else, so that seeds stay what they were."""
+
+DAMAGE: Final = ("bit rot", "disk lost", "read error", "disk full", *LATE)
 JOURNAL: Final = "journal"
 ROT_BLOCK_BYTES: Final = 64
 ROT_WEIGHTS: Final = {JOURNAL: 4, "entries": 6}
+GROWTH_BYTES: Final = (1, 512, 4096, 40_000)
 READ_ERRORS: Final = ("", "entries/", "journal/")
 
 
@@ -48,6 +56,24 @@ def rot(disk: SimDisk, rng: random.Random) -> str | None:
     if offset >= disk.inode(path).size:
         return None
     disk.rot(path, offset, 1 << rng.randrange(8))
+    return path
+
+
+def resize(disk: SimDisk, kind: str, rng: random.Random) -> str | None:
+    """Let a file be shorter or longer than it was, as after a check of the file system.
+
+    What it is longer by is zeros. Return the file's name, None when there is none. Only for a disk
+    that nobody has mounted.
+    """
+    sizes = {path: len(data) for path, data in disk.files().items() if data}
+    if not sizes:
+        return None
+    rooms = sorted({path.partition("/")[0] for path in sizes})
+    room = rng.choices(rooms, [ROT_WEIGHTS.get(each, 1) for each in rooms])[0]
+    path = rng.choice([each for each in sizes if each.partition("/")[0] == room])
+    size = sizes[path]
+    is_cut = kind == "cut short"
+    disk.resize(path, rng.randrange(size) if is_cut else size + rng.choice(GROWTH_BYTES))
     return path
 
 

@@ -19,14 +19,19 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from quire.errors import ConfigurationError
 from quire.storage.disk import DiskSpace
 from tests.sim.platter import SECTOR_BYTES, Cut, Directory, Inode
 
 __all__ = ["SECTOR_BYTES", "Cut", "DiskFaults", "SimDisk", "SimFile", "SimMount"]
+
+
+ENDLESS_BYTES: Final = 1 << 40
+"""A disk of this size is never full but by decree."""
 
 
 @dataclass(slots=True)
@@ -51,9 +56,18 @@ class DiskFaults:
 class SimDisk:
     """The platter. Survives the processes that mount it."""
 
-    def __init__(self, rng: random.Random, *, capacity_bytes: int = 1 << 40) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        capacity_bytes: int = ENDLESS_BYTES,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         self.rng = rng
+        self._sleep = sleep
         self.capacity_bytes = capacity_bytes
+        self.taken_bytes = 0
+        """What others have on the same file system."""
         self.faults = DiskFaults()
         self.directories: dict[str, Directory] = {"": Directory()}
         self.mounted: SimMount | None = None
@@ -117,6 +131,12 @@ class SimDisk:
         if offset < len(inode.durable):
             inode.durable[offset] ^= mask
 
+    def resize(self, path: str, size: int) -> None:
+        """Cut a file short, or lengthen it by zeros, in the cache and on the platter."""
+        inode = self.inode(path)
+        inode.truncate(size)
+        inode.sync()
+
     def inode(self, path: str) -> Inode:
         """Return a file; FileNotFoundError when there is none."""
         directory, name = split(path)
@@ -145,16 +165,17 @@ class SimDisk:
             for tree in self.directories.values()
             for inode in tree.names.values()
         )
-        return self.capacity_bytes - used
+        return self.capacity_bytes - self.taken_bytes - used
 
     def check_room(self, growth: int) -> None:
-        if self.faults.is_full or (growth > 0 and growth > self.free_bytes):
+        is_bounded = growth > 0 and self.capacity_bytes < ENDLESS_BYTES
+        if self.faults.is_full or (is_bounded and growth > self.free_bytes):
             raise OSError(errno.ENOSPC, "no space left on simulated disk")
 
     async def turn(self, mount: SimMount) -> None:
         """Spend the time of one operation; never returns to a dead process."""
         spread = self.faults.latency_seconds
-        await asyncio.sleep(spread * (0.5 + self.rng.random()) if spread else 0)
+        await self._sleep(spread * (0.5 + self.rng.random()) if spread else 0)
         while self.faults.is_hung and mount is self.mounted:
             await self._released.wait()
         if mount is not self.mounted:

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from tests.sim.damage import DAMAGE
-from tests.sim.loop import Policy
+from tests.sim.damage import DAMAGE, LATE
 from tests.sim.network import Conditions
+from tests.sim.policy import Policy
 from tests.sim.store import StoreWeather
 
 KINDS: Final = (
@@ -41,8 +41,9 @@ KINDS: Final = (
     "pause client",
     "break streams",
     "swizzle",
-    *DAMAGE,
+    *(kind for kind in DAMAGE if kind not in LATE),
 )
+"""Drawn one by one for every seed; a kind that came later is drawn behind all else (`draw_mix`)."""
 
 RATES_MAX: Final = {
     "kill client": 1.0,
@@ -50,6 +51,9 @@ RATES_MAX: Final = {
     "pause client": 2.0,
     "bit rot": 3.0,
     "disk lost": 1.0,
+    "cut short": 1.0,
+    "grown": 1.0,
+    "files lost": 1.0,
 }
 """Faults per virtual second at most: more of these and nothing else ever happens."""
 
@@ -73,6 +77,17 @@ THEMES: Final[dict[Theme, tuple[str, ...]]] = {
 
 THEME_WEIGHTS: Final = (5, 2, 3, 1)
 
+BLOWS: Final[dict[str, float]] = {
+    "kill client": 0.5,
+    "pause client": 1.0,
+    "power cut": 1.0,
+    "crash": 2.0,
+    "break streams": 0.5,
+    "rival": 2.0,
+    "clog": 2.0,
+}
+"""What an ambush (ambush.py) may do, and how often."""
+
 
 @dataclass
 class FaultMix:
@@ -88,6 +103,10 @@ class FaultMix:
     """Faults per virtual second, by kind."""
     mending: float = 0.5
     """Mean seconds until a fault mends."""
+    blows: dict[str, float] = field(default_factory=lambda: dict(BLOWS))
+    """What an ambush may do, and how often."""
+    deferred_sync: float = 0.15
+    """How many ledgers have deferred sync."""
 
     def describe(self) -> dict[str, Any]:
         calm_conditions, calm_weather = asdict(Conditions()), asdict(StoreWeather())
@@ -133,6 +152,10 @@ def draw_mix(rng: random.Random) -> FaultMix:
     mix.mending = 0.05 + 2.0 * rng.random() ** 2
     mix.weather.watch_late = maybe(0.3, 0.05, 0.7)
     _apply_theme(mix, rng)
+    if mix.theme is Theme.NONE:
+        for kind in LATE:
+            if rate := maybe(0.1, 0.2, RATES_MAX[kind]):
+                mix.rates[kind] = rate
     return mix
 
 
@@ -144,7 +167,9 @@ def _apply_theme(mix: FaultMix, rng: random.Random) -> None:
         return
     others = {kind: rate for kind, rate in mix.rates.items() if rng.random() < 0.3}
     chosen = {kind: 0.5 + 3.0 * rng.random() for kind in kinds if rng.random() < 0.6}
-    mix.rates = {kind: rate for kind in KINDS if (rate := chosen.get(kind, others.get(kind, 0.0)))}
+    mix.rates = {
+        kind: rate for kind in (*KINDS, *LATE) if (rate := chosen.get(kind, others.get(kind, 0.0)))
+    }
     if mix.theme is Theme.RACE:
         mix.weather.watch_late = max(mix.weather.watch_late, 0.6 * rng.random())
         mix.mending = 0.02 + 0.3 * rng.random()

@@ -101,6 +101,7 @@ class Seen:
     offset: int
     epoch: int
     payload: bytes
+    transaction: int | None = None
 
 
 @dataclass(slots=True)
@@ -112,6 +113,10 @@ class LogAppend:
     payloads: tuple[bytes, ...]
     outcome: Outcome = Outcome.PENDING
     positions: tuple[Position, ...] = ()
+    transaction: int | None = None
+    expected_offset: int | None = None
+    is_resent: bool = False
+    """Sent again under its number: then it may be of a later epoch."""
     after: Position | None = None
     """The highest position anybody had confirmed when this was called."""
 

@@ -15,6 +15,7 @@ from typing import Final
 from quire.entry import BookieId, DigestKind, EntryId, LedgerId
 from quire.errors import (
     HandleClosedError,
+    IntegrityError,
     LedgerClosedError,
     LedgerFencedError,
     NoSuchEntryError,
@@ -27,12 +28,13 @@ from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import ledger_path
 from tests.sim.ambush import Ambush
+from tests.sim.amnesia import Amnesia
 from tests.sim.checkers import check_ledger
 from tests.sim.faults import Theme
-from tests.sim.history import Append, End, Outcome, require
+from tests.sim.history import Append, End, Outcome, Violation, require
 from tests.sim.intruder import intrude
-from tests.sim.machines import ClientMachine, Work, insist, join
-from tests.sim.world import HEAL_SECONDS_MAX, SimWorld
+from tests.sim.machines import ClientMachine, Work, join
+from tests.sim.world import SimWorld
 
 SHAPES: Final = (
     (Replication(3, 3, 2), 10),
@@ -76,9 +78,14 @@ class LedgerWorkload:
             ensemble=self._ensemble,
         )
         traits = world.rng("traits")
-        self.deferred_sync = traits.random() < 0.15
+        self.deferred_sync = traits.random() < world.mix.deferred_sync
         """Appends are answered early; an entry counts as acknowledged once it was forced."""
         self.full_quorum = traits.random() < 0.1
+        self.force_pause = traits.choice([0.05, 0.05, 0.5])
+        """Mean seconds from an answer to the force: time enough to lose what is not durable."""
+        forgets = self.deferred_sync and bool(world.mix.rates) and traits.random() < 0.5
+        self.amnesia = Amnesia(world, world.rng("amnesia"), wanted=forgets)
+        self.unanswered = 0
 
     @property
     def acks(self) -> int:
@@ -134,7 +141,7 @@ class LedgerWorkload:
     # -- the writer ------------------------------------------------------------------------------
 
     async def _write(self, client: ClientMachine) -> None:
-        writer = await insist(
+        writer = await client.insist(
             lambda: client.catalog.create(
                 self.replication,
                 password=self.password,
@@ -152,12 +159,15 @@ class LedgerWorkload:
             size = rng.choice([0, 8, 30, 30, 400])
             payload = f"{number}:".encode() + bytes(size)
             append = self.world.ledgers.offer(client.name, writer.ledger, payload)
+            if number == self.count - 2:
+                self.amnesia.prepare(self._ensemble())
             try:
                 future = await writer.submit(payload)
             except QuireError as error:
                 self._refused(append, error)
                 break
             self.world.in_flight += 1
+            self.unanswered += 1
             waiting.append(asyncio.create_task(self._await_ack(writer, append, future)))
             if pace and rng.random() < 0.5:
                 await asyncio.sleep(rng.expovariate(1 / pace))
@@ -176,9 +186,10 @@ class LedgerWorkload:
         self, writer: LedgerWriter, append: Append, future: asyncio.Future[EntryId]
     ) -> None:
         try:
-            append.entry = await future
+            append.entry = await self._answer(future)
             if self.deferred_sync:
-                await asyncio.sleep(self.world.rng(f"force {append.entry}").expovariate(20))
+                chance = self.world.rng(f"force {append.entry}")
+                await asyncio.sleep(chance.expovariate(1 / self.force_pause))
                 if writer.last_confirmed < append.entry:
                     await writer.force()
             append.outcome = Outcome.OK
@@ -191,6 +202,14 @@ class LedgerWorkload:
             self.world.say("writer", f"does not know about {append.payload[:8]!r}: {error!r}")
         finally:
             self.world.in_flight -= 1
+
+    async def _answer(self, future: asyncio.Future[EntryId]) -> EntryId:
+        try:
+            return await future
+        finally:
+            self.unanswered -= 1
+            if not self.unanswered:
+                self.amnesia.strike()
 
     async def _end_writer(
         self, client: ClientMachine, writer: LedgerWriter, rng: random.Random
@@ -234,7 +253,7 @@ class LedgerWorkload:
         assert self.ledger is not None
         ledger = self.ledger
         self.world.say(client.name, "recovers")
-        reader = await insist(lambda: client.catalog.open(ledger, password=self.password))
+        reader = await client.insist(lambda: client.catalog.open(ledger, password=self.password))
         assert reader.metadata.last_entry is not None
         self._saw_end(client, reader.metadata.last_entry)
         while True:
@@ -243,8 +262,11 @@ class LedgerWorkload:
                 async for entry in reader.read(0):
                     reading.entries.append((entry.entry, entry.payload))
                 break
-            except RetryError:
+            except RetryError as error:
+                client.trouble = error
                 await asyncio.sleep(0.1)
+            except (NoSuchEntryError, IntegrityError) as error:
+                raise _unreadable(client, ledger, error) from error
         await reader.close()
         return [payload for _, payload in reading.entries]
 
@@ -254,7 +276,7 @@ class LedgerWorkload:
             await asyncio.sleep(delay)
             assert self.ledger is not None
             ledger = self.ledger
-            reader = await insist(
+            reader = await client.insist(
                 lambda: client.catalog.open_without_recovery(ledger, password=self.password)
             )
             rng = self.world.rng(client.name)
@@ -283,6 +305,8 @@ class LedgerWorkload:
                     reading.entries.append((entry.entry, entry.payload))
             except RetryError:
                 continue
+            except (NoSuchEntryError, IntegrityError) as error:
+                raise _unreadable(client, reader.ledger, error) from error
             require(
                 len(reading.entries) == lac + 1 or lac < 0,
                 "what is confirmed can be read",
@@ -322,13 +346,19 @@ class LedgerWorkload:
             world.say("world", f"no ledger was created, {len(living)} tasks are dropped")
             return
         last = world.client("last")
-        async with asyncio.timeout(HEAL_SECONDS_MAX):
+        async with world.all_ends("the ledger is closed and everybody is done"):
             payloads = await last.run(self._recover)
             for client, task in zip(world.clients, self.tasks, strict=False):
                 await join(client, task)
+            await world.mended(self.ledger)
         metadata = world.metadata_watch.current[self.ledger]
         final = await world.inspect(metadata, payloads, self.password)
         check_ledger(final, world.ledgers)
+
+
+def _unreadable(client: ClientMachine, ledger: LedgerId, error: QuireError) -> Violation:
+    text = f"{client.name} reads ledger {ledger}: {type(error).__name__}: {error}"
+    return Violation("what is confirmed can be read", text)
 
 
 def draw_ledger_workload(world_rng: random.Random) -> tuple[Replication, int]:

@@ -11,6 +11,8 @@ Evidence: what leaders appended, what followers read, and the final log as fresh
   send order               a leader's records stand as it appended them; a batch is together
   real time                a record stands behind everything confirmed before it was appended
   handoff                  epochs never go back: no two leaders' records interleave
+  conditional append       a record that was to get an offset has that one, or is not there
+  transactions             a record has the id it was given, else that of the record before it
   agreement                all final readers agree
 
 `ManifestWatch` checks every change of the manifest, C1 and C3 to C5 (see there).
@@ -21,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+from quire.entry import LedgerId
 from quire.errors import CorruptRecordError
 from quire.log.manifest import LogManifest
 from quire.log.position import Position
@@ -42,7 +45,7 @@ def acknowledged_records_are_in_the_log(final: list[Seen], history: LogHistory) 
             )
             assert seen is not None
             require(
-                seen.epoch == append.epoch,
+                seen.epoch == append.epoch or (append.is_resent and seen.epoch > append.epoch),
                 "handoff",
                 f"{seen} was appended at epoch {append.epoch}",
             )
@@ -138,6 +141,43 @@ def epochs_never_go_back(final: list[Seen]) -> None:
         require(other.epoch >= one.epoch, "handoff", f"{other} stands after {one}")
 
 
+def transactions_are_kept(final: list[Seen], history: LogHistory) -> None:
+    at = {seen.payload: seen for seen in final}
+    for append in history.appends:
+        for payload in append.payloads:
+            seen = at.get(payload)
+            require(
+                seen is None
+                or append.transaction is None
+                or seen.transaction == append.transaction,
+                "transactions",
+                f"{payload!r} was appended in transaction {append.transaction}, it is {seen}",
+            )
+    given = {payload for each in history.appends for payload in each.payloads if each.transaction}
+    for one, other in pairwise(final):
+        require(
+            other.payload in given or other.transaction == one.transaction,
+            "transactions",
+            f"{other} was appended without a transaction, behind {one}",
+        )
+        require(
+            (other.transaction or 0) >= (one.transaction or 0),
+            "transactions",
+            f"{other} stands after {one}",
+        )
+
+
+def conditions_are_kept(final: list[Seen], history: LogHistory) -> None:
+    at = {seen.payload: seen.offset for seen in final}
+    for append in history.appends:
+        offset = at.get(append.payloads[0])
+        require(
+            offset is None or append.expected_offset in (None, offset),
+            "conditional append",
+            f"{append.payloads!r} was to get offset {append.expected_offset}, it has {offset}",
+        )
+
+
 def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
     """Run every checker. `finals` are the passes of fresh readers when all is over."""
     final = finals[0]
@@ -152,6 +192,8 @@ def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
     passes_go_up_by_one(passes)
     sends_keep_their_order(history)
     epochs_never_go_back(final)
+    transactions_are_kept(final, history)
+    conditions_are_kept(final, history)
 
 
 class ManifestWatch:
@@ -166,6 +208,7 @@ class ManifestWatch:
     def __init__(self, report: Callable[[Violation], None]) -> None:
         self._report = report
         self.current: dict[str, LogManifest] = {}
+        self._deleted: set[LedgerId] = set()
         self.takeovers = 0
         self.rolls = 0
 
@@ -183,13 +226,18 @@ class ManifestWatch:
             self._report(violation)
 
     def _check_deletion(self, ledger: int) -> None:
+        self._deleted.add(ledger)
         for name in sorted(self.current):
             if self.current[name].lists(ledger):
                 text = f"ledger {ledger} was deleted, {name} lists it"
                 self._report(Violation("C1 listed ledgers exist", text))
 
     def _check(self, after: LogManifest) -> None:
+        gone = [each.ledger for each in after.segments if each.ledger in self._deleted]
         before = self.current.get(after.name)
+        if gone and (before is None or not any(map(before.lists, gone))):
+            text = f"{after.name} lists {gone}, deleted before"
+            self._report(Violation("C1 listed ledgers exist", text))
         if before is not None and before.log_id == after.log_id:
             check_manifests(before, after)
             self.takeovers += after.epoch > before.epoch

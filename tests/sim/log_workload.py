@@ -10,24 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Final
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
 
 from quire.errors import (
     HandleClosedError,
+    IntegrityError,
     NoSuchLogError,
     OutcomeUnknownError,
     PositionTrimmedError,
     QuireError,
+    TailConflictError,
 )
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
+from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position
-from tests.sim.history import LogReading, Outcome, Seen
+from quire.log.position import BEGINNING, Position, Record
+from tests.sim.consumer import Consumer
+from tests.sim.history import LogReading, Outcome, Seen, Violation
 from tests.sim.log_checkers import check_log
-from tests.sim.machines import ClientMachine, Work, insist, join
-from tests.sim.world import HEAL_SECONDS_MAX, SimWorld
+from tests.sim.machines import ClientMachine, Work, join
+from tests.sim.resending import Sender
+from tests.sim.world import SimWorld
 
 NAME: Final = "log"
 SHAPES: Final = (Replication(3, 3, 2), Replication(3, 2, 2), Replication(4, 3, 2))
@@ -53,6 +60,17 @@ class LogWorkload:
             retention_interval=5.0,
         )
         self.count = rng.choice([10, 30, 60])
+        self.keyring = Keyring({"k": bytes(32)}, current="k")
+        if world.rng("encryption").random() < 0.3:
+            self.options = replace(self.options, keyring=self.keyring)
+        self.has_transactions = world.rng("transactions").random() < 0.5
+        self.numbered = world.rng("stamps").choice([0.0, 0.0, 0.3, 0.8])
+        self.senders: dict[str, Sender] = {}
+        chance = world.rng("consumer")
+        self.consumer = Consumer(world, NAME, chance, wanted=chance.random() < 0.3)
+        self.terms = world.rng("terms")
+        self.has_conditions = self.terms.random() < 0.5
+        self.has_janitor = self.terms.random() < 0.4
         self.over = False
         self.first_ack = asyncio.Event()
         self.leaders: list[asyncio.Task[None]] = []
@@ -77,6 +95,11 @@ class LogWorkload:
             follower = world.client(f"follower{number}")
             self.readings[follower.name] = world.log.read(follower.name, BEGINNING)
             self.followers.append(follower.run(self._follower(rng.random() * 0.5)))
+        if self.consumer.wanted:
+            world.client("consumer").run(self._consume)
+        janitor = world.client("janitor") if self.has_janitor else None
+        if janitor is not None:
+            janitor.run(self._sweep)
         try:
             async with asyncio.timeout(rng.choice([1.0, 3.0, 10.0])):
                 for client, task in zip(leaders, self.leaders, strict=True):
@@ -84,6 +107,8 @@ class LogWorkload:
         except TimeoutError:
             world.say("world", "is out of patience")
         self.over = True
+        if janitor is not None:
+            janitor.end_life()
         await world.heal()
         await self._finish(leaders)
 
@@ -101,7 +126,9 @@ class LogWorkload:
             rng = self.world.rng(client.name)
             directory = self._directory(client)
             while not self.over:
-                log = await insist(lambda: directory.open(NAME, self.options))
+                log = await client.insist(
+                    lambda: directory.open(NAME, self.consumer.options(self.options))
+                )
                 self.world.say(client.name, f"leads at epoch {log.epoch}")
                 await self._lead(client, log, rng)
                 if rng.random() < 0.3:
@@ -113,6 +140,7 @@ class LogWorkload:
     async def _lead(self, client: ClientMachine, log: Log, rng: random.Random) -> None:
         waiting: list[asyncio.Task[None]] = []
         try:
+            await self._sender(client).send_again(log)
             for number in range(self.count):
                 if self.over or log.is_deposed:
                     break
@@ -130,6 +158,13 @@ class LogWorkload:
             self.world.say(client.name, f"cannot close: {error!r}")
         self.world.say(client.name, f"led at epoch {log.epoch}")
 
+    def _sender(self, client: ClientMachine) -> Sender:
+        if client.name not in self.senders:
+            rng = self.world.rng(f"{client.name}:stamps")
+            sender = Sender(client.name, self.world.log, rng, self.numbered)
+            self.senders[client.name] = sender
+        return self.senders[client.name]
+
     async def _step(
         self,
         client: ClientMachine,
@@ -141,7 +176,7 @@ class LogWorkload:
         what = rng.random()
         if what < 0.02:
             await log.roll()
-        elif what < 0.04 and self.world.log.highest is not None:
+        elif what < 0.04 and not self.consumer.wanted and self.world.log.highest is not None:
             await self._trim(client, log, self.world.log.highest)
         elif what < 0.2:
             await asyncio.sleep(rng.expovariate(20.0))
@@ -162,16 +197,24 @@ class LogWorkload:
 
     async def _append(self, client: ClientMachine, log: Log, payloads: tuple[bytes, ...]) -> None:
         append = self.world.log.offer(client.name, log.epoch, payloads)
+        if self.has_transactions and len(self.world.log.appends) % 3:
+            append.transaction = log.epoch * 1000 + len(self.world.log.appends) // 5
+        sender = self._sender(client)
+        stamp = None if append.transaction is not None else sender.number(append)
+        marks: dict[str, Any] = {"transaction": append.transaction, "stamp": stamp}
+        if self.has_conditions and stamp is None and self.terms.random() < 0.2:
+            append.expected_offset = marks["expected_offset"] = log.next_offset
+            await asyncio.sleep(0)  # somebody may come in between
         self.world.in_flight += 1
         try:
             if len(append.payloads) == 1:
-                positions: tuple[Position, ...] = (await log.append(append.payloads[0]),)
+                positions: tuple[Position, ...] = (await log.append(append.payloads[0], **marks),)
             else:
-                positions = tuple(await log.append_many(append.payloads))
+                positions = tuple(await log.append_many(append.payloads, **marks))
         except OutcomeUnknownError as error:
             append.outcome = Outcome.UNKNOWN
             self.world.say(client.name, f"does not know about {append.payloads}: {error!r}")
-        except HandleClosedError:
+        except (HandleClosedError, TailConflictError):
             append.outcome = Outcome.FAILED
         else:
             self.world.log.confirm(append, positions)
@@ -188,6 +231,17 @@ class LogWorkload:
         self.world.say(client.name, f"trims to {position}")
         await log.trim(position)
 
+    async def _consume(self, client: ClientMachine) -> None:
+        await self.consumer.run(client, self._directory(client))
+
+    async def _sweep(self, client: ClientMachine) -> None:
+        """Delete orphans all the time, while leaders create ledgers."""
+        while True:
+            await asyncio.sleep(self.terms.expovariate(4.0))
+            with suppress(QuireError):
+                swept = await self._directory(client).sweep()
+                self.world.say(client.name, f"sweeps {swept}")
+
     # -- followers -------------------------------------------------------------------------------
 
     def _follower(self, delay: float) -> Work[None]:
@@ -202,7 +256,10 @@ class LogWorkload:
                 except PositionTrimmedError as error:
                     reading.gap_before.append(len(reading.records))
                     position = Position.parse(error.first)
+                except IntegrityError as error:
+                    raise _corrupt(client, error) from error
                 except QuireError as error:
+                    client.trouble = error
                     self.world.say(client.name, f"starts again: {error!r}")
                     position = _behind(reading, position)
                     await asyncio.sleep(0.1)
@@ -212,12 +269,10 @@ class LogWorkload:
     async def _follow(
         self, directory: LogDirectory, reading: LogReading, start: Position
     ) -> Position:
-        reader = await directory.read(NAME, start, follow=True)
+        reader = await directory.read(NAME, start, follow=True, keyring=self.keyring)
         try:
             async for record in reader:
-                reading.records.append(
-                    Seen(record.position, record.offset, record.epoch, record.payload)
-                )
+                reading.records.append(_seen(record))
         finally:
             await reader.close()
         return _behind(reading, start)
@@ -227,7 +282,7 @@ class LogWorkload:
     async def _finish(self, leaders: list[ClientMachine]) -> None:
         world = self.world
         last, first_reader = world.client("last"), world.client("reader0")
-        async with asyncio.timeout(HEAL_SECONDS_MAX):
+        async with world.all_ends("the log is closed and followers are at its end"):
             for client, task in zip(leaders, self.leaders, strict=True):
                 await join(client, task)
             await last.run(self._close_log)
@@ -237,7 +292,7 @@ class LogWorkload:
         check_log(finals, world.log)
 
     async def _close_log(self, client: ClientMachine) -> None:
-        log = await insist(lambda: self._directory(client).open(NAME, self.options))
+        log = await client.insist(lambda: self._directory(client).open(NAME, self.options))
         await self._append(client, log, (b"the end",))
         await log.close()
 
@@ -245,15 +300,16 @@ class LogWorkload:
         while True:
             reading = LogReading(client.name, BEGINNING)
             try:
-                reader = await self._directory(client).read(NAME, BEGINNING)
+                reader = await self._directory(client).read(NAME, BEGINNING, keyring=self.keyring)
                 async for record in reader:
-                    reading.records.append(
-                        Seen(record.position, record.offset, record.epoch, record.payload)
-                    )
+                    reading.records.append(_seen(record))
                 await reader.close()
             except NoSuchLogError:
                 raise
-            except QuireError:
+            except IntegrityError as error:
+                raise _corrupt(client, error) from error
+            except QuireError as error:
+                client.trouble = error
                 await asyncio.sleep(0.1)
                 continue
             return reading.records
@@ -271,8 +327,18 @@ class LogWorkload:
             client.end_life()
 
 
+def _seen(record: Record) -> Seen:
+    place = (record.position, record.offset, record.epoch)
+    return Seen(*place, record.payload, record.transaction)
+
+
 def _is_at(reading: LogReading, end: Position) -> bool:
     return bool(reading.records) and reading.records[-1].position >= end
+
+
+def _corrupt(client: ClientMachine, error: IntegrityError) -> Violation:
+    text = f"{client.name} reads: {type(error).__name__}: {error}"
+    return Violation("no reader meets corruption", text)
 
 
 def _behind(reading: LogReading, start: Position) -> Position:

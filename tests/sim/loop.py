@@ -22,16 +22,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-import inspect
 import random
 import sys
 import threading
+import types
 from asyncio import events
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from enum import StrEnum
 from typing import Any, Final, TypeVar, TypeVarTuple
 
-from tests.sim.process import NODE, Handle, Incarnation, SimTask
+from tests.sim.policy import CHOICES, Policy
+from tests.sim.process import NODE, Handle, Incarnation, Nap, SimTask, last_words_ignored, unwind
 from tests.sim.sealed import SealedLoop, SimDeadlock, SimError, SimEscape, SimLivelock, SimUnhandled
 from tests.sim.trace import TRACE_BATCH, Trace
 
@@ -44,14 +44,6 @@ TASKS_PRUNE: Final = 4096
 
 _end_sleep: Final[Callable[..., object]] = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]
 """What `asyncio.sleep` has its timer call: as with any future, the sleeper's next step is drawn."""
-
-
-class Policy(StrEnum):
-    """How the next step is chosen."""
-
-    INTERLEAVE = "interleave"
-    WALK = "walk"
-    PRIORITY = "priority"
 
 
 class SimLoop(SealedLoop):
@@ -72,6 +64,8 @@ class SimLoop(SealedLoop):
         self._running = False
         self._closed = False
         self._failure: BaseException | None = None
+        self._nap: Nap | None = None
+        """How the step under way ends."""
         self._thread = threading.get_ident()
         self.trace = Trace()
         self.steps = 0
@@ -90,19 +84,24 @@ class SimLoop(SealedLoop):
     ) -> Handle:
         if context is None:
             context = contextvars.copy_context()
+        home = context.get(NODE, self.root)
         self._sequence = sequence = self._sequence + 1
-        handle = Handle(callback, args, context, sequence, self._now)
-        self._enqueue(handle)
+        handle = Handle(callback, args, context, home, sequence, self._now)
+        if self._nap is None:
+            self._enqueue(handle)
+        else:
+            self._put_to_bed(handle, self._nap)
         return handle
 
     def _enqueue(self, handle: Handle) -> None:
-        home = handle.context.get(NODE, self.root)
+        home = handle.home
         if self._closed or not home.alive:
             self._graveyard.append(handle)
             return
-        if not home.queue and not home.paused:
+        queue = home.queue
+        if not queue and not home.paused:
             self._runnable.append(home)
-        home.queue.append(handle)
+        queue.append(handle)
 
     def call_later(
         self,
@@ -122,11 +121,37 @@ class SimLoop(SealedLoop):
     ) -> Handle:
         if context is None:
             context = contextvars.copy_context()
+        home = context.get(NODE, self.root)
         self._sequence = sequence = self._sequence + 1
-        handle = Handle(callback, args, context, sequence, when)
+        handle = Handle(callback, args, context, home, sequence, when)
         if not self._closed:
             heapq.heappush(self._timers, (when, sequence, handle))
         return handle
+
+    @types.coroutine
+    def nap(self, seconds: float) -> Generator[None, None, None]:
+        """Sleep as `asyncio.sleep` does, at half the cost: no future, one handle."""
+        self._nap = nap = Nap(seconds)
+        yield
+        nap.handle.callback = None  # it is over: cancelling the task need not end it
+
+    def _put_to_bed(self, handle: Handle, nap: Nap) -> None:
+        """Let a task's next step come later; a cancellation wakes it (`hurry`)."""
+        self._nap, nap.handle = None, handle
+        task = handle.callback.__self__  # type: ignore[union-attr]
+        if task._must_cancel:
+            self._enqueue(handle)
+            return
+        task.nap = nap
+        heapq.heappush(self._timers, (self._now + nap.seconds, handle.sequence, handle))
+
+    def hurry(self, nap: Nap) -> None:
+        """Let a napping task go on now."""
+        handle = nap.handle
+        callback, args = handle.callback, handle.args
+        if callback is not None:
+            handle.cancel()
+            self.call_soon(callback, *args, context=handle.context)
 
     def call_soon_threadsafe(
         self,
@@ -217,19 +242,31 @@ class SimLoop(SealedLoop):
 
     def _run(self) -> None:
         runnable = self._runnable
-        batch = self.trace.batch
-        quiet_since = self.steps
+        trace = self.trace.batch.append
+        draw, choose = self._random, CHOICES[self._policy]
+        is_plain = self._policy is Policy.INTERLEAVE
+        steps = self.steps
+        steps_max = steps + STEPS_PER_INSTANT_MAX
         while not self._stopping:
             if not runnable:
                 self._advance()
-                quiet_since = self.steps
+                steps_max = min(steps + STEPS_PER_INSTANT_MAX, STEPS_MAX)
                 continue
-            handle = self._choose(runnable)
+            if is_plain:
+                count = len(runnable)
+                index = int(draw() * count) if count > 1 else 0
+                queue = runnable[index].queue
+                handle = queue.popleft()
+                if not queue:
+                    runnable[index] = runnable[-1]
+                    runnable.pop()
+            else:
+                handle = choose(runnable, draw)
             callback = handle.callback
             if callback is None:
                 continue
-            self.steps = steps = self.steps + 1
-            batch.append(handle.sequence)
+            self.steps = steps = steps + 1
+            trace(handle.sequence)
             try:
                 handle.context.run(callback, *handle.args)
             except (SystemExit, KeyboardInterrupt):
@@ -238,49 +275,26 @@ class SimLoop(SealedLoop):
                 self._failure = self._failure or error
             if self._failure is not None:
                 raise self._failure
-            if len(batch) > TRACE_BATCH:
-                self.trace.flush()
-            if steps - quiet_since > STEPS_PER_INSTANT_MAX or steps > STEPS_MAX:
+            if steps > steps_max:
                 raise SimLivelock(f"{steps} steps by virtual time {self._now:.6f}")
-
-    def _choose(self, runnable: list[Incarnation]) -> Handle:
-        index = 0
-        if len(runnable) > 1:
-            if self._policy is Policy.PRIORITY:
-                index = self._by_priority(runnable)
-            else:
-                index = int(self._random() * len(runnable))
-        queue = runnable[index].queue
-        if self._policy is Policy.WALK and len(queue) > 1:
-            skip = int(self._random() * len(queue))
-            queue.rotate(-skip)
-            handle = queue.popleft()
-            queue.rotate(skip)
-        else:
-            handle = queue.popleft()
-        if not queue:
-            runnable[index] = runnable[-1]
-            runnable.pop()
-        return handle
-
-    def _by_priority(self, runnable: list[Incarnation]) -> int:
-        for node in runnable:
-            if not node.priority:
-                node.priority = self._random()
-        index = max(range(len(runnable)), key=lambda i: runnable[i].priority)
-        if self._random() < 0.02:
-            runnable[index].priority *= self._random()
-        return index
 
     def _advance(self) -> None:
         """Jump to the next timer and make everything due then ready."""
         timers = self._timers
-        while timers and (timers[0][2].callback is None or self._is_dead(timers[0][2])):
+        while timers:
+            handle = timers[0][2]
+            if handle.callback is not None:
+                if handle.home.alive:
+                    break
+                self._graveyard.append(handle)
             heapq.heappop(timers)
-        if not timers:
+        else:
             raise SimDeadlock("nothing will ever happen again; waiting: " + self.waiting())
         self._now = now = max(self._now, timers[0][0])
-        self.trace.batch.append(now)
+        batch = self.trace.batch
+        batch.append(now)
+        if len(batch) > TRACE_BATCH:
+            self.trace.flush()
         while timers and timers[0][0] <= now:
             handle = heapq.heappop(timers)[2]
             callback = handle.callback
@@ -288,12 +302,6 @@ class SimLoop(SealedLoop):
                 callback(*handle.args)  # only makes the sleeper ready: no step of its own
             elif callback is not None:
                 self._enqueue(handle)
-
-    def _is_dead(self, handle: Handle) -> bool:
-        if handle.context.get(NODE, self.root).alive:
-            return False
-        self._graveyard.append(handle)
-        return True
 
     def waiting(self) -> str:
         """Name the tasks that are not done, by process."""
@@ -334,20 +342,16 @@ class SimLoop(SealedLoop):
     def dispose(self) -> None:
         """End the run for good: unwind every coroutine that is left, ignoring what it says."""
         self._closed = True
-        hook = sys.unraisablehook
-        sys.unraisablehook = lambda _: None
-        try:
+        with last_words_ignored():
             for task in self._tasks:
                 if task.done():
                     task._log_traceback = False
                 else:
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    _unwind(task.get_coro())
+                    unwind(task.get_coro())
             self._tasks.clear()
             self._graveyard.clear()
             self._timers.clear()
-        finally:
-            sys.unraisablehook = hook
 
     async def shutdown_asyncgens(self) -> None:
         return None
@@ -377,20 +381,6 @@ class SimLoop(SealedLoop):
 
 def _unretrieved(task: asyncio.Task[Any]) -> bool:
     return bool(task._log_traceback)
-
-
-def _unwind(work: Any) -> None:
-    """Close a coroutine, however often it awaits on its way out."""
-    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-        for held in inspect.getcoroutinelocals(work).values():
-            if inspect.iscoroutine(held):
-                _unwind(held)
-    for _ in range(16):
-        try:
-            work.close()
-        except BaseException:
-            continue
-        return
 
 
 def new_loop(rng: random.Random, policy: Policy = Policy.INTERLEAVE) -> SimLoop:

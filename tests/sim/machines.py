@@ -23,7 +23,9 @@ from quire.storage.cookie import format_bookie
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from quire.storage.registration import Registration
+from tests.sim import operator
 from tests.sim.disk import SimDisk
+from tests.sim.history import Violation
 from tests.sim.loop import SimLoop
 from tests.sim.network import Network
 from tests.sim.process import Incarnation
@@ -41,9 +43,12 @@ STORAGE: Final = StorageOptions(
     batch_bytes_max=16 * 1024,
     write_cache_bytes=4 * 1024,
     memory_bytes_max=64 * 1024,
+    read_cache_bytes=8 * 1024,
     journal_segments_max=3,
     spare_segments_max=1,
     low_space_bytes=1024,
+    mend_seconds=0.2,
+    mend_seconds_max=1.0,
 )
 """Small, so that a short run flushes, rolls and reclaims."""
 
@@ -58,13 +63,14 @@ LEDGER: Final = LedgerOptions(
 
 
 def draw_options(rng: random.Random) -> LedgerOptions:
-    """Draw a client's options: some make ensembles change often, some seldom."""
+    """Draw a client's options: some make ensembles change often, some give appends up soon."""
     return replace(
         LEDGER,
         quarantine=rng.choice([0.1, 0.1, 1.0, 30.0]),
         runs_outstanding_max=rng.choice([1, 2, 2, 4]),
         delay_ensemble_change=rng.random() < 0.1,
         speculative_delay=rng.choice([0.02, 0.25]),
+        append_timeout=rng.choice([LEDGER.append_timeout] * 4 + [0.5]),
     )
 
 
@@ -106,6 +112,8 @@ class Machine:
         self.lives = 0
         self.life: Incarnation | None = None
         self.paused = False
+        self.mourners: list[asyncio.Event] = []
+        """Set when its process ends."""
 
     @property
     def is_running(self) -> bool:
@@ -122,6 +130,8 @@ class Machine:
             self.world.loop.kill(self.life)
             self.life = None
             self.paused = False
+            while self.mourners:
+                self.mourners.pop().set()
 
     def pause(self) -> None:
         if self.life is not None:
@@ -139,7 +149,7 @@ class BookieMachine(Machine):
 
     def __init__(self, world: World, name: str, disk_latency: float) -> None:
         super().__init__(world, name)
-        self.disk = SimDisk(world.rng(f"disk:{name}"))
+        self.disk = SimDisk(world.rng(f"disk:{name}"), sleep=world.loop.nap)
         self.disk.faults.latency_seconds = disk_latency
         self.host = world.network.host(name)
         self.node: BookieNode | None = None
@@ -149,6 +159,8 @@ class BookieMachine(Machine):
         self.is_retired = False
         self.is_damaged = False
         """Something durable was taken from its disk: it may find that out at any time."""
+        self.must_repair = False
+        self.was_repaired = False
 
     def boot(self) -> None:
         """Start the process, unless it runs."""
@@ -162,7 +174,9 @@ class BookieMachine(Machine):
         """A bookie serves until its process ends; whatever else stops it is a failure."""
         error = task.exception()
         if error is not None:
-            self.world.loop.fail(error)
+            failure = Violation("a bookie serves until its process ends", f"{self.name}: {error!r}")
+            failure.__cause__ = error
+            self.world.loop.fail(failure)
 
     def crash(self) -> None:
         """Kill −9: the page cache stays."""
@@ -200,12 +214,17 @@ class BookieMachine(Machine):
         self.node = self.host.bookie = node
         self.ready.set()
         self.settled.set()
+        if self.was_repaired:
+            node.mender(lambda: operator.copies(self, life)).start()
         store = self.world.store(life)
         await Registration(store, node, self.name, self.name, rng, SESSION_SECONDS).keep()
 
     async def _open(self, life: Incarnation, rng: random.Random) -> BookieNode:
         mount = self.disk.mount()
         await format_bookie(mount, self.name, CLUSTER)
+        if self.must_repair:
+            await operator.repair(self, life, mount, STORAGE)
+            self.must_repair, self.was_repaired = False, True
         return await BookieNode.open(
             mount,
             self.name,
@@ -238,6 +257,8 @@ class ClientMachine(Machine):
         self.store: SimStore | None = None
         self.roster: BookieRoster | None = None
         self._catalog: LedgerCatalog | None = None
+        self.trouble: Exception | None = None
+        """The last error that did not end its work."""
 
     @property
     def catalog(self) -> LedgerCatalog:
@@ -266,7 +287,7 @@ class ClientMachine(Machine):
         async def main() -> T:
             assert self.store is not None
             assert self.roster is not None
-            await insist(self.roster.start)
+            await self.insist(self.roster.start)
             try:
                 return await work(self)
             finally:
@@ -275,6 +296,15 @@ class ClientMachine(Machine):
 
         return life.spawn(main(), name=f"{self.name} main")
 
+    async def insist(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Repeat a call until no error of quire ends it."""
+        while True:
+            try:
+                return await call()
+            except QuireError as error:
+                self.trouble = error
+                await asyncio.sleep(RETRY_SECONDS)
+
 
 Work: TypeAlias = Callable[[ClientMachine], Coroutine[Any, Any, T]]
 """What a client does from when it is connected until it disconnects."""
@@ -282,16 +312,10 @@ Work: TypeAlias = Callable[[ClientMachine], Coroutine[Any, Any, T]]
 
 async def join(client: ClientMachine, task: asyncio.Task[Any]) -> None:
     """Wait until a client's work is done or the client is dead; raise what the work raised."""
-    while client.is_running and not task.done():  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
+    if client.is_running and not task.done():
+        over = asyncio.Event()
+        task.add_done_callback(lambda _: over.set())
+        client.mourners.append(over)
+        await over.wait()
     if task.done():
         await task
-
-
-async def insist(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Repeat a call until no error of quire ends it."""
-    while True:
-        try:
-            return await call()
-        except QuireError:
-            await asyncio.sleep(RETRY_SECONDS)

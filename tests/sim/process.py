@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
+import sys
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -28,23 +31,27 @@ class Spawner(Protocol):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]: ...
 
+    def hurry(self, nap: Nap) -> None: ...
+
 
 class Handle(asyncio.TimerHandle):
     """A scheduled callback, as light as asyncio allows: the base class only lends its type."""
 
-    __slots__ = ("args", "callback", "context", "sequence")
+    __slots__ = ("args", "callback", "context", "home", "sequence")
 
     def __init__(
         self,
         callback: Callable[..., object] | None,
         args: tuple[Any, ...],
         context: contextvars.Context,
+        home: Incarnation,
         sequence: int,
         when: float,
     ) -> None:  # the parent's constructor is left out on purpose: it costs more than the rest
         self.callback = callback
         self.args = args
         self.context = context
+        self.home = home
         self.sequence = sequence
         self._when = when
 
@@ -63,6 +70,17 @@ class Handle(asyncio.TimerHandle):
 
     def get_context(self) -> contextvars.Context:
         return self.context
+
+
+class Nap:
+    """A sleep without a future: the step after it is what was put off."""
+
+    __slots__ = ("handle", "seconds")
+
+    handle: Handle
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
 
 class Incarnation:
@@ -93,10 +111,43 @@ NODE: contextvars.ContextVar[Incarnation] = contextvars.ContextVar("node")
 class SimTask(asyncio.Task[T]):
     """A task that hashes by serial number, so that sets of tasks have an order."""
 
+    nap: Nap | None = None
+    """The last one it took (`SimLoop.nap`)."""
+
     def __init__(self, work: Any, *, serial: int, home: Incarnation, **options: Any) -> None:
         self.serial = serial
         self.home = home
         super().__init__(work, **options)
 
+    def cancel(self, msg: Any | None = None) -> bool:
+        if self.nap is not None and not self.done():
+            self.home.loop.hurry(self.nap)
+        return super().cancel(msg)
+
     def __hash__(self) -> int:
         return self.serial
+
+
+@contextmanager
+def last_words_ignored() -> Iterator[None]:
+    """Let what is collected here end in silence: its loop is gone, so its cleanup fails."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+
+
+def unwind(work: Any) -> None:
+    """Close a coroutine, however often it awaits on its way out."""
+    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        for held in inspect.getcoroutinelocals(work).values():
+            if inspect.iscoroutine(held):
+                unwind(held)
+    for _ in range(16):
+        try:
+            work.close()
+        except BaseException:
+            continue
+        return

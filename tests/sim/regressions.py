@@ -10,6 +10,7 @@ from typing import Final
 
 SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (18, "ledger", "an empty closed ledger was read: division by zero"),
+    (86, "ledger", "a follower whose metadata was refreshed while it read denied an entry"),
     (27, "ledger", "a second power cut during a restart left a journal that looked broken"),
 )
 """(seed, workload, what it found)."""

@@ -6,6 +6,7 @@ A run is a function of (seed, workload, the code, the Python version): nothing e
 
 from __future__ import annotations
 
+import atexit
 import gc
 import logging
 import random
@@ -21,7 +22,7 @@ from tests.sim.history import Violation
 from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_workload
 from tests.sim.log_workload import LogWorkload, draw_log_workload
 from tests.sim.loop import SimLoop, new_loop
-from tests.sim.process import NODE
+from tests.sim.process import NODE, last_words_ignored
 from tests.sim.world import SimWorld
 
 COLLECT_EVERY: Final = 20
@@ -154,13 +155,20 @@ def _freeze() -> None:
     if _runs == 0:
         gc.collect()
         gc.freeze()
+        atexit.register(_collect_quietly)
+
+
+def _collect_quietly() -> None:
+    """What the last runs left in cycles shall not end in the interpreter's own last moments."""
+    with last_words_ignored():
+        gc.collect()
 
 
 def _clean_up(loop: SimLoop, gc_was_enabled: bool) -> None:
     """End the run's coroutines; what they say on their way out is of no interest."""
     global _runs
     _runs += 1
-    with warnings.catch_warnings(), _silence():
+    with warnings.catch_warnings(), _silence(), last_words_ignored():
         warnings.simplefilter("ignore", RuntimeWarning)
         loop.dispose()
         if _runs % COLLECT_EVERY == 0:

@@ -13,7 +13,7 @@ A session lives while its heartbeats arrive; it may also be expired by decree. I
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from quire.errors import (
     StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
+from quire.metastore.changes import Change, check_changes, describe
 from quire.metastore.memory import MemoryTree
 from quire.metastore.store import Versioned
 from tests.sim.loop import SimLoop
@@ -169,6 +170,10 @@ class SimStore:
 
     async def delete(self, path: str, version: int | None = None) -> None:
         return await self.call(path, lambda: self._tree.delete(path, version))
+
+    async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        check_changes(changes)
+        return await self.call(describe(changes), lambda: self._tree.commit(changes))
 
     async def children(self, path: str) -> list[str]:
         return await self.call(path, lambda: self._tree.children(path), changes=False)

@@ -13,6 +13,7 @@ QUICK = {
     "a bookie refuses adds to a fenced ledger": "B6 no add after a fence",
     "an add is durable before it is acked": "",
     "directories are synced": "",
+    "limbo answers unknown": "",
     "an ack needs Qa copies": "L3 acknowledged entries reach the ack quorum",
     "followers wait for CLOSED": "followers reach the end",
     "a take-over is a compare-and-set": "C4 the manifest goes forward",

@@ -74,6 +74,10 @@ def differ(final: FinalLedger, history: LedgerHistory) -> None:
     final.copies[1]["b2"] = b"z"
 
 
+def stay_torn(final: FinalLedger, history: LedgerHistory) -> None:
+    final.lacking["b2"] = [1]
+
+
 def hint_too_much(final: FinalLedger, history: LedgerHistory) -> None:
     final.hints["b1"] = 3
 
@@ -105,6 +109,7 @@ def test_a_healthy_ledger_passes() -> None:
         (disagree_about_end, "closed is final"),
         (lose_copies, "committed entries reach the ack quorum"),
         (differ, "committed entries reach the ack quorum"),
+        (stay_torn, "B9 a repaired bookie is whole"),
         (hint_too_much, "no dirty reads"),
         (read_beyond, "no dirty reads"),
         (read_other_bytes, "no dirty reads"),
@@ -293,6 +298,19 @@ def interleaved(finals: list[list[Seen]], history: LogHistory) -> None:
         final[1] = replace(final[1], epoch=2)
 
 
+def out_of_nowhere(finals: list[list[Seen]], history: LogHistory) -> None:
+    for final in (*finals, history.readings[0].records):
+        final[1] = replace(final[1], transaction=5)
+
+
+def misplaced(finals: list[list[Seen]], history: LogHistory) -> None:
+    history.appends[0].expected_offset = 7
+
+
+def misnumbered(finals: list[list[Seen]], history: LogHistory) -> None:
+    history.appends[0].transaction = 3
+
+
 def test_a_healthy_log_passes() -> None:
     check_log(*log_scene())
 
@@ -319,6 +337,9 @@ def test_a_healthy_log_passes() -> None:
         (stale, "real time"),
         (interleaved, "handoff"),
         (lambda finals, history: finals[1].pop() and None, "agreement"),
+        (out_of_nowhere, "transactions"),
+        (misnumbered, "transactions"),
+        (misplaced, "conditional append"),
     ],
 )
 def test_log_checkers_catch(plant: Plant, name: str) -> None:

@@ -17,8 +17,9 @@ from quire.errors import (
     NoSuchEntryError,
     QuireError,
 )
-from tests.sim.damage import Budget, rot
-from tests.sim.disk import SimDisk
+from tests.sim.damage import Budget, resize, rot
+from tests.sim.disk import Cut, SimDisk
+from tests.sim.operator import lose_files
 from tests.sim.wire import carry_answer, carry_request
 
 
@@ -29,7 +30,8 @@ def bits_that_differ(before: dict[str, bytes], after: dict[str, bytes]) -> int:
 
 async def write(disk: SimDisk, path: str, data: bytes) -> None:
     mount = disk.mount()
-    await mount.make_directory(path.partition("/")[0])
+    if "/" in path:
+        await mount.make_directory(path.partition("/")[0])
     file = await mount.open(path, create=True)
     await file.write(0, [data], sync=True)
     await mount.close()
@@ -53,6 +55,37 @@ def test_rot_spares_the_journals_last_batch() -> None:
     for seed in range(200):
         rot(disk, random.Random(seed))
     assert disk.files()["journal/1"].endswith(batches[-1])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_file_is_cut_short_or_grows_by_zeros(seed: int) -> None:
+    disk, data = SimDisk(random.Random(seed)), bytes(range(1, 200))
+    asyncio.run(write(disk, "entries/1", data))
+    assert resize(disk, "grown", random.Random(seed)) == "entries/1"
+    longer = disk.files()["entries/1"]
+    assert longer.startswith(data)
+    assert len(longer) > len(data)
+    assert not any(longer[len(data) :])
+    assert resize(disk, "cut short", random.Random(seed)) == "entries/1"
+    shorter = disk.files()["entries/1"]
+    assert disk.inode("entries/1").durable == shorter
+    assert longer.startswith(shorter)
+    assert len(shorter) < len(longer)
+
+
+def test_lost_files_are_gone_for_good_and_the_cookie_stays() -> None:
+    lost: list[str] = []
+    for seed in range(20):
+        disk = SimDisk(random.Random(seed))
+        asyncio.run(write(disk, "entries/1", b"data"))
+        asyncio.run(write(disk, "cookie", b"who"))
+        before = set(disk.files())
+        gone = set(lose_files(disk, random.Random(seed)))
+        disk.power_cut(Cut.KEEPS)
+        assert set(disk.files()) == before - gone
+        assert "cookie" in disk.files()
+        lost += gone
+    assert lost
 
 
 def test_the_budget_is_one_bookie_where_an_ack_means_two_copies() -> None:

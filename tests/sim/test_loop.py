@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tests.sim.loop import Policy, SimLoop, new_loop
+from tests.sim.loop import SimLoop, new_loop
+from tests.sim.policy import Policy
 from tests.sim.process import Incarnation
 from tests.sim.sealed import SimDeadlock, SimEscape, SimLivelock, SimUnhandled
 
@@ -35,6 +37,46 @@ def test_time_is_virtual_and_exact() -> None:
         return loop.time()
 
     assert run(main) == 3600.5
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_a_nap_ends_in_time_or_when_it_is_cancelled(policy: Policy) -> None:
+    async def main(loop: SimLoop) -> list[float]:
+        times = list[float]()
+
+        async def doze() -> None:
+            try:
+                await loop.nap(5.0)
+            finally:
+                times.append(loop.time())
+            await loop.create_future()
+
+        whole, cut = loop.create_task(doze()), loop.create_task(doze())
+        await asyncio.sleep(2.0)
+        cut.cancel()
+        cut.cancel()
+        await asyncio.sleep(6.0)
+        whole.cancel()
+        assert await asyncio.gather(whole, cut, return_exceptions=True)
+        assert whole.cancelled()
+        assert cut.cancelled()
+        return times
+
+    assert run(main, policy=policy) == [2.0, 5.0]
+
+
+def test_who_cancels_himself_takes_no_nap() -> None:
+    async def main(loop: SimLoop) -> float:
+        async def doze() -> None:
+            current = asyncio.current_task()
+            assert current is not None
+            current.cancel()
+            await loop.nap(5.0)
+
+        await asyncio.gather(loop.create_task(doze()), return_exceptions=True)
+        return loop.time()
+
+    assert run(main) == 0.0
 
 
 def test_callbacks_of_one_process_keep_their_order() -> None:
@@ -79,6 +121,9 @@ def test_a_seed_decides_the_run(policy: Policy) -> None:
 
 def test_a_killed_process_takes_no_step_and_runs_no_cleanup() -> None:
     said: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()  # what tests before this one left is not what it collects
 
     async def victim() -> None:
         try:

@@ -13,8 +13,9 @@ from quire.bookie import BookieAddress
 from quire.entry import DigestKind, Sealer
 from quire.errors import BookieUnavailableError, LedgerFencedError, NoSuchEntryError
 from quire.run import pack_run
-from tests.sim.loop import Policy, SimLoop, new_loop
+from tests.sim.loop import SimLoop, new_loop
 from tests.sim.network import Conditions, Host, Network, SimLink
+from tests.sim.policy import Policy
 from tests.sim.process import Incarnation
 from tests.support.memory_bookie import MemoryBookie
 
@@ -83,7 +84,7 @@ def test_adds_are_carried_out_in_order(seed: int) -> None:
             order.append(len(order))
 
         scene.bookie.before = note
-        adds = [asyncio.create_task(scene.link.add(7, KEY, run_of(i))) for i in range(30)]
+        adds = [asyncio.ensure_future(scene.link.add(7, KEY, run_of(i))) for i in range(30)]
         await asyncio.gather(*adds)
 
     def check(scene: Scene) -> None:
@@ -156,7 +157,7 @@ def test_a_server_that_is_killed_answers_nothing_more() -> None:
             await asyncio.sleep(0.5)
 
         scene.bookie.before = hold
-        add = asyncio.create_task(scene.link.add(7, KEY, run_of(0)))
+        add = asyncio.ensure_future(scene.link.add(7, KEY, run_of(0)))
         read = asyncio.create_task(scene.link.read(7, 0, 0))
         await asyncio.sleep(0.1)
         assert scene.server.life is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,6 +14,7 @@ from tests.sim.chunks import Chunk, Chunks, explain
 from tests.sim.damage import DAMAGE
 from tests.sim.determinism import HASH_SEEDS, traces
 from tests.sim.faults import KINDS
+from tests.sim.ledger_workload import LedgerWorkload
 from tests.sim.regressions import SEEDS
 from tests.sim.run import run_seed
 
@@ -23,6 +27,7 @@ VOID_MAX = 0.3
 DETERMINISM_SEEDS = 8
 
 CONSEQUENCES = {
+    "amnesia",
     "answer lost",
     "request lost",
     "request repeated",
@@ -41,12 +46,14 @@ CONSEQUENCES = {
     "spurious wake",
     "bookie gave up",
     "damaged bookie refused to start",
+    "bookie repaired",
     "rot of journal",
     "rot of entries",
     "intruder refused",
     "fragment begun while open",
     "fragment replaced while open",
     "fragment begun while in-recovery",
+    "retention trimmed",
     "take-over",
     "roll",
 }
@@ -106,3 +113,38 @@ def test_a_run_is_the_same_with_and_without_its_event_log() -> None:
     quiet, loud = run_seed(5, "ledger"), run_seed(5, "ledger", events=True)
     assert quiet.trace == loud.trace
     assert loud.events
+
+
+def test_a_coroutine_that_is_collected_after_its_run_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: said.append(unraisable.exc_value))
+
+    async def close() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            asyncio.get_running_loop()  # as production does on its way out
+
+    def leave_behind() -> None:
+        work = close()
+        work.send(None)
+        cycle: list[object] = [work]
+        cycle.append(cycle)
+
+    leave_behind()
+    gc.collect()
+    assert len(said) == 1, "it is loud when nobody silences it"
+    said.clear()
+    with monkeypatch.context() as patched:
+        whole = LedgerWorkload.run
+
+        async def untidy(self: LedgerWorkload) -> None:
+            leave_behind()
+            await whole(self)
+
+        patched.setattr(LedgerWorkload, "run", untidy)
+        run_seed(5, "ledger")
+    gc.collect()
+    assert not said

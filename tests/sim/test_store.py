@@ -16,6 +16,7 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
+from quire.metastore.changes import Change, Create, Put
 from tests.sim.loop import SimLoop, new_loop
 from tests.sim.network import Network
 from tests.sim.process import Incarnation
@@ -85,6 +86,35 @@ def test_an_unknown_outcome_is_settled_when_it_is_read_again() -> None:
     for seed in range(20):
         play(body, seed, StoreWeather(unknown=1.0))
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_transaction_is_made_whole_or_not_at_all(lost: bool) -> None:
+    outcomes: set[tuple[str, ...]] = set()
+
+    async def body(scene: Scene) -> None:
+        version = scene.tree.create("/a", b"1")
+        told: list[str] = []
+        scene.tree.listeners.append(lambda path, value, version: told.append(path))
+        changes: list[Change] = [Create("/b/c", b""), Put("/a", b"2", version)]
+        if lost:
+            with pytest.raises(StoreOutcomeUnknownError, match="/b/c and 1 more"):
+                await scene.store.commit(changes)
+        else:
+            refused = [*changes, Create("/a", b"")]
+            refused[1] = Put("/d", b"", 0)
+            with pytest.raises(NoSuchNodeError, match="/d"):
+                await scene.store.commit(refused)
+            assert told == []
+        there = tuple(await scene.store.children("/"))
+        changed = (await scene.store.get("/a")).value == b"2"
+        assert changed == ("b" in there)
+        assert told == (["/b", "/b/c", "/a"] if changed else [])
+        outcomes.add(there)
+
+    for seed in range(20):
+        play(body, seed, StoreWeather(unknown=1.0 if lost else 0.0))
+    assert outcomes == ({("a",), ("a", "b")} if lost else {("a",)})
 
 
 def test_unavailable_means_unchanged() -> None:

@@ -15,7 +15,7 @@ such entry is on Qa bookies of the ensemble that metadata names, at every moment
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,15 @@ class _Request:
     acked_max: EntryId
     missing: frozenset[EntryId]
     hint: EntryId
+    in_limbo: bool = False
+
+
+def _nobody(bookie: BookieId, ledger: LedgerId, entry: EntryId) -> bool:
+    return False
+
+
+def _never(bookie: BookieId, ledger: LedgerId) -> bool:
+    return False
 
 
 class BookieWatch:
@@ -61,6 +70,10 @@ class BookieWatch:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._states: dict[tuple[str, LedgerId], _LedgerAtBookie] = defaultdict(_LedgerAtBookie)
+        self.is_excused: Callable[[BookieId, LedgerId, EntryId], bool] = _nobody
+        """Whether a bookie need not hold an entry any more that it vouched for."""
+        self.is_in_limbo: Callable[[BookieId, LedgerId], bool] = _never
+        """Whether a bookie may have lost something of a ledger, and says so."""
 
     def acked(self, bookie: BookieId, ledger: LedgerId) -> set[EntryId]:
         """The entries a bookie has acknowledged."""
@@ -82,8 +95,10 @@ class BookieWatch:
             first, last = args["first"], args["last"]
             expected = frozenset(entry for entry in state.acked if first <= entry <= last)
         hint = state.hint.get(life, NO_ENTRY)
+        in_limbo = self.is_in_limbo(bookie, args["ledger"])
         return _Request(
-            bookie, life, method, args, state, state.fenced, state.acked_max, expected, hint
+            *(bookie, life, method, args, state, state.fenced, state.acked_max, expected, hint),
+            in_limbo,
         )
 
     def end(self, token: Any, outcome: Any) -> None:
@@ -145,15 +160,17 @@ class BookieWatch:
         assert state is not None
         where = f"{request.life} ledger {args['ledger']}"
         if isinstance(outcome, NoSuchEntryError | NoSuchLedgerError):
+            denied = self._demanded(request, request.missing & state.acked)
             require(
-                not (request.missing & state.acked),
+                not denied,
                 "B3 acknowledged entries are not denied",
-                f"{where} says {type(outcome).__name__} but had acknowledged "
-                f"{sorted(request.missing)}",
+                f"{where} says {type(outcome).__name__} but had acknowledged {sorted(denied)}",
             )
         elif isinstance(outcome, bytes):
             held = set(scan_run(outcome).entries)
             skipped = {e for e in request.missing & state.acked if e < max(held)} - held
+            # A gap denies nothing in limbo: who wants to know asks for one entry alone.
+            skipped = set() if request.in_limbo else self._demanded(request, skipped)
             require(
                 not skipped,
                 "B3 acknowledged entries are not denied",
@@ -174,8 +191,10 @@ class BookieWatch:
             f"{where} had answered a fence and is not fenced",
         )
         highest = NO_ENTRY if tail.frame is None else int(HEADER.unpack_from(tail.frame)[1])
+        vouched = min(request.acked_max, state.acked_max)
+        above = {entry for entry in state.acked if highest < entry <= vouched}
         require(
-            highest >= min(request.acked_max, state.acked_max),
+            highest >= vouched or not self._demanded(request, above),
             "B3 acknowledged entries are not denied",
             f"{where} shows {highest} as its highest entry, had acknowledged {request.acked_max}",
         )
@@ -187,6 +206,11 @@ class BookieWatch:
         state.hint[request.life] = max(tail.hint, state.hint.get(request.life, NO_ENTRY))
         if request.args.get("fence_key") is not None:
             self._fenced(request)
+
+    def _demanded(self, request: _Request, entries: Iterable[EntryId]) -> set[EntryId]:
+        """Return those of some entries that a bookie must still have."""
+        ledger = request.args["ledger"]
+        return {e for e in entries if not self.is_excused(request.bookie, ledger, e)}
 
     def _fenced(self, request: _Request) -> None:
         assert request.state is not None
@@ -213,6 +237,8 @@ class MetadataWatch:
         self.current: dict[LedgerId, LedgerMetadata] = {}
         self.confirmed: dict[LedgerId, list[EntryId]] = defaultdict(list)
         self.counters: Counter[str] = Counter()
+        self.has_repairs = False
+        """Somebody re-replicates: then the record of a closed ledger may change its bookies."""
 
     def changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
@@ -232,6 +258,12 @@ class MetadataWatch:
     def _check(self, after: LedgerMetadata) -> None:
         before = self.current.get(after.ledger)
         if before is not None:
+            require(
+                self.has_repairs or not before.is_closed,
+                "M1 closed is final",
+                f"ledger {after.ledger} was closed at {before.last_entry}, and its record was "
+                f"written again: {before.fragments} became {after.fragments}",
+            )
             check_step(before, after)
             self._count(before, after)
         self.current[after.ledger] = after

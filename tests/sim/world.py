@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
-from quire.entry import EntryId, Sealer
+from quire.entry import EntryId, LedgerId, Sealer
 from quire.errors import CorruptEntryError, IntegrityError, NotFoundError, QuireError
 from quire.ledger.metadata import LedgerMetadata
 from quire.run import split_run
+from quire.storage.node import BookieNode
 from tests.sim.checkers import FinalLedger
-from tests.sim.damage import Budget, fail_reads, fill, rot
+from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, fail_reads, fill, resize, rot
 from tests.sim.faults import FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Violation
 from tests.sim.knobs import Knobs
@@ -26,6 +28,7 @@ from tests.sim.log_checkers import ManifestWatch
 from tests.sim.loop import SimLoop
 from tests.sim.machines import BookieMachine, ClientMachine, World, draw_options
 from tests.sim.network import Conditions, Network
+from tests.sim.operator import REPAIR_SECONDS, REPAIRED_SHARE, lose_files
 from tests.sim.store import STORE
 from tests.sim.watch import BookieWatch, MetadataWatch
 
@@ -57,6 +60,8 @@ class SimWorld(World):
         self.metadata_watch = MetadataWatch(self.bookie_watch, loop.fail)
         self.manifest_watch = ManifestWatch(loop.fail)
         self.knobs = Knobs(self.rng("knobs"))
+        self.bookie_watch.is_excused = self.is_excused
+        self.bookie_watch.is_in_limbo = self.is_in_limbo
         network.watch = self.bookie_watch
         self.tree.listeners += [self.metadata_watch.changed, self.manifest_watch.changed]
         self.bookies = [BookieMachine(self, f"b{i}", mix.disk_latency) for i in range(bookies)]
@@ -109,9 +114,22 @@ class SimWorld(World):
             machine.boot()
         for client in self.clients:
             client.resume()
-        async with asyncio.timeout(HEAL_SECONDS_MAX):
+        async with self.all_ends("every bookie serves"):
             while not all(machine.ready.is_set() for machine in self.bookies):
                 await self._serving()
+
+    @asynccontextmanager
+    async def all_ends(self, what: str) -> AsyncIterator[None]:
+        """L6: what is done here ends in bounded time, as the faults are over."""
+        try:
+            async with asyncio.timeout(HEAL_SECONDS_MAX):
+                yield
+        except TimeoutError as error:
+            said = "; ".join(
+                f"{client.name}: {client.trouble!r}" for client in self.clients if client.trouble
+            )
+            text = f"{what}: not within {HEAL_SECONDS_MAX:g} s of peace. Last heard: {said}"
+            raise Violation("L6 all ends when the faults are over", text) from error
 
     async def _serving(self) -> None:
         """Wait until every bookie serves or was found unable to, and has been replaced."""
@@ -151,7 +169,7 @@ class SimWorld(World):
             self.say("world", "expires a session")
             self.tree.end_session(rng.choice(sessions))
             return _nothing
-        if kind in ("bit rot", "disk lost"):
+        if kind in ("bit rot", "disk lost", *LATE):
             return self.damage(kind, rng)
         return self.to_bookie(kind, rng.choice(running), rng) if running else None
 
@@ -160,6 +178,17 @@ class SimWorld(World):
         machine = rng.choice(self.budget.damaged or self.bookies)
         if machine in self.retired or not self.budget.take(machine):
             return None
+        if kind in RESIZES:
+            machine.crash()
+            path = resize(machine.disk, kind, rng)
+            self.say("world", f"{kind}: {machine.name} {path}")
+            return machine.boot
+        if kind == FILES_LOST:
+            machine.crash()
+            machine.must_repair = True
+            lost = lose_files(machine.disk, rng)
+            self.say("world", f"files lost: {machine.name} {lost}")
+            return machine.boot
         if kind == "disk lost":
             self.say("world", f"disk lost: {machine.name}")
             self.replace(machine)
@@ -185,11 +214,18 @@ class SimWorld(World):
     def refused_to_start(self, machine: BookieMachine, error: IntegrityError) -> None:
         """A bookie found its disk damaged: right if it is."""
         if not machine.is_damaged:
-            self.loop.fail(error)
+            text = f"{machine.name} refuses to start: {error}"
+            self.loop.fail(Violation("a sound disk is not called damaged", text))
             return
         self.say(machine.name, f"refuses to start: {error}")
         self.faults["damaged bookie refused to start"] += 1
-        self.replace(machine)
+        chance = self.rng(f"operator:{machine.name}:{machine.lives}").random()
+        if machine.must_repair or chance >= REPAIRED_SHARE:
+            self.replace(machine)  # even the repair could not believe it
+            return
+        machine.crash()
+        machine.must_repair = True
+        self.network.later(REPAIR_SECONDS, machine.boot)
 
     def _cut(self, pairs: set[tuple[str, str]]) -> Callable[[], None]:
         cuts = pairs - self.network.cut
@@ -266,7 +302,33 @@ class SimWorld(World):
         watch = self.manifest_watch
         return found + Counter({"take-over": watch.takeovers, "roll": watch.rolls})
 
+    def is_in_limbo(self, bookie: str, ledger: LedgerId) -> bool:
+        """Whether a bookie says that it may have lost something of a ledger."""
+        found = (each.node for each in self.bookies if each.name == bookie and each.was_repaired)
+        return any(node is not None and node.doubts(ledger) for node in found)
+
+    def is_excused(self, bookie: str, ledger: LedgerId, entry: EntryId) -> bool:
+        """Whether a bookie may deny an entry it vouched for: it was repaired, and by a word that
+        cannot change any more the entry is not its own.
+        """
+        machine = next((each for each in self.bookies if each.name == bookie), None)
+        metadata = self.metadata_watch.current.get(ledger)
+        if machine is None or not machine.was_repaired or metadata is None:
+            return False
+        if metadata.is_closed and metadata.last_entry is not None and entry > metadata.last_entry:
+            return True
+        is_settled = metadata.is_closed or entry < metadata.last_fragment.first
+        return is_settled and bookie not in metadata.write_set(entry)
+
     # -- the end --------------------------------------------------------------------------------
+
+    async def mended(self, ledger: LedgerId) -> None:
+        """Wait until every repaired bookie has all of a ledger that is closed."""
+        fragments = self.metadata_watch.current[ledger].fragments
+        named = {bookie for fragment in fragments for bookie in fragment.bookies}
+        repaired = [each for each in self.bookies if each.was_repaired and each.name in named]
+        while any(each.node is None or each.node.doubts(ledger) for each in repaired):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
     async def inspect(
         self, metadata: LedgerMetadata, payloads: list[bytes], password: bytes = b""
@@ -286,6 +348,11 @@ class SimWorld(World):
             if machine.name in final.metadata.write_set(entry):
                 final.copies.setdefault(entry, {})[machine.name] = payload
         assert machine.node is not None
+        if machine.was_repaired:
+            lacking = sorted(final.owed(machine.name).difference(held))
+            final.lacking[machine.name] = [
+                entry for entry in lacking if not await _is_damaged(machine.node, final, entry)
+            ]
         if machine in self.budget.damaged:
             return
         tail = await machine.node.read_tail(final.ledger)
@@ -315,6 +382,17 @@ class SimWorld(World):
                     raise Violation("copies are sound", text) from error
                 first = entry + 1
         return held
+
+
+async def _is_damaged(node: BookieNode, final: FinalLedger, entry: EntryId) -> bool:
+    """Whether a bookie has an entry that rotted since."""
+    try:
+        await node.read(final.ledger, entry, entry)
+    except CorruptEntryError:
+        return True
+    except QuireError:
+        return False
+    return False
 
 
 def _nothing() -> None:

@@ -3,12 +3,12 @@
     python -m tests.spark.kill_drivers --kills 20
 
 Too slow for every test run: a session takes seconds to start, and every kill costs one. Two lives,
-by turns; each driver, with its workers and its JVM, is a process group that gets SIGKILL.
+by turns; each driver with its JVM is a process group that gets SIGKILL, its Python workers with it.
 
     stream   one log is streamed into another while it is written to; the sink must have each record
              exactly once, in order
-    batch    jobs with a name and a sequence are written one after the other; the log must have
-             every job whole, once, in order
+    batch    jobs with a name and a sequence are written one after the other, and workers are killed
+             before the driver is; the log must have every job whole, once, in order
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import quire.sync
 from quire.sync import SyncLocalCluster
 
 JOB_RECORDS = 5000
 STREAM_RECORDS = 300
+ATTEMPTS_MAX = 20
+WORKER_KILLS_MAX = 3
 
 
 def stream(store: str, directory: Path, stop_when_done: bool) -> None:
@@ -52,18 +56,30 @@ def batch(store: str, directory: Path, stop_when_done: bool) -> None:
     """The driver of the batch life: goes on behind the last job that it knows to be done."""
     from quire.spark.jobs import local_session
 
-    spark = local_session("kill batch", "local[2]")
+    spark = local_session("kill batch", "local[2,4]")  # a task whose worker dies has three more
     (directory / "ready").touch()
     done = directory / "done"
     first = int(done.read_text()) if done.exists() else 0
     for sequence in range(first, first + (1 if stop_when_done else 10**6)):
         rows = spark.range(sequence * JOB_RECORDS, (sequence + 1) * JOB_RECORDS, 1, 3)
         writer = rows.selectExpr("cast(id as string) as payload").write.format("quire")
-        writer.mode("append").options(
+        writer = writer.mode("append").options(
             cluster=store, log="jobs", job="load", sequence=sequence
-        ).save()
+        )
+        save(writer)
         done.write_text(str(sequence + 1))
     spark.stop()
+
+
+def save(writer: Any) -> None:
+    """Write a job, again when it fails: its name keeps it from being there twice."""
+    for attempt in range(ATTEMPTS_MAX):
+        try:
+            writer.save()
+            return
+        except Exception as error:
+            print(f"attempt {attempt} failed: {str(error)[:2000]}", flush=True)
+    raise AssertionError("a job failed again and again")
 
 
 LIVES = {"stream": stream, "batch": batch}
@@ -73,9 +89,13 @@ SINKS = {"stream": "sink", "batch": "jobs"}
 def start(life: str, store: str, directory: Path, *more: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "tests.spark.kill_drivers", "--life", life]
     command += ["--store", store, "--directory", str(directory), *more]
-    log = (directory / f"{life}.log").open("ab")
+    log = (directory / f"{life}.log").open("wb")
     with contextlib.closing(log):
-        environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(Path.cwd()),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
         return subprocess.Popen(
             command, stdout=log, stderr=log, start_new_session=True, env=environment
         )
@@ -83,9 +103,40 @@ def start(life: str, store: str, directory: Path, *more: str) -> subprocess.Pope
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a driver with everything it started."""
+    workers = descendants(process.pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    for worker in workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+
+
+def descendants(process: int) -> list[int]:
+    """The processes that a process started, directly or not."""
+    parents: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            number, _, rest = status.read_text().partition(" (")
+            parents[int(number)] = int(rest.rpartition(") ")[2].split()[1])
+    found = [process]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found[1:]
+
+
+def kill_worker(driver: int, rng: random.Random) -> bool:
+    """Kill one of the Python processes that run a driver's tasks, if there is one."""
+    workers = []
+    for each in descendants(driver):
+        with contextlib.suppress(OSError):
+            if b"pyspark.daemon" in Path(f"/proc/{each}/cmdline").read_bytes():
+                workers.append(each)
+    if not workers:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(rng.choice(sorted(workers)), signal.SIGKILL)
+    return True
 
 
 def content(store: str, log: str) -> list[int]:
@@ -101,10 +152,17 @@ def epoch(store: str, log: str) -> int:
         return client.describe_log(log).epoch if log in client.list_logs() else 0
 
 
+class GaveUpError(Exception):
+    """Spark ended a driver by itself: it gives its Python workers ten seconds to start."""
+
+
 def wait_for(process: subprocess.Popen[bytes], log: Path, event: Callable[[], bool]) -> None:
     """Wait for something that a driver does."""
     while not event():
-        assert process.poll() is None, log.read_text()[-4000:]
+        if process.poll() is not None:
+            if "Python worker failed to connect back" in log.read_text()[-20_000:]:
+                raise GaveUpError
+            raise AssertionError(log.read_text()[-4000:])
         time.sleep(0.05)
 
 
@@ -124,9 +182,14 @@ def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None
                 written += 10
         ready.unlink(missing_ok=True)
         process = start(life, store, directory)
-        wait_for(process, directory / f"{life}.log", ready.exists)
-        if rng.random() < 0.7:  # else it dies before it has done anything
-            wait_for_commit(process, directory / f"{life}.log", store, SINKS[life])
+        executors = 0
+        with contextlib.suppress(GaveUpError):
+            wait_for(process, directory / f"{life}.log", ready.exists)
+            if rng.random() < 0.7:  # else it dies before it has done anything
+                wait_for_commit(process, directory / f"{life}.log", store, SINKS[life])
+        for _ in range(WORKER_KILLS_MAX if life == "batch" else 0):
+            time.sleep(rng.uniform(0.0, 2.0))
+            executors += kill_worker(process.pid, rng)
         time.sleep(rng.uniform(0.0, 3.0))
         kill(process)
         jobs = content(store, "jobs")
@@ -134,15 +197,28 @@ def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None
         assert len(jobs) % JOB_RECORDS == 0, "half a job"
         sink = content(store, "sink")
         assert sink == list(range(len(sink))), "the sink has lost or doubled a record"
-        print(f"kill {number + 1} ({life}): {len(sink)} streamed, {len(jobs)} loaded", flush=True)
+        print(
+            f"kill {number + 1} ({life}, {executors} workers): "
+            f"{len(sink)} streamed, {len(jobs)} loaded",
+            flush=True,
+        )
     for life in LIVES:
-        process = start(life, store, directory, "--finish")
-        assert process.wait(300) == 0, (directory / f"{life}.log").read_text()[-4000:]
+        for _ in range(ATTEMPTS_MAX):
+            process = start(life, store, directory, "--finish")
+            with contextlib.suppress(GaveUpError):
+                wait_for(process, directory / f"{life}.log", partial(has_ended_well, process))
+                break
+        else:
+            raise AssertionError(f"the {life} never came to its end")
     assert content(store, "sink") == list(range(written))
     jobs = content(store, "jobs")
     assert jobs == list(range(len(jobs)))
     check_strays(store)
     print(f"{kills} kills: {written} records streamed once, {len(jobs) // JOB_RECORDS} jobs whole")
+
+
+def has_ended_well(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() == 0
 
 
 def check_strays(store: str) -> None:

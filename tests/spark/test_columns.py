@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from quire.entry import Entry
 from quire.log.batch import decode_batch, encode_batch
 from quire.log.bounds import EVERYTHING
+from quire.log.producers import encode_columns
 from quire.log.span import Slice, Span
+from quire.log.transactions import TRANSACTIONS, encode_transactions
 from quire.spark import columns
 from quire.spark.columns import entry_batches, record_batches
 from quire.spark.options import LEDGER_COLUMNS, LOG_COLUMNS
@@ -18,12 +21,29 @@ from quire.spark.options import LEDGER_COLUMNS, LOG_COLUMNS
 SPAN = Span("orders", "id", 3, 17, 5, 0, 99, range(1000, 3000), None, EVERYTHING)
 
 
+_COLUMNS: tuple[Callable[[int], bytes], ...] = (
+    lambda count: b"",
+    lambda count: _ids([-1, *range(count - 1)]),
+    lambda count: _ids([77] * count),
+)
+
+
+def _ids(ids: list[int]) -> bytes:
+    return encode_columns({TRANSACTIONS: encode_transactions(ids)})
+
+
 def make(rng: random.Random, counts: list[int], skipped: int, kept: int) -> list[Slice]:
     """Slices of consecutive entries; of the first some records are left out, of the last too."""
     slices, offset = [], 1000
     for entry, count in enumerate(counts):
         records = [rng.randbytes(rng.choice([0, 1, 7, 300])) for _ in range(count)]
-        body = encode_batch(records, first_offset=offset, epoch=5, timestamp_ms=1_000 + entry)
+        body = encode_batch(
+            records,
+            first_offset=offset,
+            epoch=5,
+            timestamp_ms=1_000 + entry,
+            columns=_COLUMNS[entry % 3](count),
+        )
         first = skipped if entry == 0 else 0
         end = kept if entry == len(counts) - 1 else count
         slices.append(Slice(entry, range(first, end), decode_batch(body, 17, entry)))
@@ -47,6 +67,7 @@ def test_every_record_becomes_its_row(monkeypatch: pytest.MonkeyPatch, rows_max:
             "offset": piece.batch.header.first_offset + slot,
             "epoch": 5,
             "timestamp": datetime.fromtimestamp((1_000 + piece.entry) / 1000, UTC),
+            "transaction": piece.batch.transactions_of(range(slot, slot + 1))[0],
             "payload": piece.batch.payloads()[slot],
         }
         for piece in slices

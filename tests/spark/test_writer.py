@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 import quire.sync
 from quire import LogOptions
 from quire.errors import DeposedError
+from quire.log.errors import DecryptionError
+from quire.log.keyring import read_key_file
 
 
 def rows(spark: SparkSession, first: int, end: int, partitions: int = 3) -> DataFrame:
@@ -54,6 +56,22 @@ def test_a_job_comes_behind_what_was_there(spark: SparkSession, cluster: str) ->
     read = [int(bytes(row.payload)) for row in found.orderBy("offset").collect()]
     assert read == list(range(3001))
     assert {row.epoch for row in found.select("epoch").distinct().collect()} == {1, 2, 3}
+
+
+def test_an_encrypted_log_is_written_and_read(
+    spark: SparkSession, cluster: str, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(f"spark {bytes(range(32)).hex()}\n")
+    save(rows(spark, 0, 500), cluster, "secret", keyFile=str(keys), compression="zstd")
+    with quire.sync.connect(cluster) as client:
+        with pytest.raises(DecryptionError, match="key 'spark'"):
+            next(client.read_log("secret"))
+        records = list(client.read_log("secret", keyring=read_key_file(str(keys))))
+    assert [int(record.payload) for record in records] == list(range(500))
+    found = spark.read.format("quire").options(cluster=cluster, log="secret", keyFile=str(keys))
+    read = [int(bytes(row.payload)) for row in found.load().orderBy("offset").collect()]
+    assert read == list(range(500))
 
 
 def fail(row: Row) -> Row:

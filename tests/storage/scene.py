@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run, split_run
 from quire.storage.cookie import format_bookie
+from quire.storage.disk import Disk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
-from tests.sim.disk import Cut, SimDisk
+from tests.sim.disk import Cut, SimDisk, SimMount
 
 BOOKIE = "b" * 32
 CLUSTER = "c" * 32
@@ -57,12 +58,17 @@ class Scene:
     async def start(self) -> BookieNode:
         """Format the disk if it is new, and open the bookie."""
         self.starts += 1
-        self.mount = mount = self.disk.mount()
-        await format_bookie(mount, BOOKIE, CLUSTER)
+        self.mount = self.disk.mount()
+        disk, bookie, cluster = await self.formatted(self.mount)
         self.node = await BookieNode.open(
-            mount, BOOKIE, CLUSTER, rng=self.rng, on_fatal=self.fatal.append, options=self.options
+            disk, bookie, cluster, rng=self.rng, on_fatal=self.fatal.append, options=self.options
         )
         return self.node
+
+    async def formatted(self, mount: SimMount) -> tuple[Disk, str, str]:
+        """Return the disk to serve, formatted, and whose it is."""
+        await format_bookie(mount, BOOKIE, CLUSTER)
+        return mount, BOOKIE, CLUSTER
 
     async def kill(self) -> None:
         """The process dies; the page cache stays."""

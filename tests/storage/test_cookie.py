@@ -7,6 +7,7 @@ import random
 import pytest
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
+from quire.storage.checkpoint import FIRST, PATHS
 from quire.storage.cookie import (
     COOKIE,
     BookieCookie,
@@ -17,7 +18,7 @@ from quire.storage.cookie import (
     read_cookie,
 )
 from tests.sim.disk import Cut, SimDisk
-from tests.storage.scene import BOOKIE, CLUSTER, drive
+from tests.storage.scene import BOOKIE, CLUSTER, KEY, Scene, drive, run_of
 
 
 def test_a_formatted_disk_is_recognised_and_durable() -> None:
@@ -62,6 +63,44 @@ def test_an_interrupted_format_can_be_repeated() -> None:
         await disk.mount().open(COOKIE + ".new", create=True)
         disk.kill()
         await format_bookie(disk.mount(), BOOKIE, CLUSTER)
+
+    drive(main())
+
+
+def test_a_format_that_wrote_only_the_checkpoint_can_be_repeated() -> None:
+    async def main() -> None:
+        scene = Scene()
+        mount = scene.disk.mount()
+        await format_bookie(mount, BOOKIE, CLUSTER)
+        await mount.unlink(COOKIE)
+        await format_bookie(mount, BOOKIE, CLUSTER)
+        await mount.close()
+        await scene.start()
+        await scene.close()
+        mount = scene.disk.mount()
+        for path in (COOKIE, PATHS[FIRST.generation % 2]):
+            await mount.unlink(path)
+        with pytest.raises(ConfigurationError, match="no cookie but holds"):
+            await format_bookie(mount, BOOKIE, CLUSTER)
+
+    drive(main())
+
+
+def test_a_bookie_that_lost_all_but_its_cookie_is_not_fresh() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await (await scene.start()).add(7, KEY, run_of(7, 0))
+        await scene.close()
+        mount = scene.disk.mount()
+        for directory in ("journal", "entries"):
+            for name in await mount.list(directory):
+                await mount.unlink(f"{directory}/{name}")
+        for path in PATHS:
+            if path in await mount.list():
+                await mount.unlink(path)
+        await mount.close()
+        with pytest.raises(CorruptStorageError, match="lost what it had"):
+            await scene.start()
 
     drive(main())
 

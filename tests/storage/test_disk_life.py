@@ -13,10 +13,11 @@ from quire.storage.options import StorageOptions
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
 
 PATIENT = replace(SMALL, space_check_seconds=0.01)
+SOON = 20.0
 
 
 def set_free(scene: Scene, size: int) -> None:
-    scene.disk.capacity_bytes += size - scene.disk.free_bytes
+    scene.disk.taken_bytes += scene.disk.free_bytes - size
 
 
 def test_a_read_only_bookie_opens_again_above_the_high_mark_only() -> None:
@@ -101,6 +102,68 @@ def test_adds_that_wait_when_the_disk_fills_are_refused() -> None:
         assert 0 < len(stored) < len(results)
         assert list(await scene.entries(7)) == stored
         assert scene.fatal == []
+        await scene.close()
+
+    drive(main())
+
+
+def test_adds_in_the_queue_of_a_journal_without_room_are_refused() -> None:
+    async def main() -> None:
+        scene = Scene(
+            options=replace(
+                PATIENT, low_space_bytes=0, write_cache_bytes=1 << 20, memory_bytes_max=2 << 20
+            )
+        )
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0))
+        scene.disk.faults.is_full = True
+        adding = [
+            node.add(7, KEY, run_of(7, entry, payload=bytes(4000)), recovery=entry % 10 == 0)
+            for entry in range(1, 101)
+        ]
+        results = await asyncio.wait_for(
+            asyncio.gather(
+                *(add for entry, add in enumerate(adding, 1) if entry % 10),
+                return_exceptions=True,
+            ),
+            SOON,
+        )
+        refused = [each for each in results if isinstance(each, ReadOnlyBookieError)]
+        assert len(refused) == sum(each is not None for each in results) > 0
+        assert not (await node.info()).writable
+        scene.disk.faults.is_full = False
+        await asyncio.gather(*adding[9::10])  # the entries of recoveries waited
+        await eventually(lambda: node.is_writable)
+        stored = [entry for entry, add in enumerate(adding, 1) if add.exception() is None]
+        assert list(await scene.entries(7)) == [0, *stored]
+        assert scene.node._engine.gate.bytes < (1 + len(stored)) * 4600
+        await node.add(7, KEY, run_of(7, 101))
+        assert scene.fatal == []
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_small_disk_has_small_marks() -> None:
+    options = StorageOptions()
+    assert options.low_mark(1 << 40) == options.low_space_bytes
+    assert options.high_mark(1 << 40) == options.high_space_bytes
+    assert options.low_mark(400 << 20) == 100 << 20
+    assert options.high_mark(400 << 20) == 200 << 20
+
+
+def test_a_nearly_full_bookie_gives_up_journal_it_does_not_need() -> None:
+    async def main() -> None:
+        scene = Scene(options=replace(PATIENT, write_cache_bytes=1 << 20, memory_bytes_max=2 << 20))
+        node = await scene.start()
+        for entry in range(60):
+            await node.add(7, KEY, run_of(7, entry, payload=bytes(3000)))
+        live = node._engine._segments
+        assert len(live.live) > 3
+        await asyncio.sleep(0.05)
+        assert len(live.live) > 3
+        set_free(scene, SMALL.high_space_bytes - 1)
+        await eventually(lambda: len(live.live) <= 2)
         await scene.close()
 
     drive(main())

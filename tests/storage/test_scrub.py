@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from quire.errors import CorruptEntryError
+from quire.storage.copies import Owed
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of
+from tests.storage.test_mending import FakeCopies, all_to
 
 FAST = replace(SMALL, scrub_seconds=0.01, scrub_bytes_per_second=1 << 40)
 
@@ -67,6 +69,98 @@ def test_it_works_by_itself_and_ends_with_its_owner() -> None:
         with pytest.raises(CorruptEntryError, match="entry 0 of ledger 7"):
             await scene.node.read(7, 0, 0)
         assert scene.fatal == []
+        await scene.close()
+
+    drive(main())
+
+
+def paths(scene: Scene) -> list[str]:
+    return [path for path in sorted(scene.disk.files()) if path.startswith("entries/")]
+
+
+def test_what_is_damaged_is_taken_from_others_and_its_file_written_anew() -> None:
+    async def main() -> None:
+        scene = await stored(3)
+        old = paths(scene)
+        scene.disk.rot(old[1], 54 + 100)
+        scene.disk.rot(old[2], len(scene.disk.files()[old[2]]) - 5)
+        copies = FakeCopies({7: all_to(2), 8: all_to(2)})
+        scrubber = scene.node.scrubber(copies.open)
+        await scrubber.round()
+        assert scrubber.damage == []
+        assert (scrubber.counts.damaged, scrubber.counts.repaired) == (2, 2)
+        assert copies.asked == [(7, 1)]
+        assert not set(old[1:]) & set(paths(scene))
+        for _ in range(2):
+            for ledger in (7, 8):
+                assert (await scene.entries(ledger)).keys() == {0, 1, 2}
+            await scene.cut()  # what was put in its place is durable
+            await scene.start()
+        scrubber = scene.node.scrubber(copies.open)
+        await scrubber.round()
+        assert scrubber.damage == []
+        await scene.close()
+
+    drive(main())
+
+
+def test_what_nobody_has_stays_reported_and_is_never_served() -> None:
+    async def main() -> None:
+        scene = await stored(2)
+        path = paths(scene)[1]
+        scene.disk.rot(path, 54 + 100)
+        copies = FakeCopies({7: all_to(1)}, gone={1})
+        scrubber = scene.node.scrubber(copies.open)
+        for _ in range(2):
+            await scrubber.round()
+            (damage,) = scrubber.damage
+            assert (damage.path, damage.ledger, damage.first) == (path, 7, 1)
+            with pytest.raises(CorruptEntryError):
+                await scene.node.read(7, 1, 1)
+        copies.gone.clear()
+        await scrubber.round()
+        assert scrubber.damage == []
+        assert (await scene.entries(7)).keys() == {0, 1}
+        await scene.close()
+
+    drive(main())
+
+
+def test_of_an_open_ledger_damage_waits_until_it_is_settled() -> None:
+    async def main() -> None:
+        scene = await stored(2)
+        scene.disk.rot(paths(scene)[1], 54 + 100)
+        copies = FakeCopies({7: all_to(0, is_final=False)})
+        scrubber = scene.node.scrubber(copies.open)
+        await scrubber.round()
+        assert len(scrubber.damage) == 1
+        assert copies.asked == []
+        copies.is_away = True
+        await scrubber.round()
+        assert len(scrubber.damage) == 1
+        copies.is_away = False
+        copies.ledgers[7] = all_to(1, is_final=False)
+        await scrubber.round()
+        assert scrubber.damage == []
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_chunk_that_was_patched_goes_with_all_its_ledger_had_in_the_file() -> None:
+    async def main() -> None:
+        scene = await stored(1)
+        scene.disk.rot(paths(scene)[0], 54 + 100)
+        copies = FakeCopies({7: Owed((), True)})  # by now others are to hold it
+        scrubber = scene.node.scrubber(copies.open)
+        await scrubber.round()
+        assert scrubber.damage == []
+        assert await scene.node.list_entries(7) == []
+        assert await scene.node.list_entries(8) == [(0, 0)]
+        assert (await scene.node.read_tail(7)).frame is None
+        await scene.close()
+        await scene.start()
+        assert await scene.node.list_entries(8) == [(0, 0)]
         await scene.close()
 
     drive(main())

@@ -7,9 +7,10 @@ refusal, `after` raising `StoreOutcomeUnknownError` a lost answer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, TypeVar
 
+from quire.metastore.changes import Change
 from quire.metastore.store import MetadataStore, Session, Versioned
 
 T = TypeVar("T")
@@ -69,6 +70,11 @@ class FaultyStore:
 
     async def delete(self, path: str, version: int | None = None) -> None:
         await self.around("delete", path, self.inner.delete(path, version))
+
+    async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        """The hooks see the path of the first change."""
+        path = changes[0].path if changes else ""
+        return await self.around("commit", path, self.inner.commit(changes))
 
     async def children(self, path: str) -> list[str]:
         return await self.around("children", path, self.inner.children(path))

@@ -6,8 +6,8 @@ length up to entry e is 10 · (e + 1).
 
 from __future__ import annotations
 
-from quire.entry import NO_ENTRY, BookieId, DigestKind, Entry, EntryId, Sealer
-from quire.ledger.metadata import Fragment, LedgerMetadata, key_check
+from quire.entry import NO_ENTRY, BookieId, DigestKind, Entry, EntryId, Sealer, key_check
+from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.versioned import VersionedMetadata, read_metadata
 from quire.metastore.layout import ledger_path

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from quire.bookie import Bookie
-from quire.entry import BookieId, DigestKind, EntryId, LedgerId, Sealer
+from quire.entry import BookieId, DigestKind, EntryId, LedgerId, Sealer, key_check
 from quire.errors import BookieUnavailableError
-from quire.ledger.metadata import Fragment, LedgerMetadata, key_check
+from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter

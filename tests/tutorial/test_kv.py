@@ -1,5 +1,5 @@
-"""The key-value server on real processes: leader killed, leader paused, bookie killed; and every
-answer that clients got fits one order of events.
+"""The key-value server on real processes: leader killed, leader paused, bookie killed, replicas cut
+off from ZooKeeper; and every answer that clients got fits one order of events.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from quire.cluster import LocalCluster
+from tests.support.tcp_proxy import TcpProxy, tcp_proxy
 from tutorial.kv.history import Kind, Operation, check
 
 REPLICAS = 3
@@ -40,14 +42,14 @@ def free_ports(count: int) -> list[int]:
 class Servers:
     """The replicas, as processes."""
 
-    def __init__(self, store: str) -> None:
-        self.store = store
+    def __init__(self, stores: Sequence[str]) -> None:
         self.addresses = [f"127.0.0.1:{port}" for port in free_ports(REPLICAS)]
+        self.stores = dict(zip(self.addresses, stores, strict=True))
         self.processes: dict[str, asyncio.subprocess.Process] = {}
 
     async def start(self, address: str) -> None:
         self.processes[address] = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tutorial.kv.server", "--store", self.store),
+            *(sys.executable, "-m", "tutorial.kv.server", "--store", self.stores[address]),
             *("--listen", address, "--snapshot-records", "100"),
             stdin=asyncio.subprocess.DEVNULL,
         )
@@ -80,14 +82,36 @@ class Servers:
 
 @asynccontextmanager
 async def running(directory: Path) -> AsyncIterator[tuple[LocalCluster, Servers]]:
-    async with LocalCluster(directory, bookies=4) as cluster:
-        servers = Servers(cluster.store_uri)
-        try:
-            for address in servers.addresses:
-                await servers.start(address)
-            yield cluster, servers
-        finally:
-            await servers.end()
+    async with (
+        LocalCluster(directory, bookies=4) as cluster,
+        serving([cluster.store_uri] * REPLICAS) as servers,
+    ):
+        yield cluster, servers
+
+
+@asynccontextmanager
+async def serving(stores: Sequence[str]) -> AsyncIterator[Servers]:
+    servers = Servers(stores)
+    try:
+        for address in servers.addresses:
+            await servers.start(address)
+        yield servers
+    finally:
+        await servers.end()
+
+
+@asynccontextmanager
+async def behind_lines(directory: Path) -> AsyncIterator[tuple[Servers, dict[str, TcpProxy]]]:
+    """Replicas that reach their ZooKeeper each by a line of its own."""
+    async with (
+        LocalCluster(directory, bookies=4, zookeeper=1) as cluster,
+        AsyncExitStack() as stack,
+    ):
+        uri = urlsplit(cluster.store_uri)
+        lines = [await stack.enter_async_context(tcp_proxy(uri.netloc)) for _ in range(REPLICAS)]
+        stores = [uri._replace(netloc=line.address).geturl() for line in lines]
+        async with serving(stores) as servers:
+            yield servers, dict(zip(servers.addresses, lines, strict=True))
 
 
 class Client:
@@ -169,3 +193,49 @@ def test_answers_are_linearizable_while_leaders_die_and_sleep(tmp_path: Path) ->
             assert check(history) == []
 
     asyncio.run(main())
+
+
+@pytest.mark.timeout(170)
+def test_answers_are_linearizable_while_lines_are_cut(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(150), behind_lines(tmp_path) as (servers, lines):
+            history: list[Operation] = []
+            over = asyncio.Event()
+            clients = [Client(number, servers, history) for number in range(CLIENTS)]
+            async with httpx.AsyncClient() as http:
+                first = await servers.leader(http)
+                tasks = [asyncio.create_task(client.run(over)) for client in clients]
+                await asyncio.sleep(SCENE_SECONDS / 2)
+                silence(lines[first])  # it leads on, for all it knows, and reaches every bookie
+                second = await servers.leader(http, but=first)
+                await asyncio.sleep(SCENE_SECONDS / 2)
+                reconnect(lines[first])
+                lines[second].drop_answers()  # its session lives; what it asks is done, unheard of
+                await asyncio.sleep(SCENE_SECONDS)
+                reconnect(lines[second])
+                for line in lines.values():
+                    silence(line)
+                await asyncio.sleep(SCENE_SECONDS)
+                for line in lines.values():
+                    reconnect(line)
+                await servers.leader(http)
+                await asyncio.sleep(SCENE_SECONDS / 2)
+                over.set()
+                await asyncio.gather(*tasks)
+            assert second != first
+            assert all(client.answered > 5 for client in clients)
+            assert check(history) == []
+
+    asyncio.run(main())
+
+
+def silence(line: TcpProxy) -> None:
+    """Let nothing through in either direction; nobody is told."""
+    line.up.block()
+    line.down.block()
+
+
+def reconnect(line: TcpProxy) -> None:
+    """End what was silent, and take new connections."""
+    line.cut()
+    line.heal()

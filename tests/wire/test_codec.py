@@ -113,7 +113,7 @@ def test_ranges_travel(ranges: list[tuple[int, int]]) -> None:
 
 
 def test_accounts_travel() -> None:
-    info = BookieInfo("b1", False, 2**50, 2**51, 3)
+    info = BookieInfo("b1", False, 2**50, 2**51, 3, counters={"a_b": 2**40, "c": 0})
     assert decode_info(pb.InfoReply.FromString(encode_info(info).SerializeToString())) == info
 
 

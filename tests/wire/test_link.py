@@ -107,7 +107,7 @@ def test_a_lost_connection_fails_what_is_under_way_and_the_next_add_reconnects()
         stuck = GatedBookie()
         async with serve_bookie(stuck, "b1", drain_seconds=0.0) as address:
             stub = far(address)
-            adds = [asyncio.create_task(stub.add(7, KEY, run_of(entry))) for entry in range(5)]
+            adds = [asyncio.ensure_future(stub.add(7, KEY, run_of(entry))) for entry in range(5)]
             read = asyncio.create_task(stub.read(7, 0, 0))
             wait = asyncio.create_task(stub.wait_tail(7, 0, 60.0))
             await stuck.arrived(7)
@@ -193,8 +193,8 @@ def test_closing_fails_what_is_under_way_without_cancelling_its_callers() -> Non
     async def main() -> None:
         bookie = GatedBookie()
         async with connected(bookie) as stub:
-            tasks: list[asyncio.Task[object]] = [
-                asyncio.create_task(stub.add(7, KEY, run_of(0))),
+            tasks: list[asyncio.Future[Any]] = [
+                asyncio.ensure_future(stub.add(7, KEY, run_of(0))),
                 asyncio.create_task(stub.read(7, 0, 0)),
                 asyncio.create_task(stub.wait_tail(7, 0, 60.0)),
             ]
@@ -237,7 +237,7 @@ def test_another_bookie_at_the_address_refuses_everything() -> None:
             ]
             for result in await asyncio.gather(*calls, return_exceptions=True):
                 assert isinstance(result, WrongBookieError)
-                assert (result.expected, result.found) == ("b2", "b1")
+                assert (result.expected, result.found) == ("bookie b2", "bookie b1")
             assert not bookie.ledgers
             await stub.close()
 
@@ -247,7 +247,7 @@ def test_another_bookie_at_the_address_refuses_everything() -> None:
 def test_a_run_too_large_to_send_harms_no_other() -> None:
     async def main() -> None:
         async with connected(MemoryBookie("b1")) as stub:
-            first = asyncio.create_task(stub.add(7, KEY, run_of(0)))
+            first = asyncio.ensure_future(stub.add(7, KEY, run_of(0)))
             with pytest.raises(InvalidRequestError, match="exceeds"):
                 await stub.add(7, KEY, bytes(SENT_RUN_BYTES_MAX + 1))
             await first
@@ -297,7 +297,7 @@ def test_runs_in_flight_are_bounded_and_all_are_carried_out() -> None:
     async def main() -> None:
         bookie = GatedBookie()
         async with connected(bookie, limits=ServiceLimits(runs_per_stream=3)) as stub:
-            adds = [asyncio.create_task(stub.add(7, KEY, run_of(entry))) for entry in range(20)]
+            adds = [asyncio.ensure_future(stub.add(7, KEY, run_of(entry))) for entry in range(20)]
             await bookie.arrived(3)
             bookie.gate.set()
             await asyncio.gather(*adds)
@@ -312,7 +312,7 @@ def test_bytes_in_flight_are_bounded_but_a_large_run_passes_alone() -> None:
         bookie = GatedBookie()
         async with connected(bookie, limits=ServiceLimits(bytes_per_stream=100)) as stub:
             adds = [
-                asyncio.create_task(stub.add(7, KEY, run_of(entry, size=1000)))
+                asyncio.ensure_future(stub.add(7, KEY, run_of(entry, size=1000)))
                 for entry in range(5)
             ]
             await bookie.arrived(1)
@@ -478,7 +478,7 @@ def test_a_server_that_stops_finishes_what_it_began() -> None:
         bookie = GatedBookie()
         async with serve_bookie(bookie, "b1", drain_seconds=SOON) as address:
             stub = far(address)
-            adds = [asyncio.create_task(stub.add(7, KEY, run_of(entry))) for entry in range(3)]
+            adds = [asyncio.ensure_future(stub.add(7, KEY, run_of(entry))) for entry in range(3)]
             await bookie.arrived(3)
             asyncio.get_running_loop().call_soon(bookie.gate.set)
         await asyncio.gather(*adds)
@@ -501,12 +501,12 @@ def test_a_draining_server_takes_nothing_new() -> None:
         started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(serve(started))
         stub = far(await started)
-        first = asyncio.create_task(stub.add(7, KEY, run_of(0)))
+        first = asyncio.ensure_future(stub.add(7, KEY, run_of(0)))
         await bookie.arrived(1)
         stopping.set()
         with pytest.raises(BookieUnavailableError, match="shutting down"):
             await stub.read_tail(8)
-        second = asyncio.create_task(stub.add(7, KEY, run_of(1)))
+        second = asyncio.ensure_future(stub.add(7, KEY, run_of(1)))
         with pytest.raises(BookieUnavailableError, match="shutting down"):
             await stub.read(7, 0, 0)
         bookie.gate.set()

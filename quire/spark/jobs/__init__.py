@@ -1,19 +1,23 @@
-"""Jobs over whole logs, as programs for a Spark session: audit, replay, compact.
+"""Jobs over whole logs, as programs for a Spark session: audit, replay, compact, offload.
 
 Each takes a session and reports what it found or did; `quire spark` runs them from the command
-line. All of them read snapshots and disturb nobody; those that write, write whole jobs.
+line. All of them read snapshots and disturb nobody; those that write, write whole jobs, and offload
+moves whole segments.
 """
 
 from quire.spark.jobs.audit import LogAudit, SegmentAudit, audit_logs
 from quire.spark.jobs.copy import Copied, compact_log, replay_log
+from quire.spark.jobs.offload import Offloaded, offload_log
 from quire.spark.jobs.session import local_session
 
 __all__ = [
     "Copied",
     "LogAudit",
+    "Offloaded",
     "SegmentAudit",
     "audit_logs",
     "compact_log",
     "local_session",
+    "offload_log",
     "replay_log",
 ]

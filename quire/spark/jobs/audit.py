@@ -23,7 +23,7 @@ import quire.sync
 from quire.errors import QuireError
 from quire.log.manifest import LogManifest, Segment
 from quire.log.span import Span
-from quire.spark.clients import worker_client
+from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.options import ReadOptions
 from quire.sync import SyncClient
 
@@ -111,7 +111,7 @@ def _read(
     on_progress: Callable[[int, int], None],
 ) -> list[PieceAudit]:
     context = spark.sparkContext
-    work = partial(audit_piece, options.cluster, options.password)
+    work = partial(audit_piece, options.cluster, options.password, options.key_file)
     step = PIECES_PER_CORE * context.defaultParallelism
     found: list[PieceAudit] = []
     for start in range(0, len(pieces), step):
@@ -121,14 +121,15 @@ def _read(
     return found
 
 
-def audit_piece(cluster: str, password: bytes, span: Span) -> PieceAudit:
+def audit_piece(cluster: str, password: bytes, key_file: str | None, span: Span) -> PieceAudit:
     """Read a range of entries, in a worker. What is wrong is returned, not raised."""
     records = payload_bytes = checksum = last_ms = 0
     first_offset = next_offset = -1
     entry = span.first - 1
     problem: str | None = None
     try:
-        for piece in worker_client(cluster).read_span(span, password=password):
+        keyring = worker_keyring(key_file)
+        for piece in worker_client(cluster).read_span(span, password=password, keyring=keyring):
             header = piece.batch.header
             offset = header.first_offset + piece.slots.start
             if first_offset < 0:
@@ -167,6 +168,8 @@ def _check_ledgers(client: SyncClient, manifest: LogManifest) -> dict[int, str]:
     """Compare where the manifest says that segments end with their ledgers' own metadata."""
     problems: dict[int, str] = {}
     for segment in manifest.segments:
+        if not segment.is_hot:
+            continue
         try:
             metadata = client.ledger_metadata(segment.ledger)
         except QuireError as error:

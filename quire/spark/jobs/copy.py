@@ -19,11 +19,13 @@ class Place:
     cluster: str
     log: str
     password: str = ""
+    key_file: str = ""
 
     def options(self) -> dict[str, str]:
         """The options by which Spark finds it."""
         given = {"cluster": self.cluster, "log": self.log}
-        return given | ({"password": self.password} if self.password else {})
+        secrets = {"password": self.password, "keyFile": self.key_file}
+        return given | {name: value for name, value in secrets.items() if value}
 
 
 @dataclass(frozen=True, slots=True)

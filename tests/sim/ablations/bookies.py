@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from quire.errors import CorruptEntryError
-from quire.storage import ledger_state, ledger_storage, node, record, replay, segments
+from quire.errors import CorruptEntryError, LedgerFencedError
+from quire.storage import (
+    horizon,
+    ledger_state,
+    ledger_storage,
+    mending,
+    node,
+    record,
+    replay,
+    segments,
+)
 from quire.storage.record import Record, RecordKind, align, read_header
 from tests.sim.ablations.patch import Patch
 from tests.sim.disk import SimFile, SimMount
@@ -87,6 +97,15 @@ def start_on_a_damaged_journal() -> list[Patch]:
     return [(replay, "find_proof", find_proof)]
 
 
+def start_on_a_journal_that_was_cut() -> list[Patch]:
+    whole = replay.load_segment
+
+    async def load_segment(disk: Any, bookie: str, number: int) -> Any:
+        return await whole(disk, bookie, number, may_be_cut=True)
+
+    return [(replay, "load_segment", load_segment)]
+
+
 def take_damage_for_absence() -> list[Patch]:
     whole = ledger_storage.LedgerStorage.read
 
@@ -104,3 +123,40 @@ def take_any_key() -> list[Patch]:
         return True
 
     return [(ledger_state.LedgerState, "accepts", accepts)]
+
+
+def deny_in_limbo() -> list[Patch]:
+    def is_doubtful(self: Any, ledger: int) -> bool:
+        return False
+
+    return [(ledger_storage.LedgerStorage, "is_doubtful", is_doubtful)]
+
+
+def repair_without_fences() -> list[Patch]:
+    def doubt(self: Any, check: str = "") -> None:
+        self.in_limbo = True
+
+    async def check_fence(self: Any, state: Any) -> None:
+        if state.fence is not None:
+            await asyncio.shield(state.fence)
+        if state.is_fenced:
+            raise LedgerFencedError(state.ledger)
+
+    return [
+        (ledger_state.LedgerState, "doubt", doubt),
+        (node.BookieNode, "_check_fence", check_fence),
+    ]
+
+
+def doubt_only_what_is_named() -> list[Patch]:
+    def contains(self: Any, ledger: int) -> bool:
+        return False
+
+    return [(horizon.Horizon, "__contains__", contains)]
+
+
+def leave_limbo_at_once() -> list[Patch]:
+    async def mend(self: Any, copies: Any, ledger: int) -> bool:
+        return True
+
+    return [(mending.Mender, "_mend", mend)]

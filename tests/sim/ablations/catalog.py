@@ -28,6 +28,7 @@ def _silence(mix: FaultMix) -> None:
     mix.conditions.slow, mix.conditions.slow_mean = 0.25, 0.06
     mix.conditions.loss, mix.conditions.cancellation = 0.08, 1.0
     mix.mending = 0.05
+    mix.blows = {"clog": 3.0, "rival": 1.0}
 
 
 def _churn(mix: FaultMix) -> None:
@@ -45,10 +46,45 @@ def _rot(mix: FaultMix) -> None:
     mix.mending = 0.1
 
 
+def _cut_short(mix: FaultMix) -> None:
+    """Files that are shorter when their bookie is back."""
+    mix.theme = Theme.DAMAGE
+    mix.rates = {"cut short": 4.0}
+    mix.mending = 0.05
+
+
+def _loss(mix: FaultMix) -> None:
+    """A bookie that loses files again and again while roles change hands, and is repaired."""
+    mix.theme = Theme.RACE
+    mix.rates = {"files lost": 4.0, "swizzle": 1.0}
+    mix.weather.watch_late, mix.weather.watch_lost = 0.8, 0.0
+    mix.mending = 0.05
+
+
 def _power(mix: FaultMix) -> None:
     """Power cuts, and little else."""
     mix.rates = {"power cut": 5.0}
     mix.mending = 0.1
+
+
+def _forced(mix: FaultMix) -> None:
+    """Bookies that forget between an answer and the force that is to make it durable."""
+    mix.rates = {"power cut": 0.5}
+    mix.disk_latency = 0.0002
+    mix.deferred_sync = 1.0
+
+
+def _starved(mix: FaultMix) -> None:
+    """Bookies that are away longer than writers wait."""
+    mix.rates = {"crash": 4.0, "hung disk": 3.0}
+    mix.mending = 3.0
+
+
+def _old_rot(mix: FaultMix) -> None:
+    """Journals that rot, and are replayed."""
+    mix.theme = Theme.DAMAGE
+    mix.rates = {"bit rot": 12.0, "crash": 5.0}
+    mix.mending = 0.05
 
 
 def _expiry(mix: FaultMix) -> None:
@@ -70,9 +106,8 @@ ABLATIONS: Final = (
         "journal records have checksums",
         "ledger",
         bookies.replay_without_checksums,
-        "covered: headers keep their own checksum, a torn body belongs to a batch that was never "
-        "acknowledged, and its frames carry digests",
-        _power,
+        "",
+        _old_rot,
     ),
     Ablation(
         "journal records are contiguous",
@@ -85,7 +120,31 @@ ABLATIONS: Final = (
     Ablation(
         "a damaged journal stops the start", "ledger", bookies.start_on_a_damaged_journal, "", _rot
     ),
+    Ablation(
+        "a journal that was cut stops the start",
+        "ledger",
+        bookies.start_on_a_journal_that_was_cut,
+        "",
+        _cut_short,
+    ),
     Ablation("damage is not absence", "ledger", bookies.take_damage_for_absence, "", _rot),
+    Ablation("limbo answers unknown", "ledger", bookies.deny_in_limbo, "", _loss),
+    Ablation(
+        "a repair fences what it doubts",
+        "ledger",
+        bookies.repair_without_fences,
+        "by a unit test (tests/storage/test_salvage.py): here the others of a write set stop the "
+        "old writer before its bookie was repaired",
+        _loss,
+    ),
+    Ablation(
+        "a repair doubts ledgers that do not name the bookie",
+        "ledger",
+        bookies.doubt_only_what_is_named,
+        "by a unit test (tests/storage/test_salvage.py): see above",
+        _loss,
+    ),
+    Ablation("a ledger leaves limbo when whole", "ledger", bookies.leave_limbo_at_once, "", _loss),
     Ablation("a ledger has one key", "ledger", bookies.take_any_key),
     Ablation("recovery reads fence", "ledger", recovery.read_without_fence, "", _silence),
     Ablation("absence needs Qw − Qa + 1 negatives", "ledger", recovery.believe_one_negative),
@@ -116,9 +175,13 @@ ABLATIONS: Final = (
         "the writer stops when in recovery", "ledger", writing.write_on_in_recovery, "", _churn
     ),
     Ablation("an ack needs Qa copies", "ledger", writing.ack_with_one_less),
-    Ablation("a force counts what bookies name", "ledger", writing.believe_a_force, "", _power),
+    Ablation("a force counts what bookies name", "ledger", writing.believe_a_force, "", _forced),
     Ablation(
-        "a ledger is as long as what is confirmed", "ledger", writing.close_at_the_length_pushed
+        "a ledger is as long as what is confirmed",
+        "ledger",
+        writing.close_at_the_length_pushed,
+        "",
+        _starved,
     ),
     Ablation("followers wait for CLOSED", "ledger", writing.take_recovery_for_the_end),
     Ablation("only a proven LAC confirms", "ledger", writing.take_the_highest_entry_for_lac),
@@ -128,5 +191,17 @@ ABLATIONS: Final = (
     Ablation("a roll is a compare-and-set", "log", logs.roll_over_a_newer_leader),
     Ablation("a reader leaves a segment when CLOSED", "log", writing.take_recovery_for_the_end),
     Ablation("an unknown change is read again", "log", logs.take_unknown_for_failed, "", _expiry),
+    Ablation("a new leader knows what was sent", "log", logs.forget_producers),
+    Ablation("retention waits for cursors", "log", logs.forget_cursors),
+    Ablation("a conditional append checks the tail", "log", logs.append_at_any_tail),
+    Ablation("a segment is sealed when closed", "log", logs.seal_before_the_ledger_is_closed),
+    Ablation("the janitor spares this epoch's ledgers", "log", logs.sweep_young_ledgers),
+    Ablation(
+        "a spare is kept while it may be listed",
+        "log",
+        logs.delete_a_spare_that_may_be_listed,
+        "rare: a lost answer and an outage must meet in a roll; tests/log/test_roller.py has both",
+        _expiry,
+    ),
     Ablation("a trim changes the manifest first", "log", logs.delete_before_the_manifest_says_so),
 )

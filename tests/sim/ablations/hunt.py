@@ -26,7 +26,7 @@ class Finding:
     seconds: float
 
 
-def hunt(ablation: Ablation, seeds: range, *, failures_max: int = FAILURES_SHOWN) -> Finding:
+def hunt(ablation: Ablation, seeds: range, failures_max: int = FAILURES_SHOWN) -> Finding:
     """Run seeds without a safeguard until enough of them fail."""
     failures: list[int] = []
     checkers: Counter[str] = Counter()

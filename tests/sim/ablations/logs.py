@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from quire.errors import NoSuchLedgerError, QuireError, StoreOutcomeUnknownError
-from quire.log import chain, log, manifest_record, pipeline, takeover
+from quire.log import (
+    chain,
+    cursor,
+    directory,
+    log,
+    manifest_record,
+    pipeline,
+    producers,
+    takeover,
+    upkeep,
+)
 from quire.log.takeover import LostRaceError
 from tests.sim.ablations.patch import Patch
 
@@ -92,6 +103,58 @@ def take_unknown_for_failed() -> list[Patch]:
             raise LostRaceError("it failed, surely") from None
 
     return [(manifest_record.ManifestRecord, "_write", write)]
+
+
+def forget_producers() -> list[Patch]:
+    async def restore(self: Any, name: str, options: Any) -> producers.Producers:
+        return producers.Producers()
+
+    return [(directory.LogDirectory, "_restore_producers", restore)]
+
+
+def forget_cursors() -> list[Patch]:
+    async def slowest(self: Any, log_id: str) -> None:
+        return None
+
+    return [(cursor.LogCursors, "slowest", slowest)]
+
+
+def append_at_any_tail() -> list[Patch]:
+    whole = pipeline.Pipeline._put_on_terms
+
+    def put(self: Any, group: Any, size: int, future: Any, count: int, terms: Any) -> None:
+        whole(self, group, size, future, count, replace(terms, expected_offset=None))
+
+    return [(pipeline.Pipeline, "_put_on_terms", put)]
+
+
+def seal_before_the_ledger_is_closed() -> list[Patch]:
+    async def close(self: Any, segment: Any) -> Any:
+        segment.end = segment.end or segment.confirmed
+        return segment.end
+
+    return [(chain.Chain, "_close", close)]
+
+
+def sweep_young_ledgers() -> list[Patch]:
+    def is_orphan(metadata: Any, manifest: Any, now_ms: int) -> bool:
+        labels = upkeep.Labels.of(metadata.custom)
+        if labels is None or manifest is None or manifest.log_id != labels.log_id:
+            return False
+        return not manifest.lists(metadata.ledger) and metadata.ledger not in manifest.doomed
+
+    return [(upkeep, "is_orphan", is_orphan)]
+
+
+def delete_a_spare_that_may_be_listed() -> list[Patch]:
+    whole = chain.Chain._spare_writer
+
+    async def spare_writer(self: Any) -> Any:
+        if self._is_offered:
+            await self._discard_spare(self.manifest)
+        return await whole(self)
+
+    return [(chain.Chain, "_spare_writer", spare_writer)]
 
 
 def delete_before_the_manifest_says_so() -> list[Patch]:

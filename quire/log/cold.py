@@ -1,0 +1,88 @@
+"""Cold segments: what a manifest knows about a segment's records in a file outside the bookies.
+
+A *tier* is a directory of one log's files, by URI; a file holds one whole segment. A manifest that
+names a tier is written as version 2, which a program that knows nothing of cold segments refuses.
+
+Pure: no clock and no I/O. The file itself is in `cold_file`, how it comes to be in `offload`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from quire.entry import LedgerId
+from quire.errors import NoSuchLedgerError, RetryError
+
+SUFFIX: Final = ".parquet"
+
+
+class ColdFile(NamedTuple):
+    """A file that holds a sealed segment. Once a manifest names one it never names another."""
+
+    tier: str
+    """URI of the directory."""
+    name: str
+    size: int
+    """Bytes of the file."""
+    checksum: int
+    """CRC32C of its footer, which has those of everything else (cold_seal.py)."""
+    alone: bool = False
+    """Whether the segment's ledger has left the log, so that this is the only copy."""
+
+    @property
+    def uri(self) -> str:
+        return join(self.tier, self.name)
+
+
+class ColdFileMissingError(NoSuchLedgerError):
+    """A file that holds a segment is not where the manifest says."""
+
+    def __init__(self, ledger: LedgerId, uri: str) -> None:
+        super().__init__(ledger)
+        self.args = (f"{uri} is missing: it holds the entries of ledger {ledger}",)
+        self.uri = uri
+
+
+class ColdTierError(RetryError):
+    """The file system of a tier does not answer, or refuses."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"cold tier {uri} is unavailable: {reason}")
+        self.uri = uri
+        self.reason = reason
+
+
+def tier_of(target: str, log_id: str) -> str:
+    """Return the tier of a log below a directory that many logs may share."""
+    return join(target, log_id)
+
+
+def join(uri: str, name: str) -> str:
+    """Return the URI of something in a directory: before the `?` of its options, if it has any."""
+    directory, mark, options = uri.partition("?")
+    return f"{directory.rstrip('/')}/{name}{mark}{options}"
+
+
+def file_name(number: int, ledger: LedgerId, token: int) -> str:
+    """Return the name of an attempt's file; `token` keeps attempts apart."""
+    return f"{number:08d}-{ledger}-{token:08x}{SUFFIX}"
+
+
+def segment_of(name: str) -> int | None:
+    """Return whose segment a file of a tier is, None when it is no such file."""
+    number, dash, _ = name.partition("-")
+    return int(number) if dash and number.isdecimal() and name.endswith(SUFFIX) else None
+
+
+def to_row(cold: ColdFile, tiers: Sequence[str]) -> list[Any]:
+    """The file as a manifest's record holds it: tiers are named once."""
+    return [tiers.index(cold.tier), *cold[1:]]
+
+
+def from_row(row: Sequence[Any], tiers: Sequence[str]) -> ColdFile:
+    """The file a row stands for. Raises ValueError for a tier that is none."""
+    tier, *rest = row
+    if not 0 <= tier < len(tiers):
+        raise ValueError(f"tier {tier} of {len(tiers)}")
+    return ColdFile(tiers[tier], *rest)

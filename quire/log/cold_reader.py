@@ -1,0 +1,246 @@
+"""Entries out of a segment's Parquet file (cold_parquet.py), as if it were the ledger.
+
+A file is believed when its footer has the sum that the manifest says, and what is read of it those
+that the footer says (cold_seal.py). What does not hold is `CorruptStorageError` with the file's
+URI, a file that is not there `ColdFileMissingError`, a file system that does not answer
+`ColdTierError`. Files are read in threads, a row group at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
+
+import pyarrow as pa
+from pyarrow import compute, fs
+from pyarrow import parquet as pq
+
+from quire.entry import Entry, EntryId, LedgerId
+from quire.errors import CorruptStorageError, HandleClosedError, NoSuchEntryError
+from quire.log.batch import UNPLACED, Base, BatchHeader, Compression, assemble_batch
+from quire.log.cold import ColdFile, ColdFileMissingError, ColdTierError
+from quire.log.cold_parquet import FORMAT, HEADS, KEY, locate
+from quire.log.cold_seal import CheckedFile
+
+T = TypeVar("T")
+
+BODY: Final = (*HEADS, "payload", "columns", "sealed")
+_DAMAGE: Final = (
+    OSError, pa.ArrowException, ValueError, TypeError, LookupError, AttributeError,
+)  # fmt: skip
+"""What pyarrow and the lines around it raise over bytes that are not a file of ours."""
+
+
+class _Head(NamedTuple):
+    """An entry within a row group: its rows, and what its batch's header says."""
+
+    entry: EntryId
+    start: int
+    end: int
+    header: BatchHeader
+
+
+class ParquetEntries:
+    """An open file. Blocking, for one thread at a time; who drops it closes it."""
+
+    def __init__(self, cold: ColdFile, ledger: LedgerId, base: Base | None) -> None:
+        self.ledger = ledger
+        self._cold = cold
+        self._base = base
+        self._system, self._path = locate(cold.uri)
+        self._check_place()
+        self._firsts: list[EntryId] = []
+        self._file: Any = self._safely(self._open)
+        self._heads: tuple[int, list[_Head]] = (-1, [])
+        self._last: tuple[int, list[Entry]] = (-1, [])
+        """The group last read for one entry: whoever searches comes back to it."""
+
+    def _open(self) -> Any:
+        stream = self._system.open_input_file(self._path)
+
+        def read_at(start: int, count: int) -> bytes:
+            found: bytes = stream.read_at(count, start)
+            return found
+
+        cold = self._cold
+        checked = CheckedFile(cold.uri, read_at, cold.size, cold.checksum)
+        file = pq.ParquetFile(checked)
+        facts = json.loads(file.metadata.metadata[KEY])
+        if facts["format"] != FORMAT or facts["ledger"] != self.ledger:
+            reason = f"it is not ledger {self.ledger} in format {FORMAT}: {facts}"
+            raise CorruptStorageError(cold.uri, reason)
+        checked.expect([(end, checksum) for _, end, checksum in facts["groups"]])
+        self._firsts = [first for first, _, _ in facts["groups"]]
+        return file
+
+    def groups(self, first: EntryId, last: EntryId) -> range:
+        """The row groups in which entries lie."""
+        return range(self._group_of(first), self._group_of(last) + 1)
+
+    def _group_of(self, entry: EntryId) -> int:
+        return max(0, bisect_right(self._firsts, entry) - 1)
+
+    def read(self, group: int) -> list[Entry]:
+        """Return the entries of a row group."""
+        return self._safely(lambda: list(self._entries(group)))
+
+    def read_entry(self, entry: EntryId) -> Entry:
+        """Return one entry. Raises `NoSuchEntryError`."""
+        group = self._group_of(entry)
+        if self._last[0] != group:
+            self._last = group, self.read(group)
+        for each in self._last[1]:
+            if each.entry == entry:
+                return each
+        raise NoSuchEntryError(self.ledger, entry)
+
+    def read_head(self, entry: EntryId) -> bytes:
+        """Return an entry's payload as far as `decode_header` looks. Raises `NoSuchEntryError`."""
+        group = self._group_of(entry)
+        if self._heads[0] != group:
+            self._heads = group, self._safely(lambda: self._list_heads(self._table(group, HEADS)))
+        for head in self._heads[1]:
+            if head.entry == entry:
+                return assemble_batch(bytes(4 * (head.end - head.start)), b"", head.header)
+        raise NoSuchEntryError(self.ledger, entry)
+
+    def _entries(self, group: int) -> Iterator[Entry]:
+        table = self._table(group, BODY)
+        payload = _whole(table, "payload").fill_null(b"")
+        columns, sealed = _whole(table, "columns"), _whole(table, "sealed")
+        lengths = memoryview(compute.binary_length(payload).buffers()[1])
+        ends = memoryview(payload.buffers()[1]).cast("b").cast("i")
+        data = memoryview(payload.buffers()[2] or b"")
+        for entry, start, end, header in self._list_heads(table):
+            body: bytes | None = sealed[start].as_py()
+            if body is None:
+                extra = columns[start].as_py() or b""
+                sizes = bytes(lengths[4 * start : 4 * end])
+                body = assemble_batch(sizes, data[ends[start] : ends[end]], header, extra)
+            yield Entry(self.ledger, entry, entry - 1, len(body), body)
+
+    def _table(self, group: int, columns: tuple[str, ...]) -> Any:
+        return self._file.read_row_group(group, columns=list(columns), use_threads=False)
+
+    def _list_heads(self, table: Any) -> list[_Head]:
+        """Where entries begin and end, and their headers as the ledger has them."""
+        runs = compute.run_end_encode(_whole(table, "entry"), run_end_type=pa.int32())
+        ends = runs.run_ends.to_pylist()
+        starts = [0, *ends[:-1]]
+        at = pa.array(starts, pa.int32())
+        offsets, epochs, times = (
+            _whole(table, name).take(at).cast(pa.int64()).to_pylist() for name in HEADS[1:]
+        )
+        if self._base is not None:
+            offsets = [offset - self._base.first_offset for offset in offsets]
+            epochs = [UNPLACED.epoch] * len(ends)
+            times = [UNPLACED.timestamp_ms] * len(ends)
+        rows = zip(runs.values.to_pylist(), starts, ends, offsets, epochs, times, strict=True)
+        return [
+            _Head(entry, start, end, BatchHeader(Compression.NONE, end - start, 0, *placed))
+            for entry, start, end, *placed in rows
+        ]
+
+    def _safely(self, work: Callable[[], T]) -> T:
+        """Do what reads the file; what fails twice with the file in its place is damage."""
+        try:
+            return work()
+        except _DAMAGE:
+            self._check_place()
+        try:
+            return work()
+        except _DAMAGE as error:
+            raise CorruptStorageError(self._cold.uri, str(error)) from error
+
+    def _check_place(self) -> None:
+        """Raises unless the file is where it should be, and as long."""
+        try:
+            info = self._system.get_file_info(self._path)
+        except (OSError, pa.ArrowException) as error:
+            raise ColdTierError(self._cold.uri, str(error)) from error
+        if info.type != fs.FileType.File:
+            raise ColdFileMissingError(self.ledger, self._cold.uri)
+        if info.size != self._cold.size:
+            reason = f"it has {info.size} bytes, {self._cold.size} were written"
+            raise CorruptStorageError(self._cold.uri, reason)
+
+
+def _whole(table: Any, name: str) -> Any:
+    """A column in one piece that begins where its buffers do."""
+    column = table.column(name).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):  # of no chunks, or of more than 2 GiB
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else column
+    return column if not column.offset else pa.concat_arrays([column, column.slice(0, 0)])
+
+
+class ColdReader:
+    """The face of a closed ledger over a file, as far as readers of segments look."""
+
+    is_closed: Final = True
+
+    def __init__(self, file: ParquetEntries, last: EntryId) -> None:
+        self.ledger = file.ledger
+        self._file: ParquetEntries | None = file
+        self._last = last
+        self._reading = asyncio.Lock()
+
+    async def _in_thread(self, work: Callable[[ParquetEntries], T]) -> T:
+        if self._file is None:
+            raise HandleClosedError(f"reader of ledger {self.ledger}")
+        async with self._reading:
+            reading = asyncio.ensure_future(asyncio.to_thread(work, self._file))
+            try:
+                return await asyncio.shield(reading)
+            except asyncio.CancelledError:
+                await asyncio.wait([reading])  # the file is one thread's at a time
+                raise
+
+    async def last_confirmed(self) -> EntryId:
+        """Return the last entry."""
+        return self._last
+
+    last_acknowledged = last_confirmed
+
+    async def read_entry(self, entry: EntryId) -> Entry:
+        """Return one entry. Raises `NoSuchEntryError`, and see the module."""
+        return await self._in_thread(lambda file: file.read_entry(entry))
+
+    async def read_head(self, entry: EntryId) -> bytes:
+        """Return an entry's payload as far as `decode_header` looks."""
+        return await self._in_thread(lambda file: file.read_head(entry))
+
+    async def read_runs(
+        self, first: EntryId, last: EntryId | None = None
+    ) -> AsyncGenerator[list[Entry], None]:
+        """Yield the entries first..last, in lists. Raises `CorruptStorageError` for one missing."""
+        end = self._last if last is None else last
+        expected = first
+        if self._file is None:
+            raise HandleClosedError(f"reader of ledger {self.ledger}")
+        for group in self._file.groups(first, end):
+            read = await self._in_thread(lambda file, group=group: file.read(group))  # type: ignore[misc]
+            run = [each for each in read if first <= each.entry <= end]
+            for each in run:
+                if each.entry != expected:
+                    raise NoSuchEntryError(self.ledger, expected)
+                expected += 1
+            if run:
+                yield run
+        if expected <= end:
+            raise NoSuchEntryError(self.ledger, expected)
+
+    follow_runs = read_runs
+
+    async def close(self) -> None:
+        """Release the file."""
+        self._file = None
+
+
+async def open_file(
+    cold: ColdFile, ledger: LedgerId, last: EntryId, base: Base | None
+) -> ColdReader:
+    """Open a segment's file. See the module for what it raises."""
+    return ColdReader(await asyncio.to_thread(ParquetEntries, cold, ledger, base), last)

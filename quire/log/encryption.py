@@ -1,0 +1,174 @@
+"""Encrypted batches: a batch whose body only the owner of a key can read.
+
+Version 3 of a batch wraps one of version 1 or 2 (docs/formats.md, "Batch"):
+
+    | header of the batch, version 3 | inner version u8 | key id size u8 | key id |
+    | salt 16 | last transaction i64 | body, as the codec packs it, encrypted | tag 16 |
+
+What is in front of the body stays readable without a key: positions, offsets, times and transaction
+ids are found, ledgers recovered, logs trimmed and rebuilt by whoever has no key. It cannot be
+changed unnoticed: it is associated data, together with the ledger and the entry. So a batch opens
+only where it was written, as it was written.
+
+The nonce is the entry id: a ledger has one writer, which writes each entry once, and every ledger
+has a key of its own (docs/decisions/0013-encrypted-batches.md).
+
+Pure but for the keyring's look-up.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from quire.entry import EntryId, LedgerId
+from quire.errors import CorruptEntryError
+from quire.ledger.metadata import LedgerMetadata
+from quire.log.batch import (
+    COLUMNS_VERSION,
+    ENCRYPTED_VERSION,
+    HEADER,
+    MAGIC,
+    VERSION,
+    decode_batch,
+)
+from quire.log.errors import DecryptionError
+from quire.log.keyring import KEY_ID_BYTES_MAX, SALT_BYTES, Keyring
+from quire.log.position import Position
+
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+
+_BEGIN: Final = struct.Struct(">BB")
+_END: Final = struct.Struct(f">{SALT_BYTES}sq")
+_PLACE: Final = struct.Struct(">qq")
+_AT_VERSION: Final = len(MAGIC)
+
+ENCRYPTION_BYTES: Final = _BEGIN.size + KEY_ID_BYTES_MAX + _END.size + TAG_BYTES
+"""What a batch grows by at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    """What stands between the header of an encrypted batch and its body."""
+
+    inner: int
+    key_id: str
+    salt: bytes
+    last_transaction: int
+    size: int
+    """Of all that is readable, header included."""
+
+
+class Encryption:
+    """Encrypts the batches of one ledger. Its writer makes one, and gives every entry once."""
+
+    __slots__ = ("_keyring", "_ledger", "_next", "_salt")
+
+    def __init__(self, keyring: Keyring, ledger: LedgerId, salt: bytes) -> None:
+        self._keyring = keyring
+        self._ledger = ledger
+        self._salt = salt
+        self._next = 0
+
+    @classmethod
+    def of(cls, keyring: Keyring | None, metadata: LedgerMetadata) -> Encryption | None:
+        """Return what a ledger's writer encrypts with; None without a keyring.
+
+        The salt is the random token that the ledger's creation drew.
+        """
+        if keyring is None:
+            return None
+        return cls(keyring, metadata.ledger, bytes.fromhex(metadata.token))
+
+    def seal(self, payload: bytes, entry: EntryId, last_transaction: int) -> bytes:
+        """Return a batch as it is stored at an entry: encrypted, unless no key is current."""
+        key_id = self._keyring.current
+        if key_id is None:
+            return payload
+        assert self._next <= entry < 2**63, f"entry {entry} of {self._ledger} was encrypted before"
+        self._next = entry + 1
+        cipher = self._keyring.cipher(key_id, self._ledger, self._salt)
+        assert cipher is not None, "a current key is known"
+        name = key_id.encode()
+        head = bytearray(payload[: HEADER.size])
+        inner, head[_AT_VERSION] = head[_AT_VERSION], ENCRYPTED_VERSION
+        head += _BEGIN.pack(inner, len(name)) + name + _END.pack(self._salt, last_transaction)
+        bound = _PLACE.pack(self._ledger, entry) + head
+        return bytes(head) + cipher.encrypt(_nonce(entry), payload[HEADER.size :], bound)
+
+
+class Decryption:
+    """Opens the batches of one log for a reader."""
+
+    __slots__ = ("_keyring", "_log")
+
+    def __init__(self, log: str, keyring: Keyring | None) -> None:
+        self._log = log
+        self._keyring = keyring
+
+    def open(self, payload: bytes, segment: int, ledger: LedgerId, entry: EntryId) -> bytes:
+        """Return an entry's batch as it was before it was encrypted; a plain one as it is.
+
+        Raises `DecryptionError`, and `CorruptEntryError` when it is no batch.
+        """
+        if not is_encrypted(payload):
+            return payload
+        envelope = _envelope(payload, ledger, entry)
+
+        def refuse(reason: str) -> DecryptionError:
+            at = str(Position(segment, entry, 0))
+            return DecryptionError(self._log, at, envelope.key_id, reason)
+
+        if self._keyring is None:
+            raise refuse("no keyring was given")
+        cipher = self._keyring.cipher(envelope.key_id, ledger, envelope.salt)
+        if cipher is None:
+            raise refuse("the keyring has no such key")
+        from cryptography.exceptions import InvalidTag  # with the cipher it is loaded already
+
+        head = payload[: envelope.size]
+        bound = _PLACE.pack(ledger, entry) + head
+        try:
+            body = cipher.decrypt(_nonce(entry), payload[envelope.size :], bound)
+        except InvalidTag:
+            raise refuse("it is another key, or the batch was changed or moved") from None
+        plain = bytearray(head[: HEADER.size])
+        plain[_AT_VERSION] = envelope.inner
+        return bytes(plain) + body
+
+
+def is_encrypted(payload: bytes) -> bool:
+    """Whether a batch is encrypted."""
+    return payload[_AT_VERSION : _AT_VERSION + 1] == bytes([ENCRYPTED_VERSION])
+
+
+def key_id_of(payload: bytes, ledger: LedgerId, entry: EntryId) -> str | None:
+    """Return which key a batch is encrypted with, None for a plain one."""
+    return _envelope(payload, ledger, entry).key_id if is_encrypted(payload) else None
+
+
+def last_transaction_of(payload: bytes, ledger: LedgerId, entry: EntryId) -> int:
+    """Return the id of a batch's last record, without a key. Raises `CorruptEntryError`."""
+    if is_encrypted(payload):
+        return _envelope(payload, ledger, entry).last_transaction
+    return decode_batch(payload, ledger, entry).last_transaction
+
+
+def _nonce(entry: EntryId) -> bytes:
+    return entry.to_bytes(NONCE_BYTES, "big")
+
+
+def _envelope(payload: bytes, ledger: LedgerId, entry: EntryId) -> _Envelope:
+    at = HEADER.size
+    try:
+        inner, size = _BEGIN.unpack_from(payload, at)
+        at += _BEGIN.size
+        key_id = payload[at : at + size].decode()
+        salt, last_transaction = _END.unpack_from(payload, at + size)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptEntryError(ledger, entry, f"no encrypted batch: {error}") from error
+    if inner not in (VERSION, COLUMNS_VERSION) or not key_id:
+        raise CorruptEntryError(ledger, entry, f"encrypted batch of version {inner}, {key_id!r}")
+    return _Envelope(inner, key_id, salt, last_transaction, at + size + _END.size)

@@ -1,0 +1,35 @@
+"""Errors that only a log raises; their places are in the tree of `quire.errors`.
+
+ConflictError
+└── TransactionOrderError      a transaction id is below one that the log has; nothing written
+InvalidRequestError
+└── DecryptionError            an encrypted batch does not open with the keys that were given
+"""
+
+from __future__ import annotations
+
+from quire.errors import ConflictError, InvalidRequestError
+
+
+class TransactionOrderError(ConflictError):
+    """A transaction id is below one that the log has; nothing was written."""
+
+    def __init__(self, log: str, transaction: int, last: int) -> None:
+        super().__init__(
+            f"transaction {transaction} cannot follow transaction {last} in log {log!r}: "
+            "ids never decrease along a log"
+        )
+        self.log = log
+        self.transaction = transaction
+        self.last = last
+
+
+class DecryptionError(InvalidRequestError):
+    """An encrypted batch does not open with the keys that were given. Keys are never named here."""
+
+    def __init__(self, log: str, position: str, key_id: str, reason: str) -> None:
+        super().__init__(f"log {log!r} at {position} is encrypted with key {key_id!r}: {reason}")
+        self.log = log
+        self.position = position
+        self.key_id = key_id
+        self.reason = reason

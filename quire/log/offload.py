@@ -1,0 +1,224 @@
+"""Offload: closed segments move from the bookies into Parquet files, and stay where they are in the
+log: readers find them there.
+
+    begin    the tier goes into the manifest, so that whoever cleans up knows where to look
+    write    a segment's ledger is read into a file of this attempt's own, and the file is read
+             back; any number of processes at a time
+    commit   one compare-and-set has the manifest name the files; from then on they are read
+    release  one compare-and-set takes the ledgers off the log, onto its list of doomed ones; then
+             they are deleted
+
+A crash between any two of these leaves every record readable, and doing all of it again goes on
+where it ended. A file that the manifest does not name is an *orphan* once its segment has another
+one or has left the log: both are for ever, so that `sweep` can take nothing from an attempt that is
+still under way.
+
+A trimmed segment's file goes as its ledger does: off the manifest first, then deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Final
+from urllib.parse import urlsplit
+
+from quire.entry import Entry
+from quire.errors import (
+    ConfigurationError,
+    CorruptStorageError,
+    InvalidRequestError,
+    LogReplacedError,
+    NoSuchLogError,
+)
+from quire.ledger.catalog import LedgerCatalog
+from quire.log.cold import ColdFile, file_name, join, segment_of, tier_of
+from quire.log.cold_seal import Summing
+from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest_record import ManifestRecord
+from quire.log.retention import delete_doomed
+from quire.log.segment_reader import open_segment
+from quire.log.source import parquet
+
+TOKEN_BITS: Final = 32
+
+
+def target_uri(target: str) -> str:
+    """Return the URI of a directory for cold segments; a path means this machine's disk.
+
+    Raises `ConfigurationError` for one with a password in it: it would lie open in the manifest.
+    """
+    if "://" not in target:
+        return Path(target).expanduser().resolve().as_uri()
+    if urlsplit(target).password is not None:
+        raise ConfigurationError(
+            "a password in the URI of cold segments would be kept in the manifest: "
+            "give credentials by the environment of every process that reads them"
+        )
+    return target
+
+
+class Offload:
+    """The cold segments of one log. Stateless: any number may exist, and work at the same time."""
+
+    def __init__(self, record: ManifestRecord, catalog: LedgerCatalog, *, rng: Random) -> None:
+        self._record = record
+        self._catalog = catalog
+        self._rng = rng
+
+    async def begin(self, target: str) -> tuple[str, list[Segment]]:
+        """Return the log's tier below a directory, and the segments that could move there.
+
+        `target` is a URI as pyarrow's file systems know them (`file:///…`, `s3://bucket/…`,
+        `gs://…`, `hdfs://…`), or a path. From now on programs that know nothing of cold segments
+        refuse the log. Raises `NoSuchLogError`, `ConfigurationError`.
+        """
+        uri = target_uri(target)
+        parquet(uri).locate(uri)
+
+        def change(manifest: LogManifest) -> LogManifest:
+            tier = tier_of(uri, manifest.log_id)
+            known = tier in manifest.tiers
+            return manifest if known else replace(manifest, tiers=(*manifest.tiers, tier))
+
+        manifest = await self._edit(change)
+        return tier_of(uri, manifest.log_id), _movable(manifest)
+
+    async def write(self, segment: Segment, tier: str, *, password: bytes = b"") -> ColdFile:
+        """Write a segment into a file, verify that by reading it, and return what to commit.
+
+        Nothing of the log changes. After an error or a cancellation the file is removed if that is
+        possible. Raises what reading the segment does, `ColdTierError`, and `CorruptStorageError`
+        when the file does not give back what was written.
+        """
+        assert segment.last_entry is not None, "an open segment cannot move"
+        manifest, _ = await self._record.read()
+        if tier not in manifest.tiers:
+            raise InvalidRequestError(f"{tier} is no tier of log {manifest.name!r}: begin there")
+        name = file_name(segment.number, segment.ledger, self._rng.getrandbits(TOKEN_BITS))
+        door = parquet(tier)
+        file = await asyncio.to_thread(
+            door.FileWriter, manifest.name, manifest.log_id, segment, tier, name
+        )
+        try:
+            await self._copy(segment, password, file.add)
+            cold: ColdFile = await asyncio.to_thread(file.finish)
+            content = Summing()
+
+            def count(run: list[Entry]) -> None:
+                for entry in run:
+                    content.add(entry.payload)
+
+            await self._copy(replace(segment, cold=cold), password, count)
+            if content.value != file.content.value:
+                reason = f"read back as {content.value:08x}, written as {file.content.value:08x}"
+                raise CorruptStorageError(cold.uri, reason)
+        except BaseException:
+            await asyncio.to_thread(file.abandon)
+            raise
+        return cold
+
+    async def _copy(
+        self, segment: Segment, password: bytes, take: Callable[[list[Entry]], None]
+    ) -> None:
+        """Have `take` get every entry of a segment, in a thread. The segment must be whole."""
+        reader = await open_segment(
+            self._catalog,
+            segment,
+            self._record,
+            password=password,
+            keyring=None,
+            follow=False,
+        )
+        try:
+            async for run in reader.raw_runs():
+                await asyncio.to_thread(take, run)
+        finally:
+            await reader.close()
+
+    async def commit(self, files: Mapping[int, ColdFile]) -> LogManifest:
+        """Have the manifest name files, by segment number; whatever else was written meanwhile wins
+        over them. Files that came too late are deleted. May be repeated.
+
+        Raises `NoSuchLogError`, and the store's errors.
+        """
+
+        def move(segment: Segment) -> Segment:
+            file = files.get(segment.number)
+            fits = file is not None and segment_of(file.name) == segment.number
+            return replace(segment, cold=file) if fits and _is_movable(segment) else segment
+
+        def change(manifest: LogManifest) -> LogManifest:
+            if any(file.tier not in manifest.tiers for file in files.values()):
+                raise LogReplacedError(manifest.name)
+            return replace(manifest, segments=tuple(map(move, manifest.segments)))
+
+        try:
+            manifest = await self._edit(change)
+        except (NoSuchLogError, LogReplacedError):
+            await self._delete(file.uri for file in files.values())
+            raise
+        named = {each.cold.uri for each in manifest.segments if each.cold}
+        await self._delete(file.uri for file in files.values() if file.uri not in named)
+        return manifest
+
+    async def release(self) -> LogManifest:
+        """Give up the ledgers of all segments that are in files: doom them, then delete them."""
+
+        def change(manifest: LogManifest) -> LogManifest:
+            doomed = [each.ledger for each in manifest.segments if each.cold and each.is_hot]
+            segments = tuple(
+                replace(each, cold=each.cold._replace(alone=True)) if each.cold else each
+                for each in manifest.segments
+            )
+            return replace(manifest, segments=segments, doomed=(*manifest.doomed, *doomed))
+
+        return await delete_doomed(self._catalog, await self._edit(change), self._edit)
+
+    async def sweep(self) -> Sequence[str]:
+        """Delete files that no manifest names, nor ever will, and return their URIs.
+
+        Also what a trim could not delete. Raises `NoSuchLogError`, `ColdTierError`.
+        """
+        manifest, _ = await self._record.read()
+        orphans: list[str] = []
+        for tier in manifest.tiers:
+            names = await asyncio.to_thread(parquet(tier).list_names, tier)
+            # Read after the files were listed: what it says of their segments is for ever.
+            manifest, _ = await self._record.read()
+            orphans += [join(tier, name) for name in names if is_orphan(manifest, tier, name)]
+        await self._delete(orphans)
+        await delete_doomed(self._catalog, manifest, self._edit)
+        return orphans
+
+    async def _delete(self, uris: Iterable[str]) -> None:
+        for uri in sorted(uris):
+            await asyncio.to_thread(parquet(uri).delete_file, uri)
+
+    async def _edit(self, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
+        def edit(manifest: LogManifest | None) -> LogManifest:
+            if manifest is None:
+                raise NoSuchLogError(self._record.name)
+            return change(manifest)
+
+        return await self._record.edit(edit)
+
+
+def is_orphan(manifest: LogManifest, tier: str, name: str) -> bool:
+    """True when a file of a tier is not, and can never be, named by the manifest. Pure."""
+    number = segment_of(name)
+    if number is None or number >= manifest.next_segment:
+        return False
+    cold = [each.cold for each in manifest.segments if each.number == number]
+    return not cold or (cold[0] is not None and cold[0][:2] != (tier, name))
+
+
+def _is_movable(segment: Segment) -> bool:
+    return segment.end is not None and segment.cold is None
+
+
+def _movable(manifest: LogManifest) -> list[Segment]:
+    return [each for each in manifest.segments if _is_movable(each)]

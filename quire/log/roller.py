@@ -1,0 +1,114 @@
+"""Rolling: when a segment is over, and what happens then, beside the appends.
+
+    half full   → the next ledger is created ahead; nobody lists it yet
+    full or old → successor into the manifest → writes move over → previous closed and sealed
+
+Appends never wait for any of it, but for one drain of what is in flight. While metadata is out of
+reach the old ledger goes on. A ledger created ahead costs nothing that a roll would not cost, it
+is only there earlier; what is left of it by a crash is an orphan (upkeep.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Final
+
+from quire.log.chain import Chain
+from quire.log.retry import retry
+
+PREPARE_AT: Final = 0.5
+"""Share of a full segment at which the next ledger is created: short logs never pay for one."""
+
+
+class Roller:
+    """Rolls one leader's log. Its owner runs `run` and `prepare` in tasks, and calls `end`."""
+
+    def __init__(
+        self, chain: Chain, rng: Random, roll_seconds: float, nudge: Callable[[], None]
+    ) -> None:
+        self._chain = chain
+        self._rng = rng
+        self._seconds = roll_seconds
+        self._nudge = nudge
+        self._wanted = asyncio.Event()
+        self._filling = asyncio.Event()
+        self._switched = asyncio.Event()
+        self._rolls: list[tuple[int, asyncio.Future[None]]] = []
+        self._age: asyncio.TimerHandle | None = None
+
+    def fill(self, share: float) -> None:
+        """Note how full the current segment is; 1 is full."""
+        if share >= 1:
+            self._wanted.set()
+        elif share >= PREPARE_AT:
+            self._filling.set()
+
+    def switched(self) -> None:
+        """Note that the writes have moved to the successor."""
+        self._wanted.clear()
+        self._filling.clear()
+        self._switched.set()
+        self.restart_age()
+
+    async def roll(self) -> None:
+        """Begin a new segment; return when the old one is sealed."""
+        if self._chain.current.entries:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._rolls.append((self._chain.current.number, done))
+            self._wanted.set()
+            await done
+
+    def end(self, error: Callable[[], BaseException]) -> None:
+        """Roll no more; whoever waits for a roll gets a fresh error."""
+        if self._age is not None:
+            self._age.cancel()
+        for _, future in self._rolls:
+            if not future.done():
+                future.set_exception(error())
+                future.exception()
+
+    def restart_age(self) -> None:
+        """Count the age of the current segment from now on."""
+        if self._age is not None:
+            self._age.cancel()
+        self._age = asyncio.get_running_loop().call_later(self._seconds, self._on_age)
+
+    def _on_age(self) -> None:
+        if self._chain.current.entries:
+            self._wanted.set()
+        else:
+            self.restart_age()
+
+    async def run(self) -> None:
+        """Roll for ever. Raises what ends the leader."""
+        chain = self._chain
+        while True:
+            await self._wanted.wait()
+            number = chain.current.number
+            await retry(partial(chain.install_successor, number), self._rng)
+            self._nudge()
+            while chain.current.number == number:
+                self._switched.clear()
+                await self._switched.wait()
+            await retry(chain.seal_previous, self._rng)
+            self._report()
+
+    async def prepare(self) -> None:
+        """Create ledgers ahead for ever. Raises what ends the leader."""
+        while True:
+            await self._filling.wait()
+            await retry(partial(self._chain.prepare, self._chain.current.number), self._rng)
+            self._filling.clear()
+            while self._chain.is_prepared:
+                self._switched.clear()
+                await self._switched.wait()
+
+    def _report(self) -> None:
+        number = self._chain.current.number
+        for rolled, future in self._rolls:
+            if rolled < number and not future.done():
+                future.set_result(None)
+        self._rolls = [each for each in self._rolls if not each[1].done()]

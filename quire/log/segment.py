@@ -1,0 +1,120 @@
+"""Segments: what a manifest knows of each ledger of its log, and the rows they are written as.
+
+Pure: no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from quire.entry import EntryId, LedgerId
+from quire.log.batch import Base
+from quire.log.cold import ColdFile, from_row, to_row
+from quire.log.position import Position
+from quire.log.transactions import NO_TRANSACTION
+
+
+class SegmentEnd(NamedTuple):
+    """What is known of a segment once it is over; last entry −1 and zeros when it is empty."""
+
+    last_entry: EntryId
+    last_slots: int
+    """Records in the last entry."""
+    records: int
+    bytes: int
+    """Payload bytes of the ledger."""
+    last_timestamp_ms: int
+    last_transaction: int = NO_TRANSACTION
+
+
+EMPTY: Final = SegmentEnd(-1, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One ledger of a log. Open while `end` is None."""
+
+    number: int
+    ledger: LedgerId
+    epoch: int
+    created_ms: int
+    first_offset: int | None = None
+    end: SegmentEnd | None = None
+    adopted: bool = False
+    """Written outside the log, and placed in it when it was closed."""
+    cold: ColdFile | None = None
+    """Where its records are read from, if not from its ledger."""
+
+    @property
+    def base(self) -> Base | None:
+        """What the headers of an adopted ledger are to be counted from."""
+        if not self.adopted:
+            return None
+        assert self.first_offset is not None
+        transaction = self.end.last_transaction if self.end else NO_TRANSACTION
+        return Base(self.first_offset, self.epoch, self.created_ms, transaction)
+
+    @property
+    def last_entry(self) -> EntryId | None:
+        return self.end.last_entry if self.end else None
+
+    @property
+    def records(self) -> int | None:
+        return self.end.records if self.end else None
+
+    @property
+    def bytes(self) -> int | None:
+        return self.end.bytes if self.end else None
+
+    @property
+    def last_timestamp_ms(self) -> int | None:
+        return self.end.last_timestamp_ms if self.end else None
+
+    @property
+    def start(self) -> Position:
+        """Position of the segment's first record."""
+        return Position(self.number, 0, 0)
+
+    @property
+    def end_position(self) -> Position | None:
+        """The first position behind the last record; None while open."""
+        if self.end is None:
+            return None
+        return Position(self.number, self.end.last_entry, self.end.last_slots)
+
+    @property
+    def end_offset(self) -> int | None:
+        """Offset of the first record behind the segment; None while it is not known."""
+        if self.end is None or self.first_offset is None:
+            return None
+        return self.first_offset + self.end.records
+
+    def ends_by(self, position: Position) -> bool:
+        """True when the segment is sealed and every record of it lies before the position."""
+        return self.end_position is not None and self.end_position <= position
+
+    @property
+    def is_hot(self) -> bool:
+        """Whether its ledger belongs to the log."""
+        return self.cold is None or not self.cold.alone
+
+    def row(self, tiers: Sequence[str]) -> list[Any]:
+        """The segment as the record holds it: a row, because names would be most of the bytes."""
+        head = [self.number, self.ledger, self.epoch, self.created_ms, self.first_offset]
+        tail: list[Any] = [True] if self.adopted else []
+        if self.cold is not None:
+            tail = [self.adopted, to_row(self.cold, tiers)]
+        if self.end is None:
+            return [*head, None, *tail]
+        known = 5 if self.end.last_transaction == NO_TRANSACTION else 6
+        return [*head, list(self.end[:known]), *tail]
+
+
+def segment_from_row(row: list[Any], tiers: Sequence[str]) -> Segment:
+    """Return the segment of a row that `check_types` let pass. Raises `ValueError`."""
+    number, ledger, epoch, created_ms, first_offset, end, *rest = row
+    sealed = None if end is None else SegmentEnd(*end)
+    adopted, cold = rest[:1] == [True], from_row(rest[1], tiers) if rest[1:] else None
+    return Segment(number, ledger, epoch, created_ms, first_offset, sealed, adopted, cold)

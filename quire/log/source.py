@@ -1,0 +1,70 @@
+"""Where a segment's entries come from: its ledger, or the file it was offloaded to.
+
+Readers of segments look no further than this. What reads files needs pyarrow, and is only imported
+when a segment lies in one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from quire.entry import EntryId
+from quire.errors import ConfigurationError
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.reader import LedgerReader
+from quire.log.batch import Base
+from quire.log.cold import ColdFile
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from quire.log.cold_reader import ColdReader
+
+Source: TypeAlias = Union[LedgerReader, "ColdReader"]
+
+
+async def open_source(
+    catalog: LedgerCatalog,
+    ledger: int,
+    cold: ColdFile | None,
+    last: EntryId | None,
+    base: Base | None,
+    password: bytes,
+) -> Source:
+    """Open what holds a segment's entries, without disturbing its writer.
+
+    Raises the ledger's errors, and for a file `ConfigurationError` where pyarrow is missing,
+    `ColdFileMissingError`, `CorruptStorageError`, `ColdTierError`.
+    """
+    if cold is None:
+        return await catalog.open_without_recovery(ledger, password=password)
+    assert last is not None, "a segment in a file is sealed"
+    try:
+        from quire.log import cold_reader
+    except ImportError as error:
+        raise missing(cold.uri, error) from error
+    return await cold_reader.open_file(cold, ledger, last, base)
+
+
+async def read_head(source: Source, entry: EntryId) -> bytes:
+    """Return an entry's payload, at least as far as `decode_header` looks."""
+    if isinstance(source, LedgerReader):
+        return (await source.read_entry(entry)).payload
+    return await source.read_head(entry)
+
+
+def parquet(uri: str) -> ModuleType:
+    """Return the module that writes and deletes files. Raises `ConfigurationError`."""
+    try:
+        from quire.log import cold_parquet
+    except ImportError as error:
+        raise missing(uri, error) from error
+    return cold_parquet
+
+
+def missing(uri: str, error: ImportError) -> ConfigurationError:
+    """The error for a program that meets a file and has nothing to open it with."""
+    return ConfigurationError(
+        f"{uri} is a segment in a Parquet file, and {error.name} is missing: "
+        "pip install 'quire[cold]'"
+    )

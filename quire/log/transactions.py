@@ -1,0 +1,106 @@
+"""Transaction ids: numbers that an application gives to records, by which a reader can start.
+
+An id means what the application wants, a time or a number of its own; along a log it never
+decreases. A record without one has that of the record before it, and none in front of the log's
+first id. So every record's id is defined, and whatever has an id ≥ n is one stretch up to the end.
+
+The ids of a batch are a column (batch.py): one number when all its records have the same, else one
+per record. As soon as a log has an id, every batch has the column, and the manifest says the last
+one of every sealed segment: a new leader goes on from there without reading, and a search looks
+into one segment only.
+
+Pure: no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from quire.errors import InvalidRequestError
+from quire.log.errors import TransactionOrderError
+
+TRANSACTIONS: Final = 4
+"""Kind of the column."""
+
+NO_TRANSACTION: Final = -1
+"""Stands in columns and manifests for the records in front of the first id."""
+
+TRANSACTION_BYTES: Final = 8
+"""What an id adds to a record at most; the column's frame is within `COLUMNS_RESERVE`."""
+
+Transactions: TypeAlias = tuple[int, ...]
+"""The ids of a batch: none, one for all of its records, or one for each."""
+
+
+def check_transaction(transaction: int) -> None:
+    """Raises `InvalidRequestError` when it is no id."""
+    if type(transaction) is not int or not 0 <= transaction < 2**63:
+        raise InvalidRequestError(f"transaction {transaction!r} is not a number in 0..2**63-1")
+
+
+def check_order(log: str, transaction: int, last: int) -> None:
+    """Raises `TransactionOrderError` when an id cannot stand behind another."""
+    if transaction < last:
+        raise TransactionOrderError(log, transaction, last)
+
+
+class Numbering:
+    """The last id of a log, as it runs through the batches that are cut."""
+
+    __slots__ = ("last",)
+
+    def __init__(self, last: int = NO_TRANSACTION) -> None:
+        self.last = last
+
+    def column(self, groups: Iterable[tuple[int, int | None]]) -> bytes:
+        """Return the column of a batch of groups, each with its records and id; empty for none."""
+        given = list(groups)
+        if self.last == NO_TRANSACTION and all(each is None for _, each in given):
+            return b""
+        ids: list[int] = []
+        for count, transaction in given:
+            if transaction is not None:
+                self.last = transaction
+            ids += [self.last] * count
+        return encode_transactions(ids)
+
+
+def encode_transactions(ids: list[int]) -> bytes:
+    """Return the column of records with these ids."""
+    if ids[0] == ids[-1]:
+        del ids[1:]
+    return struct.pack(f"<{len(ids)}q", *ids)
+
+
+def decode_transactions(data: bytes, count: int) -> Transactions:
+    """Return the ids of a batch of `count` records. Raises `ValueError`."""
+    values, rest = divmod(len(data), TRANSACTION_BYTES)
+    if rest or values not in (1, count):
+        raise ValueError(f"transactions of {count} records have {len(data)} bytes")
+    ids: Transactions = struct.unpack(f"<{values}q", data)
+    if ids[0] < NO_TRANSACTION or list(ids) != sorted(ids):
+        raise ValueError("transactions of a batch decrease")
+    return ids
+
+
+def last_of(ids: Transactions) -> int:
+    """Return the id of a batch's last record, `NO_TRANSACTION` when it has none."""
+    return ids[-1] if ids else NO_TRANSACTION
+
+
+def of_slots(ids: Transactions, slots: range) -> list[int | None]:
+    """Return the ids of some records of a batch."""
+    if len(ids) <= 1:
+        same = last_of(ids)
+        return [None if same == NO_TRANSACTION else same] * len(slots)
+    return [None if each == NO_TRANSACTION else each for each in ids[slots.start : slots.stop]]
+
+
+def first_slot(ids: Transactions, count: int, transaction: int) -> int:
+    """Return the first of `count` records with this id or a higher one; `count` when none has."""
+    if len(ids) <= 1:
+        return 0 if last_of(ids) >= transaction else count
+    return bisect_left(ids, transaction)

@@ -1,0 +1,161 @@
+"""What is asked of ZooKeeper beside kazoo's own requests, and what its refusals mean.
+
+* a request that takes a watch back. ZooKeeper has it since 3.5; without it a watch that nobody
+  waits for any longer stays on the server, and here, until the record changes.
+* a transaction whose creations tell their versions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol import serialization
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from quire.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidRequestError,
+    NodeExistsError,
+    NoSuchNodeError,
+    QuireError,
+    SessionExpiredError,
+    VersionConflictError,
+)
+
+_NO_WATCHER: Final = -121
+_ANY_WATCHER: Final = 3
+_ERROR: Final = -1
+_NUMBER: Final = struct.Struct(">i")
+_STAT: Final = serialization.stat_struct
+
+
+class _NoWatcherError(kazoo_errors.ZookeeperError):  # type: ignore[misc]
+    """A watch that was to be taken back had fired already."""
+
+
+# kazoo takes its connection down over a code it does not know.
+kazoo_errors.EXCEPTIONS.setdefault(_NO_WATCHER, _NoWatcherError)
+
+
+class RemoveWatches(NamedTuple):
+    """The request that takes back all watches of this session on a path."""
+
+    path: str
+    client: KazooClient
+    type: int = 18
+
+    def serialize(self) -> bytes:
+        """Return the request's body: the path, and which kind of watch."""
+        path = self.path.encode()
+        return len(path).to_bytes(4, "big") + path + _ANY_WATCHER.to_bytes(4, "big")
+
+    def deserialize(self, data: bytes, offset: int) -> bool:
+        """Take the answer, which is empty. kazoo calls this in the thread that owns its watches."""
+        self.client._data_watchers.pop(self.path, None)
+        self.client._child_watchers.pop(self.path, None)
+        return True
+
+
+class Transaction(NamedTuple):
+    """The request that makes several changes or none.
+
+    kazoo has one too; its creations do not tell their stat, and so no version.
+    """
+
+    operations: tuple[Any, ...]
+    type: int = serialization.Transaction.type
+
+    def serialize(self) -> bytes:
+        """Return the request's body."""
+        body: bytes = serialization.Transaction(self.operations).serialize()
+        return body
+
+    def deserialize(self, data: bytes, offset: int) -> list[Any]:
+        """Return for each change True, its stat, or the error that stands in its place."""
+        results: list[Any] = []
+        header, offset = serialization.MultiHeader.deserialize(data, offset)
+        while not header.done:
+            result: Any = True
+            if header.type == serialization.Create2.type:
+                _, result = serialization.Create2.deserialize(data, offset)
+                offset += _NUMBER.size + _NUMBER.unpack_from(data, offset)[0] + _STAT.size
+            elif header.type == serialization.SetData.type:
+                result = serialization.SetData.deserialize(data, offset)
+                offset += _STAT.size
+            elif header.type == _ERROR:
+                result = kazoo_errors.EXCEPTIONS[_NUMBER.unpack_from(data, offset)[0]]()
+                offset += _NUMBER.size
+            results.append(result)
+            header, offset = serialization.MultiHeader.deserialize(data, offset)
+        return results
+
+
+def creation(client: KazooClient, path: str, value: bytes) -> Any:
+    """Return the part of a transaction that creates a record."""
+    return serialization.Create2(path, value, client.default_acl or OPEN_ACL_UNSAFE, 0)
+
+
+def replacement(path: str, value: bytes, edit: int) -> Any:
+    """Return the part of a transaction that replaces a value at ZooKeeper's version `edit`."""
+    return serialization.SetData(path, value, edit)
+
+
+def deletion(path: str, edit: int) -> Any:
+    """Return the part of a transaction that deletes a record; -1 stands for any version."""
+    return serialization.Delete(path, edit)
+
+
+def commit_async(client: KazooClient, operations: Iterable[Any]) -> Any:
+    """Send a transaction; its answer is that of `Transaction.deserialize`."""
+    answer = client.handler.async_result()
+    client._call(Transaction(tuple(operations)), answer)
+    return answer
+
+
+def first_refused(results: Sequence[Any]) -> tuple[int, Exception] | None:
+    """Return which part of a transaction was refused, and why; None when all were carried out."""
+    for index, result in enumerate(results):
+        # Those before it were rolled back, those behind it not tried.
+        rest = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+        if isinstance(result, Exception) and not isinstance(result, rest):
+            return index, result
+    return None
+
+
+def remove_watches(client: KazooClient, path: str) -> None:
+    """Ask the server to forget this session's watches on a path; the answer is of no interest."""
+    client._call(RemoveWatches(path, client), client.handler.async_result())
+
+
+def refusal_of(path: str, error: BaseException, version: int) -> QuireError | None:
+    """Return what a server's refusal means, None when the error is no refusal: all is possible."""
+    match error:
+        case kazoo_errors.ConnectionClosedError():
+            return None  # a kind of SessionExpiredError to kazoo, which may hold the request yet
+        case kazoo_errors.NoNodeError():
+            return NoSuchNodeError(path)
+        case kazoo_errors.NodeExistsError():
+            return NodeExistsError(path)
+        case kazoo_errors.BadVersionError():
+            return VersionConflictError(path, version)
+        case kazoo_errors.NotEmptyError():
+            return ConflictError(f"{path} has records below it")
+        case kazoo_errors.NoChildrenForEphemeralsError():
+            return InvalidRequestError(f"{path} would be below an ephemeral record")
+        case kazoo_errors.NoAuthError():
+            return ConfigurationError(f"ZooKeeper allows no access to {path}: check its ACL")
+        case kazoo_errors.AuthFailedError():
+            return ConfigurationError("ZooKeeper refuses our credentials")
+        case kazoo_errors.SessionExpiredError():
+            return SessionExpiredError("ZooKeeper was not heard of in time")
+    return None
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what to say of an error of kazoo's; many have no text."""
+    return f"{type(error).__name__} {error}".strip()

@@ -1,0 +1,76 @@
+"""Which ledgers a bookie may have had something of, as the metadata store tells.
+
+Besides the ledgers whose fragments name it: whoever ends a ledger gives entries to bookies that
+metadata names only afterwards (docs/protocol.md, "Recovery" 5 and F1), so every ledger that is
+being ended may have used it. And a bookie that was fenced for a ledger may have left its metadata
+since, so of every ledger that was ever ended it may have lost a fence. Nothing can be lost of
+ledgers that are not there (yet), and of open ones that never named it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from quire.entry import BookieId, LedgerId
+from quire.errors import CorruptRecordError, NoSuchLedgerError, NoSuchNodeError
+from quire.ledger.metadata import LedgerMetadata, LedgerState
+from quire.ledger.versioned import read_metadata
+from quire.metastore.layout import LEDGER_IDS, LEDGERS, parse_ledger
+from quire.metastore.record import decode_record
+from quire.metastore.store import MetadataStore
+from quire.storage.horizon import Horizon
+from quire.storage.salvage import Doubt
+
+READS_AT_ONCE = 32
+
+
+async def count(store: MetadataStore, bookie: BookieId) -> tuple[list[Doubt], Horizon]:
+    """Return the ledgers that a bookie may have had, ascending, and the horizon around all it may
+    have fenced.
+
+    Raises the store's errors and `CorruptRecordError`: a ledger that cannot be looked at is not
+    left out.
+    """
+    below = await _next_ledger(store)
+    doubts: list[Doubt] = []
+    doubtful: list[LedgerId] = []
+    for shard in await store.children(LEDGERS):
+        names = await store.children(f"{LEDGERS}/{shard}")
+        for start in range(0, len(names), READS_AT_ONCE):
+            ledgers = map(parse_ledger, names[start : start + READS_AT_ONCE])
+            found = await asyncio.gather(*(_metadata(store, each) for each in ledgers))
+            for metadata in sorted(filter(None, found), key=lambda each: each.ledger):
+                if may_have(metadata, bookie):
+                    doubts.append(Doubt(metadata.ledger, metadata.key_check))
+                if may_have(metadata, bookie) or metadata.state is not LedgerState.OPEN:
+                    doubtful.append(metadata.ledger)
+    doubts.sort()
+    doubtful.sort()
+    return doubts, Horizon.around(doubtful, max([below, *(each + 1 for each in doubtful[-1:])]))
+
+
+async def _next_ledger(store: MetadataStore) -> LedgerId:
+    try:
+        record = await store.get(LEDGER_IDS)
+    except NoSuchNodeError:
+        return 0
+    _, body = decode_record(LEDGER_IDS, "ledger-ids", record.value)
+    following = body.get("next")
+    if type(following) is not int:
+        raise CorruptRecordError(LEDGER_IDS, f"next id {following!r}")
+    return following
+
+
+async def _metadata(store: MetadataStore, ledger: LedgerId) -> LedgerMetadata | None:
+    try:
+        return (await read_metadata(store, ledger)).metadata
+    except NoSuchLedgerError:
+        return None
+
+
+def may_have(metadata: LedgerMetadata, bookie: BookieId) -> bool:
+    """Tell whether a bookie may have been given entries of a ledger."""
+    if any(bookie in fragment.bookies for fragment in metadata.fragments):
+        return True
+    is_open = metadata.state is LedgerState.OPEN
+    return not metadata.is_closed and (metadata.full_quorum or not is_open)

@@ -1,0 +1,124 @@
+"""Copies of entries, from the bookies that hold them: the storage's port `Copies`.
+
+A bookie that repairs itself asks the others of an entry's write set, one after the other, as a
+reader does. It has no passwords: checksums are verified, of ledgers with an HMAC digest only that a
+frame is the one asked for. Whoever reads it later verifies the rest, as always; and the bookie that
+gave it has compared it with a checksum of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from quire.entry import DIGEST_BYTES, HEADER, BookieId, DigestKind, EntryId, LedgerId, Sealer
+from quire.errors import CorruptEntryError, InvalidRequestError, QuireError, UnreadableError
+from quire.ledger.asking import within
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
+from quire.ledger.roster import BookieRoster, Bookies
+from quire.ledger.versioned import read_metadata
+from quire.metastore.store import MetadataStore
+from quire.repair.holdings import owed_by
+from quire.run import pack_run, split_run
+from quire.storage.copies import Copies, Owed
+
+SECRET: Final = (DigestKind.HMAC_SHA1, DigestKind.HMAC_SHA256)
+"""Digests that nobody verifies without the password."""
+
+
+@asynccontextmanager
+async def open_copies(store: MetadataStore, bookie: BookieId) -> AsyncIterator[Copies]:
+    """Reach the other bookies of a cluster while the block runs. Raises the store's errors."""
+    roster = BookieRoster(store, RemoteBookie)
+    try:
+        await roster.start()
+        yield PeerCopies(store, roster, bookie)
+    finally:
+        await roster.close()
+
+
+class PeerCopies:
+    """See the module. `bookie` is the one that asks."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        bookies: Bookies,
+        bookie: BookieId,
+        request_timeout: float = REQUEST_SECONDS,
+    ) -> None:
+        self._store = store
+        self._bookies = bookies
+        self._bookie = bookie
+        self._timeout = request_timeout
+        self._metadata: LedgerMetadata | None = None
+
+    async def owed(self, ledger: LedgerId) -> Owed:
+        """See `Copies.owed`."""
+        self._metadata = (await read_metadata(self._store, ledger)).metadata
+        return owed_by(self._metadata, self._bookie)
+
+    async def fetch(
+        self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int
+    ) -> tuple[bytes, Sequence[EntryId]]:
+        """See `Copies.fetch`."""
+        metadata = self._metadata
+        if metadata is None or metadata.ledger != ledger:
+            metadata = self._metadata = (await read_metadata(self._store, ledger)).metadata
+        wanted = _together(metadata, entries)
+        reasons: list[str] = []
+        for bookie in metadata.write_set(wanted[0]):
+            if bookie == self._bookie:
+                continue
+            try:
+                frames = await self._read(metadata, bookie, wanted, bytes_max)
+            except QuireError as error:
+                reasons.append(f"{bookie}: {error}")
+                continue
+            if wanted[0] in frames:
+                return pack_run(frames.values()), tuple(frames)
+            reasons.append(f"{bookie}: it does not hold it")
+        raise UnreadableError(ledger, wanted[0], "; ".join(reasons) or "nobody else may have it")
+
+    async def _read(
+        self, metadata: LedgerMetadata, bookie: BookieId, wanted: Sequence[EntryId], bytes_max: int
+    ) -> dict[EntryId, bytes]:
+        """Return the good frames of some entries that a bookie gives at once, up to a bad one."""
+        link = self._bookies.bookie(bookie)
+        call = link.read(metadata.ledger, wanted[0], wanted[-1], bytes_max=bytes_max)
+        run = await within(self._timeout, bookie, call)
+        chosen = frozenset(wanted)
+        found: dict[EntryId, bytes] = {}
+        try:
+            for entry, frame in split_run(run):
+                if entry in chosen:
+                    check_frame(metadata, entry, frame)
+                    found[entry] = frame
+        except (CorruptEntryError, InvalidRequestError):
+            if wanted[0] not in found:
+                raise
+        return found
+
+
+def _together(metadata: LedgerMetadata, entries: Sequence[EntryId]) -> list[EntryId]:
+    """Return those from the first on that one read can bring: of one fragment, close together."""
+    fragment = metadata.fragment_of(entries[0])
+    found = [entries[0]]
+    for entry in entries[1:]:
+        far = entry - found[-1] > 2 * metadata.replication.ensemble
+        if far or metadata.fragment_of(entry) is not fragment:
+            break
+        found.append(entry)
+    return found
+
+
+def check_frame(metadata: LedgerMetadata, entry: EntryId, frame: bytes) -> None:
+    """Raise `CorruptEntryError` unless a frame is that of an entry, as far as can be said."""
+    if metadata.digest not in SECRET:
+        Sealer(metadata.ledger, metadata.digest, b"").unseal(entry, frame)
+        return
+    size = HEADER.size + DIGEST_BYTES[metadata.digest]
+    if len(frame) < size or HEADER.unpack_from(frame)[:2] != (metadata.ledger, entry):
+        raise CorruptEntryError(metadata.ledger, entry, "the copy is of something else")

@@ -1,0 +1,89 @@
+"""Offload: Spark's workers write a log's closed segments into Parquet files, each in one task.
+
+The driver has the manifest name the files round by round (quire/log/offload.py), so that a job that
+was killed goes on where it was. Tasks that ran twice, or whose driver died, leave files that nobody
+names; they are swept as soon as it is certain that nobody will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+import quire.sync
+from quire.errors import QuireError
+from quire.log.cold import ColdFile
+from quire.log.manifest import Segment
+from quire.spark.clients import worker_client
+from quire.spark.jobs.copy import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Offloaded:
+    """What a job moved: segments, their records, and the bytes of the new files."""
+
+    tier: str
+    segments: int
+    records: int
+    bytes: int
+    swept: tuple[str, ...]
+    """URIs of files that earlier attempts left behind."""
+
+
+def offload_log(
+    spark: SparkSession,
+    log: Place,
+    target: str,
+    *,
+    keep_ledgers: bool = False,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Offloaded:
+    """Move every closed segment of a log into a Parquet file below `target`, as executors and all
+    readers reach it.
+
+    With `keep_ledgers` the bookies keep their copies until the next run without it. May be killed
+    and repeated at any point. `on_progress` is told segments done, and how many there are. Raises
+    `NoSuchLogError`, `ConfigurationError`, and what kept a segment from being moved; the ones that
+    could be are moved then.
+    """
+    password = log.password.encode()
+    with quire.sync.connect(log.cluster) as client:
+        work = client.logs.offload(log.log)
+        tier, segments = work.begin(target)
+        task = partial(offload_segment, log.cluster, log.log, password, tier)
+        context = spark.sparkContext
+        step = context.defaultParallelism
+        named: dict[int, ColdFile] = {}
+        for start in range(0, len(segments), step):
+            chunk = segments[start : start + step]
+            found = context.parallelize(chunk, len(chunk)).map(task).collect()
+            files = {number: file for number, file in found if isinstance(file, ColdFile)}
+            manifest = work.commit(files)
+            if not keep_ledgers:
+                work.release()
+            mine = {each.number for each in manifest.segments if each.cold in files.values()}
+            named |= {number: files[number] for number in mine}
+            for _, failure in found:
+                if isinstance(failure, QuireError):
+                    raise failure
+            on_progress(start + len(chunk), len(segments))
+        if not keep_ledgers:
+            work.release()
+        swept = tuple(work.sweep())
+    records = sum(each.records or 0 for each in segments if each.number in named)
+    size = sum(each.size for each in named.values())
+    return Offloaded(tier, len(named), records, size, swept)
+
+
+def offload_segment(
+    cluster: str, log: str, password: bytes, tier: str, segment: Segment
+) -> tuple[int, ColdFile | QuireError]:
+    """Write a segment's file, in a worker. What keeps it from that is returned, not raised."""
+    try:
+        work = worker_client(cluster).logs.offload(log)
+        return segment.number, work.write(segment, tier, password=password)
+    except QuireError as error:
+        return segment.number, error

@@ -1,0 +1,85 @@
+"""What a bookie wants of the rest of the cluster when it repairs itself: a narrow port.
+
+It has neither the passwords nor the metadata of ledgers. `Copies` tells what metadata says it must
+hold, and brings entries that other bookies hold; quire/repair implements it. The values are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from quire.entry import NO_ENTRY, EntryId, LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Of the entries first ≤ id ≤ last, those whose remainder by `cycle` is among `remainders`."""
+
+    first: EntryId
+    last: EntryId
+    cycle: int
+    remainders: tuple[int, ...]
+
+    def within(self, first: EntryId, last: EntryId) -> Iterator[EntryId]:
+        """Yield its entries at or between the two, ascending."""
+        for entry in range(max(first, self.first), min(last, self.last) + 1):
+            if entry % self.cycle in self.remainders:
+                yield entry
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What metadata says a bookie must hold of one ledger, ascending.
+
+    `is_final`: the ledger is closed, and this is all there will ever be. Otherwise these are its
+    finished fragments only: what belongs to the last one is still being decided.
+    """
+
+    stretches: tuple[Stretch, ...]
+    is_final: bool
+
+    @property
+    def settled_to(self) -> EntryId:
+        """The entry up to which this says everything."""
+        return max((stretch.last for stretch in self.stretches), default=NO_ENTRY)
+
+    def within(self, first: EntryId, last: EntryId) -> Iterator[EntryId]:
+        """Yield the entries owed at or between the two, ascending."""
+        for stretch in self.stretches:
+            yield from stretch.within(first, last)
+
+    def missing(self, held: Iterable[tuple[EntryId, EntryId]]) -> Iterator[EntryId]:
+        """Yield the entries owed that are in no range; `held` as by `Bookie.list_entries`."""
+        at = 0
+        for first, last in held:
+            yield from self.within(at, first - 1)
+            at = last + 1
+        yield from self.within(at, self.settled_to)
+
+
+class Copies(Protocol):
+    """See the module."""
+
+    async def owed(self, ledger: LedgerId) -> Owed:
+        """Return what the bookie must hold. Raises `NoSuchLedgerError` for one that was deleted,
+        and `QuireError` when that cannot be said.
+        """
+        ...
+
+    async def fetch(
+        self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int
+    ) -> tuple[bytes, Sequence[EntryId]]:
+        """Return, as a run, the first of some ascending entries and perhaps more of them, as
+        another bookie of their write set holds them, and which they are.
+
+        Checked as far as that is possible without the ledger's password. Raises `UnreadableError`
+        when nobody gave a good copy, and `QuireError` when nobody could be asked.
+        """
+        ...
+
+
+OpenCopies: TypeAlias = Callable[[], AbstractAsyncContextManager[Copies]]
+"""Opens the way to the rest of the cluster, for as long as there is something to repair."""

@@ -1,0 +1,82 @@
+"""The directories of a bookie, opened as the one disk they are together.
+
+The main directory's cookie names the others, the *parts*: an absolute path, what it is for, and an
+id that stands in the part's own cookie too. A part that is not mounted, was swapped or wiped is
+found before anything is read, and the bookie is refused: entries it acknowledged may be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from quire.errors import ConfigurationError, QuireError, WrongBookieError
+from quire.storage.cookie import BookieCookie, Part, Role, read_cookie
+from quire.storage.disk import Disk
+from quire.storage.local_disk import LocalDisk
+from quire.storage.spread_disk import SpreadDisk
+
+
+async def open_directory(directory: Path) -> Disk:
+    """Open a bookie's main directory and all its parts; one that is not formatted opens too.
+
+    Raises `ConfigurationError` when one of them is missing or in use, `WrongBookieError` when a
+    part is not the one the cookie names, `CorruptStorageError` for a damaged cookie.
+    """
+    return await with_parts(LocalDisk(directory), _open_local)
+
+
+def _open_local(path: str) -> LocalDisk:
+    if not Path(path).is_dir():
+        raise ConfigurationError("it is missing: is it mounted?")
+    return LocalDisk(Path(path))
+
+
+async def with_parts(main: Disk, open_disk: Callable[[str], Disk]) -> Disk:
+    """Return a main disk together with its parts. Raises as `open_directory`; all is closed
+    then.
+    """
+    opened = [main]
+    try:
+        cookie = await read_cookie(main)
+        if cookie is None or not cookie.parts:
+            return main
+        disks = []
+        for part in cookie.parts:
+            disks.append(await _open_part(cookie, part, main, open_disk))
+            opened.append(disks[-1])
+        return _spread(main, cookie.parts, disks)
+    except BaseException:
+        for disk in opened:
+            await disk.close()
+        raise
+
+
+async def _open_part(
+    cookie: BookieCookie, part: Part, main: Disk, open_disk: Callable[[str], Disk]
+) -> Disk:
+    if not part.path:
+        return main
+    what = f"directory {part.path} ({part.role} of bookie {cookie.bookie})"
+    try:
+        disk = open_disk(part.path)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{what} cannot be used: {error}") from error
+    try:
+        found = await read_cookie(disk)
+        if found is None:
+            raise WrongBookieError(what, f"bookie {cookie.bookie}", "nobody: it has no cookie")
+        cookie.check(what, found)
+        if found.part != part.id:
+            raise WrongBookieError(what, f"part {part.id}", f"part {found.part or 'main'}")
+    except (QuireError, OSError):
+        await disk.close()
+        raise
+    return disk
+
+
+def _spread(main: Disk, parts: Sequence[Part], disks: Sequence[Disk]) -> Disk:
+    def of(role: Role) -> list[Disk]:
+        return [disk for part, disk in zip(parts, disks, strict=True) if part.role is role]
+
+    return SpreadDisk(main, (of(Role.JOURNAL) or [main])[0], of(Role.ENTRIES) or [main])

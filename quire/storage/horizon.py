@@ -1,0 +1,66 @@
+"""Which ledgers a repaired bookie knows nothing about and may have lost something of. Pure.
+
+A bookie may have answered a fence for a ledger that its metadata does not name it for any more. So
+of every ledger that existed when it was repaired it doubts that it never heard of it, unless the
+metadata store said that there was nothing to hear (quire/repair/census.py).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quire.entry import LedgerId
+
+RANGES_MAX: Final = 1000
+"""Ranges kept, the highest ones: what is below them counts as doubtful."""
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Ledgers below `below` are doubtful, but those in `clean`: ascending, disjoint, inclusive
+    ranges of ids.
+    """
+
+    below: LedgerId = 0
+    clean: tuple[tuple[LedgerId, LedgerId], ...] = ()
+
+    def __contains__(self, ledger: LedgerId) -> bool:
+        """Whether something may have been lost of a ledger the bookie has no word about."""
+        if not 0 <= ledger < self.below:
+            return False
+        at = bisect_right(self.clean, (ledger, self.below)) - 1
+        return at < 0 or ledger > self.clean[at][1]
+
+    def joined(self, older: Horizon) -> Horizon:
+        """Return the horizon of a repair after an earlier one: nothing leaves it."""
+        return Horizon(max(self.below, older.below), self.clean)
+
+    @classmethod
+    def around(cls, doubtful: Iterable[LedgerId], below: LedgerId) -> Horizon:
+        """Return the horizon in which all but some ascending ids below `below` are clean."""
+        clean: list[tuple[LedgerId, LedgerId]] = []
+        first = 0
+        for ledger in (*doubtful, below):
+            if first < ledger:
+                clean.append((first, ledger - 1))
+            first = ledger + 1
+        return cls(below, tuple(clean[-RANGES_MAX:]))
+
+
+NO_HORIZON: Final = Horizon()
+"""Of a bookie that was never repaired."""
+
+
+def decode_ranges(rows: Sequence[object]) -> tuple[tuple[LedgerId, LedgerId], ...]:
+    """Return ranges as they stand in a record. Raises ValueError when they are none."""
+    found: list[tuple[LedgerId, LedgerId]] = []
+    for row in rows:
+        match row:
+            case [int(first), int(last)] if (found[-1][1] if found else -1) < first <= last:
+                found.append((first, last))
+            case _:
+                raise ValueError(f"{row!r} is no range behind the one before")
+    return tuple(found)

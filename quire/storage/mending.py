@@ -1,0 +1,141 @@
+"""Mending: what a bookie lost comes back from the others, ledger by ledger.
+
+A ledger in limbo (salvage.py) leaves it when metadata says that it is closed and the bookie holds
+every entry of which it is in the write set. What is missing is fetched from the others and stored
+as every entry is: through the journal. A ledger that is not closed stays: its writer, or whoever
+recovers it, decides where it ends, and this bookie has no part in that; of its finished fragments
+it fetches what is missing all the same. A ledger that was deleted is the collector's.
+
+One task. It keeps to a rate, gives way when the disk is nearly full, and comes back to what could
+not be had with pauses that double. Not here: where copies come from (quire/repair).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from quire.entry import BookieId, EntryId, LedgerId
+from quire.errors import CorruptEntryError, NoSuchLedgerError, QuireError
+from quire.storage.copies import Copies, OpenCopies
+from quire.storage.ledger_storage import LedgerStorage
+from quire.storage.options import StorageOptions
+from quire.storage.patching import Patcher
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class MendCounts:
+    """What mending did since the start."""
+
+    rounds: int = 0
+    ledgers_cleared: int = 0
+    ledgers_left: int = 0
+    """In limbo after the last round: not closed yet, or not to be had now."""
+    entries: int = 0
+    bytes: int = 0
+    failures: int = 0
+
+
+class Mender:
+    """See the module. `start` and `close` belong to the owner.
+
+    `has_room` says whether the disk has room for more.
+    """
+
+    def __init__(
+        self,
+        bookie: BookieId,
+        storage: LedgerStorage,
+        patcher: Patcher,
+        copies: OpenCopies,
+        options: StorageOptions,
+        *,
+        has_room: Callable[[], bool],
+        request_flush: Callable[[], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._bookie = bookie
+        self._storage = storage
+        self._copies = copies
+        self._options = options
+        self._patcher = patcher
+        self._has_room = has_room
+        self._request_flush = request_flush
+        self._on_fatal = on_fatal
+        self._task: asyncio.Task[None] | None = None
+        self.counts: Final = MendCounts()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        pause = self._options.mend_seconds
+        try:
+            while True:
+                before = (self.counts.ledgers_cleared, self.counts.entries)
+                if self._storage.limbo() and self._has_room():
+                    await self.round()
+                if before != (self.counts.ledgers_cleared, self.counts.entries):
+                    pause = self._options.mend_seconds
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, self._options.mend_seconds_max)
+        except Exception as error:
+            self._on_fatal(error)
+
+    async def round(self) -> None:
+        """Try to make every ledger in limbo whole, once. Raises OSError."""
+        ledgers = self._storage.limbo()
+        _log.info("bookie %s has %d ledgers in limbo", self._bookie, len(ledgers))
+        try:
+            async with self._copies() as copies:
+                for ledger in ledgers:
+                    await self._try(copies, ledger)
+        except QuireError as error:
+            self.counts.failures += 1
+            _log.warning("bookie %s cannot ask for copies: %s", self._bookie, error)
+        self.counts.rounds += 1
+        self.counts.ledgers_left = len(self._storage.limbo())
+        if self.counts.ledgers_left < len(ledgers):
+            self._request_flush()
+        _log.info("bookie %s mended: %s", self._bookie, self.counts)
+
+    async def _try(self, copies: Copies, ledger: LedgerId) -> None:
+        try:
+            if await self._mend(copies, ledger):
+                self._storage.clear(ledger)
+                self.counts.ledgers_cleared += 1
+                _log.info("bookie %s has all of ledger %d again", self._bookie, ledger)
+        except NoSuchLedgerError:
+            return
+        except QuireError as error:
+            self.counts.failures += 1
+            _log.warning("bookie %s lacks copies of ledger %d: %s", self._bookie, ledger, error)
+
+    async def _mend(self, copies: Copies, ledger: LedgerId) -> bool:
+        """Fetch what is missing of a ledger; tell whether it is whole now."""
+        owed = await copies.owed(ledger)
+        missing = owed.missing(await self._held(copies, ledger))
+        count, size = await self._patcher.bring(copies, ledger, missing)
+        self.counts.entries += count
+        self.counts.bytes += size
+        left = owed.missing(await self._held(copies, ledger))
+        return owed.is_final and next(left, None) is None
+
+    async def _held(self, copies: Copies, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+        """Return the ids held. Where damage hides them, it is patched first."""
+        try:
+            return await self._storage.ranges(ledger)
+        except CorruptEntryError:
+            await self._patcher.patch_ledger(copies, ledger)
+            return await self._storage.ranges(ledger)
+
+    async def close(self) -> None:
+        """Stop at once; what was fetched is kept."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

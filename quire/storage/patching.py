@@ -1,0 +1,98 @@
+"""Good copies in the place of what is missing or damaged.
+
+Entries that others hold are stored as every entry is, through the journal. A damaged chunk counts
+until all that the bookie owes of it has come back and is durable; then it is left out of the index,
+and its file is written anew without it. A crash in between finds the chunk again, still damaged and
+still not served, and it is patched again.
+
+Not here: what is missing (mending.py), what is damaged (scrub.py), where copies come from
+(quire/repair).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
+from typing import Final
+
+from quire.bookie import READ_BYTES_MAX
+from quire.entry import EntryId, LedgerId
+from quire.storage.compaction import Compactor
+from quire.storage.copies import Copies
+from quire.storage.entry_log import ChunkAt
+from quire.storage.ledger_storage import LedgerStorage
+from quire.storage.options import StorageOptions
+
+_log = logging.getLogger(__name__)
+
+BATCH_ENTRIES: Final = 4096
+"""Ids looked at together."""
+
+
+class Patcher:
+    """See the module. `store_run` makes a run durable."""
+
+    def __init__(
+        self,
+        storage: LedgerStorage,
+        compactor: Compactor,
+        options: StorageOptions,
+        store_run: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        self._storage = storage
+        self._compactor = compactor
+        self._options = options
+        self._store_run = store_run
+
+    async def bring(
+        self, copies: Copies, ledger: LedgerId, entries: Iterable[EntryId]
+    ) -> tuple[int, int]:
+        """Fetch some ascending entries and make them durable, at a rate; return how many entries
+        and bytes came. Raises what `Copies.fetch` raises at the first that cannot be had.
+        """
+        room = min(READ_BYTES_MAX, self._options.run_bytes_max)
+        waiting, count, size = iter(entries), 0, 0
+        while wanted := list(islice(waiting, BATCH_ENTRIES)):
+            while wanted:
+                run, got = await copies.fetch(ledger, wanted, room)
+                await self._store_run(run)
+                count, size = count + len(got), size + len(run)
+                wanted = sorted(set(wanted).difference(got))
+                await asyncio.sleep(len(run) / self._options.upkeep_bytes_per_second)
+        return count, size
+
+    async def patch(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
+        """Put good copies in the place of a damaged chunk; False when it is not settled yet which
+        entries these are. Raises as `bring`, and then the chunk stays as it is.
+        """
+        owed = await copies.owed(ledger)
+        if not owed.is_final and chunk.last > owed.settled_to:
+            return False
+        await self.bring(copies, ledger, owed.within(chunk.first, chunk.last))
+        self._storage.leave_out(ledger, chunk)
+        return True
+
+    async def patch_ledger(self, copies: Copies, ledger: LedgerId) -> None:
+        """Verify every chunk of a ledger and patch what is damaged. Raises as `patch`."""
+        for chunk in self._storage.chunks(ledger):
+            error = await self._storage.verify(ledger, chunk)
+            if error is not None:
+                self._compactor.avoid(chunk.file)
+                if not await self.patch(copies, ledger, chunk):
+                    raise error
+                await self.write_anew(chunk.file)
+
+    async def write_anew(self, number: int) -> bool:
+        """Write a file again, from the index in memory, and tell whether that went well: a file
+        with other damage, or on a full disk, stays as it is. Raises OSError other than ENOSPC.
+        """
+        try:
+            return await self._compactor.rewrite(number)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            _log.warning("no room to write entry log %d anew", number)
+            return False

@@ -1,0 +1,278 @@
+"""Starting again with what is left, after a bookie may have lost what it vouched for.
+
+A damaged bookie refuses to start, for it would deny what it acknowledged. When the operator accepts
+the loss, everything that can still be believed is kept, and everything else is put in doubt:
+
+  - entry logs whose index is whole count; what is wrong inside a chunk is found when it is read;
+  - of the journal every record that passes its checksums counts, whatever is missing before it;
+  - what cannot be believed is set aside under another name, and nothing is deleted;
+  - every ledger the bookie has, and every one that the caller says it may have had, is in limbo:
+    fenced, because a fence may be among what was lost, and *unknown* wherever it is not held;
+  - of other ledgers that existed the bookie may have answered a fence and have left the metadata
+    since; they are in limbo as soon as anybody asks (horizon.py).
+
+While this is under way a file says so, and no bookie starts: half a repair is none. It can be begun
+again at any time. Not here: who may have had what (quire/repair), how ledgers become whole again
+(mending.py).
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from quire.entry import LedgerId
+from quire.errors import CorruptStorageError, InvalidRequestError
+from quire.run import scan_run
+from quire.storage.check import Damage
+from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint
+from quire.storage.disk import Disk
+from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, EntryIndex, entries_path, load_index
+from quire.storage.horizon import Horizon
+from quire.storage.ledger_storage import UNFINISHED, LedgerStorage
+from quire.storage.options import StorageOptions
+from quire.storage.record import (
+    BLOCK_BYTES,
+    Record,
+    RecordKind,
+    find_proof,
+    read_header,
+    read_records,
+)
+from quire.storage.replay import JournalPosition, load_segment
+from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
+from quire.storage.state_file import encode_state, read_state, write_state
+
+ASIDE_SUFFIX: Final = ".damaged"
+NOWHERE: Final = Checkpoint(0, JournalPosition(0, 0, 0), ())
+
+_LEDGER: Final = struct.Struct(">q")
+
+
+class Doubt(NamedTuple):
+    """A ledger of which the bookie may have had something; `check` tells its key ("": unknown)."""
+
+    ledger: LedgerId
+    check: str = ""
+
+
+@dataclass(slots=True)
+class Salvage:
+    """What was kept, and what was not."""
+
+    files: int = 0
+    records: int = 0
+    ledgers: int = 0
+    """Put into limbo by name; others that existed are so when they are asked for."""
+    damage: list[Damage] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)
+    """New names of what cannot be believed."""
+
+
+async def salvage(
+    disk: Disk,
+    bookie: str,
+    doubts: Iterable[Doubt],
+    horizon: Horizon,
+    *,
+    rng: random.Random,
+    options: StorageOptions | None = None,
+) -> Salvage:
+    """Make the disk of a stopped bookie one that can be served, with everything in limbo.
+
+    `doubts` are the ledgers the bookie may have had, `horizon` is around all it may have fenced.
+    The caller has compared the disk's cookie. Raises OSError; whatever ends it, it is to be called
+    again, and no bookie starts on the disk before it has returned.
+    """
+    work = _Salvaging(disk, bookie, options or StorageOptions(), rng)
+    return await work.run(doubts, horizon)
+
+
+class _Salvaging:
+    """One repair of a directory."""
+
+    def __init__(
+        self, disk: Disk, bookie: str, options: StorageOptions, rng: random.Random
+    ) -> None:
+        self._disk = disk
+        self._bookie = bookie
+        self._storage = LedgerStorage(disk, bookie, options)
+        self._segments = Segments(disk, bookie, options, rng, _never)
+        self._found = Salvage()
+        self._aside: list[str] = []
+
+    async def run(self, doubts: Iterable[Doubt], horizon: Horizon) -> Salvage:
+        """See `salvage`."""
+        unfinished = encode_state(UNFINISHED, 1, {"limbo_below": horizon.below})
+        await write_state(self._disk, UNFINISHED, unfinished)
+        for directory in (JOURNAL, ENTRIES):
+            await self._disk.make_directory(directory)
+        await self._disk.sync_directory()
+        sequence = await self._gather(horizon)
+        for path in self._aside:
+            await self._set_aside(path)
+        self._doubt(doubts)
+        await self._keep(sequence)
+        await self._disk.unlink(UNFINISHED)
+        await self._disk.sync_directory()
+        await self._storage.close()
+        return self._found
+
+    async def _gather(self, horizon: Horizon) -> int:
+        """Read everything that can be believed; return a sequence number above all records."""
+        checkpoint = await self._checkpoint()
+        indexes, highest = await self._indexes(checkpoint)
+        files = tuple(index.number for index in indexes)
+        joined = horizon.joined(checkpoint.horizon)
+        start = Checkpoint(checkpoint.generation, NOWHERE.position, files, joined)
+        self._storage.adopt(start, indexes, highest)
+        self._found.files = len(files)
+        numbers = numbered(await self._disk.list(JOURNAL), SEGMENT_SUFFIX)
+        needed, _, sequence = checkpoint.position
+        if needed and needed not in numbers:
+            self._found.damage.append(Damage(segment_path(needed), "it is missing"))
+        for number in numbers:
+            sequence = await self._replay(number, sequence)
+        return sequence
+
+    async def _checkpoint(self) -> Checkpoint:
+        """Return the latest checkpoint that is whole, or one that lists nothing."""
+        latest = NOWHERE
+        for path in PATHS:
+            data = await read_state(self._disk, path)
+            try:
+                if data is None:
+                    raise CorruptStorageError(path, "it is missing")
+                found = decode_checkpoint(path, data)
+            except CorruptStorageError as error:
+                self._found.damage.append(Damage(path, error.reason))
+            else:
+                latest = max(latest, found, key=lambda each: each.generation)
+        return latest
+
+    async def _indexes(self, checkpoint: Checkpoint) -> tuple[list[EntryIndex], int]:
+        """Return the entry logs that are whole, oldest data first, and the highest number.
+
+        Those no checkpoint lists hold nothing that was not acknowledged or superseded: they stand
+        before all others.
+        """
+        present = numbered(await self._disk.list(ENTRIES), ENTRIES_SUFFIX)
+        unlisted = [number for number in present if number not in checkpoint.files]
+        found: list[EntryIndex] = []
+        for number in (*unlisted, *checkpoint.files):
+            path = entries_path(number)
+            try:
+                found.append(await load_index(self._disk, number, self._bookie))
+            except (CorruptStorageError, OSError) as error:
+                self._found.damage.append(Damage(path, _reason(error)))
+                if number in present:
+                    self._aside.append(path)
+        return found, max([0, *present, *checkpoint.files])
+
+    async def _replay(self, number: int, sequence: int) -> int:
+        """Apply every sound record of a segment; `sequence` is the highest number seen, 0 when
+        none was, and so is the result.
+        """
+        path = segment_path(number)
+        try:
+            data, header = await load_segment(self._disk, self._bookie, number, may_be_cut=True)
+        except (CorruptStorageError, OSError) as error:
+            self._found.damage.append(Damage(path, _reason(error)))
+            self._aside.append(path)
+            return sequence
+        is_whole = len(data) == header.size
+        for record in _records(data, header.identity):
+            is_whole &= not sequence or record.sequence <= sequence + 1
+            sequence = max(sequence, record.sequence)
+            self._apply(record)
+        proof = find_proof(data, BLOCK_BYTES, header.identity, sequence + 1)
+        if not is_whole or proof is not None:
+            self._found.damage.append(Damage(path, "records are missing or damaged"))
+            self._aside.append(path)
+        return sequence
+
+    def _apply(self, record: Record) -> None:
+        self._found.records += 1
+        if record.kind is RecordKind.RUN:
+            try:
+                self._storage.apply_run(scan_run(record.body))
+            except InvalidRequestError:
+                return  # no writer's: it would not have been accepted
+        elif record.kind is not RecordKind.MARK:
+            (ledger,) = _LEDGER.unpack_from(record.body)
+            apply_key = self._storage.apply_key
+            is_fence = record.kind is RecordKind.FENCE
+            (self._storage.apply_fence if is_fence else apply_key)(
+                ledger, record.body[_LEDGER.size :]
+            )
+
+    async def _set_aside(self, path: str) -> None:
+        directory, _, name = path.rpartition("/")
+        names = await self._disk.list(directory)
+        aside = next(each for each in _aside_names(name) if each not in names)
+        await self._disk.rename(path, f"{directory}/{aside}")
+        await self._disk.sync_directory(directory)
+        self._found.aside.append(f"{directory}/{aside}")
+
+    def _doubt(self, doubts: Iterable[Doubt]) -> None:
+        """Put everything held or named into limbo."""
+        storage = self._storage
+        for ledger, check in doubts:
+            storage.state(ledger).doubt(check)
+        for ledger in sorted(storage.states):
+            storage.states[ledger].doubt()
+            storage.touch(ledger)
+        self._found.ledgers = len(storage.states)
+
+    async def _keep(self, sequence: int) -> None:
+        """Write it all down: a file, a journal to go on with, and both generations of the
+        checkpoint, so that none is left that knows nothing of the limbo.
+        """
+        await self._segments.load(0)
+        segment = await self._segments.create(previous=0)
+        await segment.file.close()
+        position = JournalPosition(segment.header.number, BLOCK_BYTES, sequence)
+        for _ in PATHS:
+            await self._storage.flush(lambda: position)
+        await self._segments.release(position.segment)
+
+
+def _records(data: bytes, identity: int) -> Iterator[Record]:
+    """Yield every record of a segment that passes its checks; look for the next batch behind one
+    that does not.
+    """
+    offset = BLOCK_BYTES
+    while offset < len(data):
+        header = read_header(data, offset, identity)
+        records: list[Record] = []
+        if header is not None:
+            try:
+                records, end = read_records(data, offset, identity, header.sequence)
+            except ValueError:  # a kind of record that is not known
+                records = []
+        yield from records
+        offset = end if records and end % BLOCK_BYTES == 0 else _next_block(offset, records)
+
+
+def _next_block(offset: int, records: list[Record]) -> int:
+    at = records[-1].end if records else offset
+    return (at // BLOCK_BYTES + 1) * BLOCK_BYTES
+
+
+def _aside_names(name: str) -> Iterator[str]:
+    stem, number = name.rpartition(".")[0], 1
+    yield stem + ASIDE_SUFFIX
+    while True:
+        number += 1
+        yield f"{stem}{ASIDE_SUFFIX}-{number}"
+
+
+def _reason(error: CorruptStorageError | OSError) -> str:
+    return error.reason if isinstance(error, CorruptStorageError) else str(error)
+
+
+def _never(error: BaseException) -> None:
+    raise AssertionError("no segment is prepared here") from error

@@ -1,0 +1,96 @@
+"""Copies come from whoever of the write set has a good one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.entry import DigestKind, Sealer, key_check
+from quire.errors import UnreadableError
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.quorum import Replication
+from quire.metastore.layout import LEDGER_IDS, ledger_path
+from quire.metastore.memory import MemoryStore
+from quire.metastore.record import encode_record
+from quire.repair.census import count
+from quire.repair.copies import PeerCopies
+from quire.run import pack_run, split_run
+from quire.storage.horizon import Horizon
+from tests.support.memory_bookie import MemoryBookie
+
+PASSWORD = b"secret"
+
+
+class Peers:
+    """Bookies in memory, as a roster."""
+
+    def __init__(self) -> None:
+        self.bookies = {name: MemoryBookie(name) for name in "abc"}
+
+    def writable(self) -> list[str]:
+        return sorted(self.bookies)
+
+    def bookie(self, bookie: str) -> MemoryBookie:
+        return self.bookies[bookie]
+
+
+async def cluster(kind: DigestKind) -> tuple[MemoryStore, Peers, Sealer]:
+    """A closed ledger of ten entries, which `b` and `c` hold."""
+    store, peers, sealer = MemoryStore(), Peers(), Sealer(7, kind, PASSWORD)
+    metadata = LedgerMetadata(
+        *(7, Replication(3, 3, 2), kind, key_check(sealer.access_key)),
+        *((Fragment(0, ("a", "b", "c")),), LedgerState.CLOSED, 9, 100),
+    )
+    await store.create(ledger_path(7), metadata.encode())
+    run = pack_run(sealer.seal(entry, entry - 1, 100, b"%d" % entry) for entry in range(10))
+    for name in "bc":
+        await peers.bookies[name].add(7, sealer.access_key, run)
+    return store, peers, sealer
+
+
+@pytest.mark.parametrize("kind", list(DigestKind))
+def test_the_entries_wanted_are_brought_as_they_are(kind: DigestKind) -> None:
+    async def main() -> None:
+        store, peers, sealer = await cluster(kind)
+        copies = PeerCopies(store, peers, "a")
+        assert list((await copies.owed(7)).missing([(0, 3)])) == list(range(4, 10))
+        run, entries = await copies.fetch(7, [4, 6, 7], 1 << 20)
+        assert list(entries) == [4, 6, 7]
+        for entry, frame in split_run(run):
+            assert sealer.unseal(entry, frame).payload == b"%d" % entry
+
+    asyncio.run(main())
+
+
+def test_a_bad_copy_and_a_missing_one_are_passed_over() -> None:
+    async def main() -> None:
+        store, peers, sealer = await cluster(DigestKind.CRC32C)
+        copies = PeerCopies(store, peers, "a")
+        frames = peers.bookies["b"].ledgers[7].frames
+        frames[4] = frames[4][:-1] + b"x"
+        del frames[5]
+        for entry in (4, 5):
+            run, entries = await copies.fetch(7, [entry, 6], 1 << 20)
+            assert list(entries) == [entry, 6]
+            assert sealer.unseal(entry, dict(split_run(run))[entry]).payload == b"%d" % entry
+        frames = peers.bookies["c"].ledgers[7].frames
+        del frames[4], frames[5]
+        for entry in (4, 5):
+            with pytest.raises(UnreadableError, match=f"entry {entry}"):
+                await copies.fetch(7, [entry, 6], 1 << 20)
+
+    asyncio.run(main())
+
+
+def test_the_census_names_what_a_bookie_may_have_had() -> None:
+    async def main() -> None:
+        store, _, sealer = await cluster(DigestKind.CRC32C)
+        doubt = (7, key_check(sealer.access_key))
+        horizon = Horizon(8, ((0, 6),))
+        assert await count(store, "a") == ([doubt], horizon)
+        assert await count(store, "x") == ([], horizon)
+        await store.create(LEDGER_IDS, encode_record("ledger-ids", 1, {"next": 64}))
+        assert (await count(store, "x"))[1] == Horizon(64, ((0, 6), (8, 63)))
+
+    asyncio.run(main())

@@ -1,0 +1,83 @@
+"""What an operator does for a bookie that lost something: `quire bookie repair`, simulated.
+
+The production census and salvage run in the machine's own process, over its bad line to the
+metadata store; faults may cut them short, and then they are begun again. Once the bookie serves it
+mends itself, as in production.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from quire.errors import OutcomeUnknownError, RetryError
+from quire.ledger.roster import BookieRoster
+from quire.repair.census import count
+from quire.repair.copies import PeerCopies
+from quire.storage.copies import Copies
+from quire.storage.options import StorageOptions
+from quire.storage.salvage import salvage
+from tests.sim.disk import SimDisk, SimMount
+from tests.sim.process import Incarnation
+
+if TYPE_CHECKING:
+    from tests.sim.machines import BookieMachine
+
+REPAIR_SECONDS: Final = 0.3
+"""Seconds until somebody looks after a bookie that is refused."""
+
+REPAIRED_SHARE: Final = 0.6
+"""How many refused bookies are repaired; the others are given up and replaced."""
+
+REQUEST_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 0.1
+KEPT: Final = "cookie"
+
+
+def lose_files(disk: SimDisk, rng: random.Random) -> list[str]:
+    """Let files that were synced be gone; return their names. The cookie stays: without it a disk
+    is nobody's.
+    """
+    paths = sorted(path for path in disk.files() if path != KEPT)
+    lost = [path for path in paths if rng.random() < rng.choice([0.2, 0.5, 1.0])]
+    for path in lost:
+        directory, _, name = path.rpartition("/")
+        tree = disk.directory(directory)
+        tree.names.pop(name)
+        tree.sync()
+    return lost
+
+
+async def repair(
+    machine: BookieMachine, life: Incarnation, mount: SimMount, options: StorageOptions
+) -> None:
+    """Repair a machine's disk. Raises as `quire bookie repair`."""
+    world = machine.world
+    store = world.store(life)
+    while True:
+        try:
+            doubts, horizon = await count(store, machine.name)
+            break
+        except (RetryError, OutcomeUnknownError):
+            await asyncio.sleep(RETRY_SECONDS)
+    await store.close()
+    rng = world.rng(f"repair:{life}")
+    await salvage(mount, machine.name, doubts, horizon, rng=rng, options=options)
+    world.network.counters["bookie repaired"] += 1
+
+
+@asynccontextmanager
+async def copies(machine: BookieMachine, life: Incarnation) -> AsyncIterator[Copies]:
+    """Reach the other bookies from a machine."""
+    world = machine.world
+    store = world.store(life)
+    roster = BookieRoster(store, lambda address: world.network.connect(life, address))
+    try:
+        await roster.start()
+        yield PeerCopies(store, roster, machine.name, REQUEST_SECONDS)
+    finally:
+        await roster.close()
+        await store.close()

@@ -1,0 +1,84 @@
+"""A leader that numbers what it appends, and sends again what it is not sure of.
+
+It is a producer of its own and stays the same one whenever it leads again, with others in between.
+What went unanswered is sent again under its old number before anything new is; so is the last
+record that was confirmed, which must be found where it was, unless it was trimmed: a log that was
+trimmed to its very end has forgotten who wrote it. However often a record is sent, the log has it
+once (`no_duplicates`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from quire.errors import (
+    HandleClosedError,
+    InvalidRequestError,
+    OutcomeUnknownError,
+    PositionTrimmedError,
+)
+from quire.log.log import Log
+from quire.log.position import Position
+from quire.log.producers import WINDOW, Stamp
+from tests.sim.history import LogAppend, LogHistory, Outcome, require
+
+UNSURE_MAX: Final = WINDOW // 2
+"""New numbers wait while so many are unsure: a log remembers only the last of a producer."""
+
+
+class Sender:
+    """See the module. `share` of the appends are numbered."""
+
+    def __init__(self, name: str, history: LogHistory, rng: random.Random, share: float) -> None:
+        self._name = name
+        self._history = history
+        self._rng = rng
+        self._share = share
+        self._sent: list[LogAppend] = []
+        self.found = 0
+        """Records that were sent again and had been in the log."""
+
+    def number(self, append: LogAppend) -> Stamp | None:
+        """Return the number of a new append, None for one that has none."""
+        if self._rng.random() >= self._share or len(self._unsure()) >= UNSURE_MAX:
+            return None
+        self._sent.append(append)
+        return Stamp(self._name, len(self._sent))
+
+    def _unsure(self) -> list[LogAppend]:
+        return [each for each in self._sent[-WINDOW:] if each.outcome is not Outcome.OK]
+
+    async def send_again(self, log: Log) -> None:
+        """Send what is unsure once more, in order. Returns early when the leader is none."""
+        numbered = list(enumerate(self._sent, 1))[-WINDOW:]
+        sure = [each for each in numbered if each[1].outcome is Outcome.OK][-1:]
+        sure = [each for each in sure if not self._is_trimmed(each[1].positions)]
+        unsure = [each for each in numbered if each[1].outcome is not Outcome.OK]
+        for number, append in sorted(sure + unsure, key=lambda each: each[0]):
+            try:
+                await self._send(log, append, Stamp(self._name, number))
+            except (OutcomeUnknownError, HandleClosedError):
+                return
+            except (PositionTrimmedError, InvalidRequestError):
+                if self._history.trimmed_to is None:
+                    raise
+
+    async def _send(self, log: Log, append: LogAppend, stamp: Stamp) -> None:
+        known, append.is_resent = append.positions, True
+        if append.outcome is Outcome.FAILED:
+            append.outcome = Outcome.UNKNOWN
+        before = log.next_offset
+        positions = tuple(await log.append_many(append.payloads, stamp=stamp))
+        self.found += log.next_offset == before
+        require(
+            not known or positions == known,
+            "a record sent again is where it was",
+            f"{append.payloads!r} of {self._name} was at {known}, is now at {positions}",
+        )
+        self._history.confirm(append, positions)
+
+    def _is_trimmed(self, positions: Sequence[Position]) -> bool:
+        trimmed_to = self._history.trimmed_to
+        return trimmed_to is not None and positions[-1] < trimmed_to

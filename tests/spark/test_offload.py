@@ -1,0 +1,141 @@
+"""`quire spark offload`: moved by executors, killed in the middle, read by everybody."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+import quire.cli.spark
+import quire.sync
+from quire import BEGINNING, LogOptions
+from quire.cli import main
+from quire.log.position import Record
+from quire.spark.jobs import audit_logs, offload_log
+from quire.spark.jobs.copy import Place
+from quire.spark.options import ReadOptions
+from tests.spark.plain_session import PlainSession
+from tests.support.command import environment
+
+
+def fill(cluster: str, log: str, first: int, count: int) -> None:
+    options = LogOptions(roll_entries=20)
+    with quire.sync.connect(cluster) as client, client.open_log(log, options) as leader:
+        for number in range(first, first + count, 3):
+            leader.append_many([b"%d" % each for each in range(number, number + 3)])
+
+
+def read(cluster: str, log: str) -> list[Record]:
+    with quire.sync.connect(cluster) as client:
+        return list(client.read_log(log))
+
+
+def in_spark(spark: SparkSession, cluster: str, log: str) -> list[tuple[int, int, int, int, bytes]]:
+    frame = spark.read.format("quire").options(cluster=cluster, log=log, splitBytes=200).load()
+    rows = frame.select("segment", "entry", "slot", "offset", "payload").orderBy("offset")
+    return [(*row[:4], bytes(row.payload)) for row in rows.collect()]
+
+
+def columns(records: list[Record]) -> list[tuple[int, int, int, int, bytes]]:
+    return [(*each.position, each.offset, each.payload) for each in records]
+
+
+def test_spark_and_the_log_read_hot_and_cold_alike(
+    spark: SparkSession, cluster: str, tmp_path: Path
+) -> None:
+    fill(cluster, "shipped", 0, 150)
+    told: list[tuple[int, int]] = []
+    moved = offload_log(
+        spark, Place(cluster, "shipped"), str(tmp_path), on_progress=lambda *done: told.append(done)
+    )
+    assert (moved.segments, moved.records, moved.swept) == (3, 150, ())
+    assert told[-1] == (3, 3)
+    fill(cluster, "shipped", 150, 90)
+    records = read(cluster, "shipped")
+    assert [each.payload for each in records] == [b"%d" % each for each in range(240)]
+    assert in_spark(spark, cluster, "shipped") == columns(records)
+    (audit,) = audit_logs(spark, ReadOptions(cluster, ("shipped",)))
+    assert (audit.all_problems, audit.records) == ((), 240)
+    with quire.sync.connect(cluster) as client:
+        manifest = client.describe_log("shipped")
+        assert [each.is_hot for each in manifest.segments] == [False] * 3 + [True] * 2
+        ledgers = set(client.list_ledgers())
+        assert not ledgers & {each.ledger for each in manifest.segments if not each.is_hot}
+        follower = client.read_log("shipped", BEGINNING, follow=True)
+        assert [next(follower) for _ in records] == records
+        follower.close()
+    assert offload_log(spark, Place(cluster, "shipped"), str(tmp_path)).segments == 2
+    assert in_spark(spark, cluster, "shipped") == columns(records)
+    tier = Path(str(tmp_path / manifest.log_id))
+    parquet = spark.read.parquet(str(tier)).orderBy("offset").select("payload").collect()
+    assert [bytes(row.payload) for row in parquet] == [each.payload for each in records]
+
+
+def test_a_snapshot_taken_before_is_read_to_its_end_afterwards(
+    spark: SparkSession, cluster: str, tmp_path: Path
+) -> None:
+    fill(cluster, "planned", 0, 150)
+    records = columns(read(cluster, "planned"))
+    frame = spark.read.format("quire").options(cluster=cluster, log="planned").load()
+    assert frame.count() == 150  # planned now, and kept
+    offload_log(spark, Place(cluster, "planned"), str(tmp_path))
+    rows = frame.select("segment", "entry", "slot", "offset", "payload").collect()
+    assert sorted((*row[:4], bytes(row.payload)) for row in rows) == records
+
+
+def killed_behind(more: int, cluster: str, log: str, target: Path) -> None:
+    """Run the job as a process, and kill it when there are so many files more."""
+    number = len(list(target.rglob("*.parquet"))) + more
+    command = [sys.executable, "-m", "tests.spark.plain_session", cluster, log, str(target)]
+    process = subprocess.Popen(command, env=environment())
+    while len(list(target.rglob("*.parquet"))) < number:
+        assert process.poll() is None, "it was to be killed in the middle"
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_a_driver_killed_in_the_middle_is_repeated(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(cluster, "killed", 0, 720)
+    records = read(cluster, "killed")
+    target = tmp_path / "cold"
+    for more in (1, 3, 2):
+        killed_behind(more, cluster, "killed", target)
+        assert read(cluster, "killed") == records
+    with quire.sync.connect(cluster) as client:
+        segments = client.describe_log("killed").segments
+    moved = [each for each in segments if each.cold]
+    assert 0 < len(moved) < len(segments)
+
+    @contextlib.contextmanager
+    def plain(name: str, master: str) -> Iterator[PlainSession]:
+        yield PlainSession()
+
+    monkeypatch.setattr(quire.cli.spark, "_session", plain)
+    done = CliRunner().invoke(
+        main, ["--store", cluster, "--json", "spark", "offload", "killed", "--to", str(target)]
+    )
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["segments"] == len(segments) - len(moved)
+    assert read(cluster, "killed") == records
+    with quire.sync.connect(cluster) as client:
+        named = sorted(
+            each.cold.name for each in client.describe_log("killed").segments if each.cold
+        )
+        assert [each.name for each in sorted(target.rglob("*.parquet"))] == named
+        client.trim_log("killed", records[-1].position)
+        assert len(list(target.rglob("*.parquet"))) == 1
+        client.delete_log("killed")
+    assert list(target.rglob("*.parquet")) == []

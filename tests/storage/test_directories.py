@@ -1,0 +1,395 @@
+"""A bookie with several directories: which they are, what goes where, and that no crash while they
+are formatted, added or used loses anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
+from quire.metastore.layout import COOKIES, cookie_path
+from quire.metastore.memory import MemoryStore, MemoryTree
+from quire.metastore.record import decode_record
+from quire.storage.check import check_disk
+from quire.storage.cookie import COOKIE, LAYOUT_OF_PARTS, BookieCookie, Role, read_cookie
+from quire.storage.directories import open_directory, with_parts
+from quire.storage.disk import Disk
+from quire.storage.entry_log import entries_path
+from quire.storage.identity import (
+    NewPart,
+    expand_directory,
+    expand_disk,
+    format_directory,
+    format_disk,
+    identify,
+    settle_twin,
+)
+from quire.storage.local_disk import LocalDisk
+from quire.storage.options import StorageOptions
+from quire.storage.server import serve
+from quire.storage.spread_disk import SpreadDisk
+from quire.storage.state_file import decode_state
+from tests.sim.disk import Cut, SimDisk, SimMount
+from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of
+from tests.storage.test_crash_points import (
+    TINY,
+    Promises,
+    check,
+    crash_in_the_restart,
+    until_halted,
+)
+from tests.support.sub_disk import SubDisk
+
+
+@dataclass
+class SpreadScene(Scene):
+    """A bookie with a journal of its own and one directory for entry logs; a second one is added
+    before its second start.
+    """
+
+    options: StorageOptions = TINY
+    tree: MemoryTree = field(default_factory=MemoryTree)
+
+    async def formatted(self, mount: SimMount) -> tuple[Disk, str, str]:
+        store = MemoryStore(self.tree)
+        main = SubDisk(mount, await self._directory("main"))
+        if await read_cookie(main) is None:
+            # An interrupted format is begun anew elsewhere: nobody was ever served there.
+            fresh = f"-{self.starts}"
+            parts = [
+                NewPart(role, name, SubDisk(mount, await self._directory(name)))
+                for role, name in (
+                    (Role.JOURNAL, "fast" + fresh),
+                    (Role.ENTRIES, "big" + fresh),
+                )
+            ]
+            await format_disk(main, store, self.rng, parts)
+        disk = await with_parts(main, lambda path: SubDisk(mount, path))
+        if self.starts == 2:
+            added = NewPart(Role.ENTRIES, "more", SubDisk(mount, await self._directory("more")))
+            await expand_disk(disk, store, self.rng, [added])
+            disk = await with_parts(main, lambda path: SubDisk(mount, path))
+        cookie = await identify(disk, store)
+        await settle_twin(cookie, store)
+        return disk, cookie.bookie, cookie.cluster
+
+    async def _directory(self, name: str) -> str:
+        """Let a directory be there for good, as a mount is."""
+        if name not in self.disk.directories:
+            tree = SimDisk(random.Random(0))
+            await tree.mount().make_directory(name)
+            tree.directories[""].sync()
+            self.disk.directories[name] = tree.directories[name]
+            inode = tree.directories[""].names[name]
+            for names in (self.disk.directories[""].names, self.disk.directories[""].durable):
+                names[name] = inode
+        return name
+
+
+@pytest.mark.parametrize("cut", list(Cut))
+def test_nothing_is_lost_at_any_crash_point_of_several_directories(cut: Cut) -> None:
+    async def main() -> None:
+        change, is_halted, starts = 0, True, set()
+        while is_halted:
+            change += 1
+            scene, promises = SpreadScene(seed=change), Promises()
+            scene.disk.halt_at(change)
+            try:
+                is_halted = await until_halted(scene, promises)
+                starts.add(scene.starts)
+                scene.disk.power_cut(cut)
+                if change % 3 == 0:
+                    await crash_in_the_restart(scene, scene.rng.randrange(1, 50), cut)
+                await check(scene, promises)
+            except BaseException as error:
+                error.add_note(f"crash in change {change}, {cut}")
+                raise
+        assert starts == {1, 2}
+        assert change > 140
+        held = {path.split("/")[0] for path in scene.disk.files() if "/entries/" in path}
+        assert held == {"big-1", "more"}
+        assert {path.split("/")[0] for path in scene.disk.files() if "/journal/" in path} == {
+            "fast-1"
+        }
+
+    asyncio.run(main())
+
+
+def at(path: Path) -> tuple[Path, Path, list[Path], str]:
+    """Return main directory, journal, entry directories and metadata store."""
+    return (
+        path / "main",
+        path / "fast",
+        [path / "big", path / "more"],
+        f"sqlite://{path}/metadata.db",
+    )
+
+
+async def formatted(path: Path) -> str:
+    main, journal, entries, store = at(path)
+    return await format_directory(main, store, journal=journal, entries=entries)
+
+
+def cookie_of(path: Path) -> dict[str, object]:
+    return decode_state(COOKIE, COOKIE, 1, (path / COOKIE).read_bytes())
+
+
+def test_every_directory_says_whose_it_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        home, journal, entries, uri = at(tmp_path)
+        bookie = await formatted(tmp_path)
+        cookie = BookieCookie.of(COOKIE, cookie_of(home))
+        assert (cookie.bookie, cookie.layout, cookie.part) == (bookie, LAYOUT_OF_PARTS, "")
+        places = [(part.role, part.path) for part in cookie.parts]
+        assert places == [
+            (Role.JOURNAL, str(journal)),
+            *((Role.ENTRIES, str(path)) for path in entries),
+        ]
+        for part, path in zip(cookie.parts, (journal, *entries), strict=True):
+            assert cookie_of(path) == {
+                "bookie": bookie,
+                "cluster": cookie.cluster,
+                "layout": LAYOUT_OF_PARTS,
+                "part": part.id,
+            }
+        disk = await open_directory(home)
+        for path in (home, journal, *entries):
+            with pytest.raises(ConfigurationError, match="in use"):
+                LocalDisk(path)
+        await disk.close()
+        with pytest.raises(ConfigurationError, match="formatted already"):
+            await format_directory(tmp_path / "new", uri, entries=[entries[0]])
+        assert not (tmp_path / "new" / COOKIE).exists()
+
+    asyncio.run(main())
+
+
+def test_a_directory_that_is_missing_swapped_or_wiped_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        home, journal, (big, more), uri = at(tmp_path)
+        await formatted(tmp_path)
+        aside = tmp_path / "aside"
+        big.rename(aside)
+        with pytest.raises(ConfigurationError, match=r"big.*mounted"):
+            await open_directory(home)
+        big.mkdir()
+        with pytest.raises(WrongBookieError, match=r"big.*no cookie"):
+            await open_directory(home)
+        shutil.rmtree(big)
+        more.rename(big)
+        aside.rename(more)
+        with pytest.raises(WrongBookieError, match=r"big.*part"):
+            await open_directory(home)
+        big.rename(aside)
+        more.rename(big)
+        aside.rename(more)
+        await format_directory(tmp_path / "other", uri, journal=tmp_path / "other-fast")
+        shutil.copy(tmp_path / "other-fast" / COOKIE, journal / COOKIE)
+        with pytest.raises(WrongBookieError, match="fast"):
+            await open_directory(home)
+        with pytest.raises(WrongBookieError, match="fast"):
+            await serve(home, uri)
+
+    asyncio.run(main())
+
+
+def test_a_part_is_not_served_by_itself(tmp_path: Path) -> None:
+    async def main() -> None:
+        _, journal, _, uri = at(tmp_path)
+        await formatted(tmp_path)
+        with pytest.raises(ConfigurationError, match="part of bookie"):
+            await serve(journal, uri)
+
+    asyncio.run(main())
+
+
+def test_directories_are_added_to_a_stopped_bookie(tmp_path: Path) -> None:
+    async def main() -> None:
+        home, extra, uri = tmp_path / "main", tmp_path / "extra", f"sqlite://{tmp_path}/m.db"
+        bookie = await format_directory(home, uri)
+        running = LocalDisk(home)
+        with pytest.raises(ConfigurationError, match="in use"):
+            await expand_directory(home, uri, [extra])
+        await running.close()
+        with pytest.raises(ConfigurationError, match="twice"):
+            await expand_directory(home, uri, [extra, extra])
+        (tmp_path / "thesis").mkdir()
+        (tmp_path / "thesis" / "thesis.tex").write_text("years of work")
+        with pytest.raises(ConfigurationError, match=r"thesis\.tex"):
+            await expand_directory(home, uri, [tmp_path / "thesis"])
+        for _ in range(2):  # repeating it is harmless
+            cookie = await expand_directory(home, uri, [extra])
+            assert cookie.bookie == bookie
+            assert [part.path for part in cookie.parts] == ["", str(extra)]
+        other = tmp_path / "other"
+        await format_directory(other, uri)
+        with pytest.raises(WrongBookieError):
+            await expand_directory(home, uri, [other])
+        disk = await open_directory(home)
+        findings = await check_disk(disk)
+        assert (findings.bookie, findings.damage) == (bookie, [])
+        await disk.close()
+
+    asyncio.run(main())
+
+
+def test_an_old_copy_of_the_main_directory_is_refused(tmp_path: Path) -> None:
+    """It would not know the directories that hold what was acknowledged since."""
+
+    async def main() -> None:
+        home, uri = tmp_path / "main", f"sqlite://{tmp_path}/m.db"
+        await format_directory(home, uri)
+        old = (home / COOKIE).read_bytes()
+        await expand_directory(home, uri, [tmp_path / "extra"])
+        (home / COOKIE).write_bytes(old)
+        with pytest.raises(WrongBookieError, match="extra"):
+            await serve(home, uri)
+
+    asyncio.run(main())
+
+
+def test_a_twin_that_was_not_told_of_a_directory_is_told_at_the_next_start() -> None:
+    async def main() -> None:
+        scene = SpreadScene()
+        await scene.start()
+        store = MemoryStore(scene.tree)
+        (name,) = await store.children(COOKIES)
+        before = await store.get(cookie_path(name))
+        await scene.close()
+        await scene.start()
+        told = await store.get(cookie_path(name))
+        _, body = decode_record("", "cookie", told.value)
+        assert len(body["parts"]) == 3
+        await store.put(cookie_path(name), before.value, told.version)
+        await scene.close()
+        await scene.start()
+        assert (await store.get(cookie_path(name))).value == told.value
+        await scene.close()
+
+    drive(main())
+
+
+async def spread(scene: SimDisk) -> tuple[SpreadDisk, SubDisk, SubDisk]:
+    mount = scene.mount()
+    disks = []
+    for name in ("main", "fast", "a", "b"):
+        await mount.make_directory(name)
+        disks.append(SubDisk(mount, name))
+    main, journal, a, b = disks
+    disk = SpreadDisk(main, journal, [a, b])
+    await disk.make_directory("entries")
+    await disk.make_directory("journal")
+    return disk, a, b
+
+
+def test_new_files_go_where_most_room_is() -> None:
+    async def main() -> None:
+        disk, a, b = await spread(SimDisk(random.Random(1)))
+        for number in range(4):
+            await disk.open(f"entries/{number}", create=True)
+        assert (a.made, b.made) == (["entries/0", "entries/2"], ["entries/1", "entries/3"])
+        a.made += ["x"] * 5
+        for number in range(4, 7):
+            await disk.open(f"entries/{number}", create=True)
+        assert b.made[2:] == ["entries/4", "entries/5", "entries/6"]
+        assert (await disk.space()).free_bytes == (await b.space()).free_bytes
+        assert await disk.list("entries") == [str(number) for number in range(7)]
+        for number in range(7):
+            await disk.unlink(f"entries/{number}")
+        assert await disk.list("entries") == []
+
+    drive(main())
+
+
+def test_one_file_in_two_directories_is_not_guessed_about() -> None:
+    async def main() -> None:
+        disk, a, b = await spread(SimDisk(random.Random(1)))
+        for each in (a, b):
+            await each.open("entries/0", create=True)
+        with pytest.raises(CorruptStorageError, match="copy"):
+            await disk.list("entries")
+
+    drive(main())
+
+
+def test_the_number_of_a_removed_file_is_used_again_when_the_removal_is_durable() -> None:
+    """Else a crash while a file is written could leave two of one name."""
+
+    async def main(seed: int) -> None:
+        scene = SpreadScene(seed=seed, options=SMALL)
+        await scene.start()
+        await scene.close()
+        node = await scene.start()
+        await node.add(1, KEY, run_of(1, 0))
+        await node._engine.upkeep.flush()
+        (number,) = node._storage.shelf.files
+        await node._storage.drop([1])
+        assert await node._engine.compactor.step(0.5)
+        await scene.kill()
+        node = await scene.start()
+        writer = node._storage.new_file()
+        assert writer.number == number
+        disk = node._disk
+        assert isinstance(disk, SpreadDisk)
+        disk._entries.reverse()  # now the other directory has most room
+        await disk.open(entries_path(number), create=True)
+        await scene.cut(Cut.MIXES)
+        await scene.start()
+        await scene.close()
+
+    for seed in range(12):
+        drive(main(seed))
+
+
+def test_a_directory_whose_disk_fails_ends_the_bookie_and_is_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        home, _, (big, more), _ = at(tmp_path)
+        await formatted(tmp_path)
+        disk = await open_directory(home)
+        await disk.make_directory("entries")
+        file = await disk.open("entries/0", create=True)
+
+        def broken(*_: object) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("os.pwritev", broken)
+            with pytest.raises(OSError, match=r"Input/output error: .*entries/0") as caught:
+                await file.write(0, [b"x"], sync=True)
+        assert Path(str(caught.value.filename)).parents[1] in (big, more)
+        await disk.close()
+
+    asyncio.run(main())
+
+
+def test_what_one_directory_cannot_read_the_others_still_serve() -> None:
+    async def main() -> None:
+        scene = SpreadScene(options=replace(SMALL, read_cache_bytes=0))
+        await scene.start()
+        await scene.close()
+        node = await scene.start()
+        for ledger in range(4):
+            await node.add(ledger, KEY, run_of(ledger, 0))
+            await node._engine.upkeep.flush()
+        homes = {path.split("/")[0] for path in scene.disk.files() if "/entries/" in path}
+        assert homes == {"big-1", "more"}
+        scene.disk.faults.read_error = "more/entries"
+        outcomes = await asyncio.gather(
+            *(node.read(ledger, 0, 0) for ledger in range(4)), return_exceptions=True
+        )
+        assert sum(isinstance(each, bytes) for each in outcomes) == 2
+        scene.disk.faults.read_error = None
+        scene.disk.fail_sync("entries")
+        await node.add(9, KEY, run_of(9, 0))
+        node._engine.upkeep.request_flush()
+        await eventually(lambda: bool(scene.fatal))
+        await node.abort()
+
+    drive(main())

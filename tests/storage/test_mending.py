@@ -1,0 +1,175 @@
+"""A bookie in limbo takes what it lost from others, and says when it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from quire.entry import EntryId, LedgerId
+from quire.errors import (
+    EntryUnknownError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    StoreUnavailableError,
+    UnreadableError,
+)
+from quire.run import pack_run
+from quire.storage.copies import Copies, Owed, Stretch
+from quire.storage.mending import Mender
+from quire.storage.salvage import Doubt
+from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
+from tests.storage.test_salvage import entry_logs, loaded, remove, salvaged
+
+FAST = replace(SMALL, mend_seconds=0.001, mend_seconds_max=0.01)
+
+
+def all_to(last: EntryId, *, is_final: bool = True) -> Owed:
+    return Owed((Stretch(0, last, 1, (0,)),), is_final)
+
+
+@dataclass
+class FakeCopies:
+    """The rest of a cluster, by heart."""
+
+    ledgers: dict[LedgerId, Owed]
+    gone: set[EntryId] = field(default_factory=set)
+    """Entries that nobody has."""
+    is_away: bool = False
+    asked: list[tuple[LedgerId, EntryId]] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Copies]:
+        if self.is_away:
+            raise StoreUnavailableError("store", "away")
+        yield self
+
+    async def owed(self, ledger: LedgerId) -> Owed:
+        if ledger not in self.ledgers:
+            raise NoSuchLedgerError(ledger)
+        return self.ledgers[ledger]
+
+    async def fetch(
+        self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int
+    ) -> tuple[bytes, Sequence[EntryId]]:
+        self.asked.append((ledger, entries[0]))
+        if entries[0] in self.gone:
+            raise UnreadableError(ledger, entries[0], "nobody has it")
+        given = [entry for entry in entries[:3] if entry not in self.gone]
+        return pack_run(sealed(ledger, entry, bytes(500)) for entry in given), given
+
+
+async def in_limbo() -> Scene:
+    """Return a served bookie that lost an entry log with ten entries of ledger 7."""
+    scene = await loaded()
+    remove(scene, entry_logs(scene)[-1])
+    scene.options = FAST
+    await salvaged(scene, Doubt(33))
+    await scene.start()
+    return scene
+
+
+def mender_of(scene: Scene, copies: FakeCopies) -> Mender:
+    return scene.node.mender(copies.open)
+
+
+def test_what_is_missing_is_fetched_and_the_ledger_is_believed() -> None:
+    async def main() -> None:
+        scene = await in_limbo()
+        lost = set(range(30)) - (await scene.entries(7)).keys()
+        assert len(lost) == 10
+        copies = FakeCopies({7: all_to(29), 8: all_to(-1), 9: all_to(0), 33: all_to(4)})
+        await mender_of(scene, copies).round()
+        assert {entry for ledger, entry in copies.asked if ledger == 7} <= lost
+        assert (await scene.entries(7)).keys() == set(range(30))
+        assert (await scene.entries(33)).keys() == set(range(5))
+        assert (await scene.node.info()).in_limbo == 0
+        for ledger, end in ((7, 30), (9, 1), (33, 5)):
+            with pytest.raises(NoSuchEntryError):
+                await scene.node.read(ledger, end, end)
+            assert (await scene.node.read_tail(ledger)).fenced
+        await scene.close()
+        await scene.start()
+        assert (await scene.node.info()).in_limbo == 0
+        assert (await scene.entries(7)).keys() == set(range(30))
+        await scene.close()
+
+    drive(main())
+
+
+def test_an_entry_that_nobody_has_keeps_its_ledger_in_limbo() -> None:
+    async def main() -> None:
+        scene = await in_limbo()
+        lost = sorted(set(range(30)) - (await scene.entries(7)).keys())
+        copies = FakeCopies({7: all_to(29), 9: all_to(0)}, gone={lost[4]})
+        mender = mender_of(scene, copies)
+        await mender.round()
+        assert set(range(30)) - (await scene.entries(7)).keys() >= {lost[4]}
+        with pytest.raises(EntryUnknownError):
+            await scene.node.read(7, lost[4], lost[4])
+        assert mender.counts.failures == 1
+        assert 7 in scene.node._storage.limbo()
+        assert 9 not in scene.node._storage.limbo()
+        copies.gone.clear()
+        await mender.round()
+        assert 7 not in scene.node._storage.limbo()
+        await scene.close()
+
+    drive(main())
+
+
+def test_an_open_ledger_stays_and_a_deleted_one_is_left_alone() -> None:
+    async def main() -> None:
+        scene = await in_limbo()
+        copies = FakeCopies({7: all_to(29, is_final=False)})
+        mender = mender_of(scene, copies)
+        await mender.round()
+        assert (await scene.entries(7)).keys() == set(range(30))
+        assert scene.node._storage.limbo() == [7, 8, 9, 33]
+        assert mender.counts.failures == 0
+        copies.ledgers[7] = all_to(29)
+        await mender.round()
+        assert scene.node._storage.limbo() == [8, 9, 33]
+        await scene.close()
+
+    drive(main())
+
+
+def test_it_works_by_itself_through_outages_and_ends_with_its_owner() -> None:
+    async def main() -> None:
+        scene = await in_limbo()
+        copies = FakeCopies({7: all_to(29), 8: all_to(-1), 9: all_to(0), 33: all_to(0)})
+        copies.is_away = True
+        mender = mender_of(scene, copies)
+        mender.start()
+        await eventually(lambda: mender.counts.failures > 2)
+        copies.is_away = False
+        await eventually(lambda: not scene.node._storage.limbo())
+        await mender.close()
+        assert scene.fatal == []
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_crash_meanwhile_costs_nothing() -> None:
+    async def main() -> None:
+        scene = await in_limbo()
+        copies = FakeCopies({7: all_to(29)}, gone={25})
+        await mender_of(scene, copies).round()
+        await scene.cut()
+        await scene.start()
+        assert 7 in scene.node._storage.limbo()
+        with pytest.raises(EntryUnknownError):
+            await scene.node.read(7, 99, 99)
+        copies.gone.clear()
+        await mender_of(scene, copies).round()
+        await scene.node.add(200, KEY, run_of(200, 0))
+        await scene.cut()
+        await scene.start()
+        assert (await scene.entries(7)).keys() == set(range(30))
+        await scene.close()
+
+    drive(main())
