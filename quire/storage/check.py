@@ -24,7 +24,7 @@ from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint, read_
 from quire.storage.cookie import read_cookie
 from quire.storage.disk import Disk
 from quire.storage.entry_files import EntryFiles
-from quire.storage.entry_log import ENTRIES, EntryIndex, entries_path, load_index
+from quire.storage.entry_log import EntryIndex, entries_path, load_index
 from quire.storage.ledger_state import decode_rows
 from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.record import Record, RecordKind
@@ -69,17 +69,12 @@ async def check_disk(disk: Disk) -> Findings:
         raise ConfigurationError("the directory is not a bookie's: it has no cookie")
     findings = Findings(cookie.bookie, files=1)
     await _check_generations(disk, findings)
-    names = await disk.list()
-    if UNFINISHED in names:
+    if UNFINISHED in await disk.list():
         findings.damage.append(Damage(UNFINISHED, "a repair was begun and not finished"))
     try:
         checkpoint = await read_checkpoint(disk)
     except CorruptStorageError as error:
         findings.damage.append(Damage(error.path, error.reason))
-        return findings
-    if checkpoint is None:
-        if JOURNAL in names or ENTRIES in names:
-            findings.damage.append(Damage(PATHS[0], "it is missing, but the bookie has data"))
         return findings
     await _check_journal(disk, findings, checkpoint)
     for number in checkpoint.files:

@@ -22,6 +22,8 @@ KIND: Final = "checkpoint"
 VERSION: Final = 1
 PATHS: Final = ("checkpoint-0", "checkpoint-1")
 
+LOST: Final = "it is missing: the bookie lost what it had"
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -76,13 +78,14 @@ async def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
     await write_state(disk, PATHS[checkpoint.generation % 2], encode_checkpoint(checkpoint))
 
 
-async def read_checkpoint(disk: Disk) -> Checkpoint | None:
-    """Return the latest whole checkpoint; None when there never was one.
+async def read_checkpoint(disk: Disk) -> Checkpoint:
+    """Return the latest whole checkpoint.
 
-    Raises `CorruptStorageError` when there is one, but none that is whole.
+    Raises `CorruptStorageError` when none is whole, or there is none: a directory has its first one
+    before it has a cookie.
     """
     found: list[Checkpoint] = []
-    damage: CorruptStorageError | None = None
+    damage = CorruptStorageError(KIND, LOST)
     for path in PATHS:
         data = await read_state(disk, path)
         if data is None:
@@ -91,6 +94,6 @@ async def read_checkpoint(disk: Disk) -> Checkpoint | None:
             found.append(decode_checkpoint(path, data))
         except CorruptStorageError as error:
             damage = error
-    if not found and damage is not None:
+    if not found:
         raise damage
-    return max(found, key=lambda checkpoint: checkpoint.generation, default=None)
+    return max(found, key=lambda checkpoint: checkpoint.generation)

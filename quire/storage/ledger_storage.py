@@ -81,12 +81,9 @@ class LedgerStorage:
 
         Raises `CorruptStorageError`.
         """
-        checkpoint = await read_checkpoint(self._disk)
-        names = await self._disk.list()
-        if UNFINISHED in names:
+        if UNFINISHED in await self._disk.list():
             raise CorruptStorageError(UNFINISHED, "a repair was begun and not finished")
-        if checkpoint is None:
-            raise CorruptStorageError("checkpoint", "it is missing: the bookie lost what it had")
+        checkpoint = await read_checkpoint(self._disk)
         for directory in (JOURNAL, ENTRIES):
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()

@@ -128,7 +128,8 @@ class Portal:
         self._leave(held, None)
 
     def _leave(self, held: _Held[T], error: BaseException | None) -> None:
-        if os.getpid() == self._process:  # a child that was forked in the block holds nothing
+        # A child that was forked in the block holds nothing, and at exit the loop let go of all.
+        if os.getpid() == self._process and not self._loop.is_closed():
             self.call(held.leave(error))
 
     def iterate(

@@ -9,6 +9,7 @@ import pytest
 from quire.entry import EntryId
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.storage.check import Findings, check_disk
+from quire.storage.checkpoint import KIND, LOST
 from quire.storage.dump import Row, describe
 from quire.storage.segments import segment_path
 from tests.storage.scene import BOOKIE, KEY, Scene, drive, run_of
@@ -88,6 +89,21 @@ def test_damage_of_every_kind_of_file_is_found(kind: str) -> None:
         for path in paths:
             scene.disk.rot(path, 4096 + 60 if kind == "journal/" else 30)
         assert any(damage.path in paths for damage in (await checked(scene)).damage)
+
+    drive(main())
+
+
+def test_a_disk_with_nothing_but_a_cookie_is_found_damaged() -> None:
+    async def main() -> None:
+        scene = await written()
+        mount = scene.disk.mount()
+        for path in scene.disk.files():
+            if path != "cookie":
+                await mount.unlink(path)
+        await mount.close()
+        assert [(each.path, each.reason) for each in (await checked(scene)).damage] == [
+            (KIND, LOST)
+        ]
 
     drive(main())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -261,3 +262,23 @@ def test_a_forked_child_gets_a_clear_error(portal: Portal) -> None:
         os._exit(1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+LEFT_BEHIND = """
+from contextlib import asynccontextmanager
+from quire.sync.portal import Portal
+
+@asynccontextmanager
+async def manager():
+    yield
+
+held = Portal.shared().hold(manager())
+held.__enter__()
+"""
+
+
+def test_a_block_that_the_interpreter_never_left_ends_without_a_word_at_exit() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT_BEHIND], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
