@@ -5,8 +5,8 @@
     python -m tests.sim --seeds 10000 --from 20000 --json
 
 Ctrl-C ends a campaign with the report of what was run; with `--account FILE` it can go on later.
-A seed runs every workload unless `--workload` names one. What is printed about a failure is enough
-to repeat it: seed, commit, Python version, mix.
+A seed runs the workload that is its own (every fifth the log's) unless `--workload` names one or
+several. What is printed about a failure is enough to repeat it: seed, commit, Python version, mix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tests.sim.campaign import Job, Summary, load, run_campaign, table_of
-from tests.sim.run import WORKLOADS, Result, run_seed
+from tests.sim.run import WORKLOADS, Result, run_seed, workload_of
 
 EVENTS_SHOWN: Final = 60
 INTERRUPTED: Final = 130
@@ -149,16 +149,20 @@ def main(
     as_json: bool,
 ) -> None:
     console = Console(stderr=as_json)
-    names = workload or tuple(WORKLOADS)
     if seed is not None:
-        results = [replay((seed, name)) for name in names]
+        results = [replay((seed, name)) for name in workload or (workload_of(seed),)]
         for result in results:
             show(console, result, None if trace else EVENTS_SHOWN if result.failed else 0)
         if as_json:
             click.echo(json.dumps([account(result) for result in results], indent=2))
         sys.exit(any(result.failed for result in results))
-    jobs_of = [(number, name) for number in range(start, start + seeds) for name in names]
-    title = f"seeds {start}–{start + seeds - 1} of {', '.join(names)} at {commit()}"
+    jobs_of = [
+        (number, name)
+        for number in range(start, start + seeds)
+        for name in workload or (workload_of(number),)
+    ]
+    names = ", ".join(sorted({name for _, name in jobs_of}))
+    title = f"seeds {start}–{start + seeds - 1} of {names} at {commit()}"
     try:
         summary = Summary(title) if path is None else load(path, title)
     except (ValueError, TypeError, KeyError) as error:
