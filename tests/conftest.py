@@ -1,5 +1,5 @@
-"""What holds for all tests: no example of hypothesis is judged by how long it took, and Ctrl-C
-reaches what they start even when they were started in the background, where a shell has it ignored.
+"""What holds for all tests: no example of hypothesis is judged by how long it took, and signals
+reach what they start even when the tests run in the background or under nohup, which ignore some.
 """
 
 from __future__ import annotations
@@ -11,5 +11,8 @@ from hypothesis import settings
 settings.register_profile("quire", deadline=None, print_blob=True)
 settings.load_profile("quire")
 
+# What is ignored is inherited by every process that is started; what is handled is not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
