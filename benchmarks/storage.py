@@ -5,10 +5,13 @@ moment before, because disks and neighbours change from minute to minute:
 
   append   1 KiB entries, so many in flight, as lone runs (one entry each, the hardest case) and as
            a writer sends them (what is queued as one run, four runs under way), against a loop of
-           pwritev + fdatasync that writes as many bytes each time
+           pwritev + fdatasync that writes as many bytes each time. The journal's segments are
+           reused ones, as in a long life. `journal` has no flush while it is measured; `bookie`
+           has what it takes in the long run: what is appended is written to entry logs meanwhile
   ledgers  the same bytes to 1,000 ledgers at once against 1 ledger, flushes included
   read     the 1 ledger, and the 1,000 one after the other, read back in order and checked against
-           their checksums, against pread of a plain file in pieces of the same size
+           their checksums, against pread of a plain file in pieces of the same size; from the disk
+           (the page cache has been told to forget the files) and from the page cache
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run
@@ -38,8 +41,17 @@ CLUSTER: Final = "c" * 32
 KEY: Final = b"k" * 20
 PAYLOAD: Final = os.urandom(1024)
 RUNS_UNDER_WAY: Final = 4
+T = TypeVar("T")
+
 ROUNDS: Final = 3
 """Takes of each append figure: disks and neighbours change while one looks."""
+
+WARM_UP_RUNS: Final = 512
+WARM_UP_ENTRIES: Final = 1000
+"""Appended and flushed before anything is measured, so that there are segments to reuse."""
+
+PREPARED_BYTES: Final = 512 * 1024 * 1024
+"""Most that one take appends."""
 
 READS: Final = 5
 """Takes of each read figure, each beside one of the plain file."""
@@ -47,6 +59,21 @@ READS: Final = 5
 FILE_BYTES: Final = 64 * 1024 * 1024
 ENTRIES_PER_RUN: Final = 16
 OPTIONS: Final = replace(StorageOptions(), low_space_bytes=0)
+UNFLUSHED: Final = replace(
+    OPTIONS,
+    write_cache_bytes=1 << 30,
+    memory_bytes_max=2 << 30,
+    journal_segments_max=128,
+    spare_segments_max=64,
+)
+"""Room for everything that is appended while one looks."""
+
+ROWS: Final = (
+    ("lone runs, bookie", 1, OPTIONS),
+    ("as written, bookie", RUNS_UNDER_WAY, OPTIONS),
+    ("as written, journal", RUNS_UNDER_WAY, UNFLUSHED),
+)
+"""What is measured, runs under way (1: each entry is one), options."""
 
 
 def sealed_run(ledger: int, first: int, count: int) -> bytes:
@@ -83,11 +110,25 @@ def bare_writes(directory: Path, size: int, seconds: float) -> float:
         return written / (time.perf_counter() - start) / 1e6
 
 
-def bare_reads(directory: Path, piece: int) -> float:
+def evict(directory: Path) -> None:
+    """Have the page cache forget the files below a directory."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)  # only what is on the disk can be forgotten
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+
+
+def bare_reads(directory: Path, piece: int, *, is_cold: bool) -> float:
     """Return MB/s of reading a plain file of 64 MiB from its beginning, so many bytes at a time."""
     with opened(directory / "raw") as descriptor:
         for offset in range(0, FILE_BYTES, 1 << 20):
             os.pwrite(descriptor, os.urandom(1 << 20), offset)
+        if is_cold:
+            evict(directory)
         start = time.perf_counter()
         for offset in range(0, FILE_BYTES, piece):
             os.pread(descriptor, piece, offset)
@@ -95,15 +136,17 @@ def bare_reads(directory: Path, piece: int) -> float:
 
 
 async def with_node(
-    directory: Path, work: Callable[[BookieNode], Awaitable[tuple[float, ...]]]
-) -> tuple[float, ...]:
+    directory: Path,
+    work: Callable[[BookieNode], Awaitable[T]],
+    options: StorageOptions = OPTIONS,
+) -> T:
     """Return what `work` measures on a bookie in an empty directory."""
     with tempfile.TemporaryDirectory(dir=directory) as home:
         disk = LocalDisk(home)
         try:
             await format_bookie(disk, BOOKIE, CLUSTER)
             node = await BookieNode.open(
-                disk, BOOKIE, CLUSTER, rng=random.Random(1), on_fatal=print, options=OPTIONS
+                disk, BOOKIE, CLUSTER, rng=random.Random(1), on_fatal=print, options=options
             )
             try:
                 return await work(node)
@@ -113,24 +156,39 @@ async def with_node(
             await disk.close()
 
 
+async def warm_up(node: BookieNode) -> None:
+    """Fill segments with a ledger of its own, and flush, so that they are free again."""
+    ledger = 1 << 20
+    run = sealed_run(ledger, 0, WARM_UP_ENTRIES)
+    for _ in range(WARM_UP_RUNS // RUNS_UNDER_WAY):
+        await asyncio.gather(*(node.add(ledger, KEY, run) for _ in range(RUNS_UNDER_WAY)))
+    await node._engine.upkeep.flush()
+
+
 async def append(
     node: BookieNode, streams: int, entries: int, seconds: float
 ) -> tuple[float, float, float]:
-    """Keep `streams` runs under way; return MB/s of payload, and p50 and p99 in ms."""
+    """Keep `streams` runs under way, each a ledger's next entries, until time is up or what was
+    prepared is used up; return MB/s of payload, and p50 and p99 in ms.
+    """
     loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
     taken: list[float] = []
+    runs = PREPARED_BYTES // (streams * entries * len(PAYLOAD))
     ready = [
-        [sealed_run(stream, at * entries, entries) for at in range(4)] for stream in range(streams)
+        [sealed_run(stream, at * entries, entries) for at in range(runs)]
+        for stream in range(streams)
     ]
 
+    await warm_up(node)
+    end = loop.time() + seconds
+
     async def stream(number: int) -> None:
-        at = 0
-        while loop.time() < end:
+        for run in ready[number]:
             start = loop.time()
-            await node.add(number, KEY, ready[number][at % 4])
+            if start >= end:
+                return
+            await node.add(number, KEY, run)
             taken.append(loop.time() - start)
-            at += 1
 
     start = loop.time()
     await asyncio.gather(*(stream(number) for number in range(streams)))
@@ -187,44 +245,63 @@ def share(figure: float, raw: float) -> str:
 async def measure_appends(directory: Path, in_flight: int, seconds: float) -> None:
     """Take turns between the bare loop and the bookie, and print medians."""
     raws: list[float] = []
-    found: dict[str, list[tuple[float, ...]]] = {"lone runs": [], "as written": []}
+    found: dict[str, list[tuple[float, ...]]] = {name: [] for name, _, _ in ROWS}
     for _ in range(ROUNDS):
         raws.append(bare_writes(directory, in_flight * 1024, seconds / ROUNDS))
-        for name, streams in (("lone runs", in_flight), ("as written", RUNS_UNDER_WAY)):
+        for name, under_way, options in ROWS:
+            streams = in_flight if under_way == 1 else under_way
 
             async def work(
                 node: BookieNode, streams: int = streams, entries: int = in_flight // streams
             ) -> tuple[float, ...]:
                 return await append(node, streams, entries, seconds / ROUNDS)
 
-            found[name].append(await with_node(directory, work))
+            found[name].append(await with_node(directory, work, options))
     raw = statistics.median(raws)
     for name, figures in found.items():
         rate, p50, p99 = (statistics.median(column) for column in zip(*figures, strict=True))
-        what = f"append {in_flight:5} in flight, {name:10}"
+        what = f"append {in_flight:5} in flight, {name:19}"
         print(f"{what} {share(rate, raw)}   p50 {p50:6.2f} ms  p99 {p99:6.2f} ms", flush=True)
+
+
+async def measure_reads(
+    directory: Path, node: BookieNode, ledgers: int, piece: int, *, is_cold: bool
+) -> tuple[float, float]:
+    """Take turns between the bookie and a plain file, and return the medians of both in MB/s."""
+    takes: list[tuple[float, float]] = []
+    for _ in range(READS):
+        raw = bare_reads(directory, piece, is_cold=is_cold)
+        if is_cold:
+            evict(directory)
+        takes.append((await read_back(node, ledgers), raw))
+    read, raw = (statistics.median(column) for column in zip(*takes, strict=True))
+    return read, raw
 
 
 async def measure(directory: Path, seconds: float) -> None:
     for in_flight in (64, 1000):
         await measure_appends(directory, in_flight, seconds)
-    rates: dict[int, tuple[float, ...]] = {}
-    for ledgers, piece in ((1, 1 << 20), (1000, 1 << 16)):
+    written: dict[int, float] = {}
+    reads: list[str] = []
+    for ledgers, piece, what in (
+        (1, 1 << 20, "1 ledger of 64 MB,"),
+        (1000, 1 << 16, "1,000 ledgers of 64 KB,"),
+    ):
 
         async def both(
-            node: BookieNode, count: int = ledgers, piece: int = piece
-        ) -> tuple[float, ...]:
-            written = await fill(node, count, 4000)
-            takes = [
-                (bare_reads(directory, piece), await read_back(node, count)) for _ in range(READS)
-            ]
-            raw, read = (statistics.median(column) for column in zip(*takes, strict=True))
-            return written, read, raw
+            node: BookieNode, count: int = ledgers, piece: int = piece, what: str = what
+        ) -> float:
+            rate = await fill(node, count, 4000)
+            for is_cold, where in ((True, "from the disk"), (False, "from the page cache")):
+                read, raw = await measure_reads(directory, node, count, piece, is_cold=is_cold)
+                reads.append(f"read   {what:24} {where:21} {share(read, raw)}")
+            return rate
 
-        rates[ledgers] = await with_node(directory, both)
-    print(f"write  1,000 ledgers at once against 1    {share(rates[1000][0], rates[1][0])}")
-    print(f"read   1 ledger of 64 MB                  {share(*rates[1][1:])}")
-    print(f"read   1,000 ledgers of 64 KB each        {share(*rates[1000][1:])}")
+        written[ledgers] = await with_node(directory, both)
+    print(
+        f"write  1,000 ledgers at once against 1               {share(written[1000], written[1])}"
+    )
+    print(*reads, sep="\n")
 
 
 def main() -> None:
