@@ -1,7 +1,4 @@
-"""A leader that crashes: how long a log is without one, the lease that must run out included.
-
-python -m quire.bench.crash STORE    leads the log until it is killed
-"""
+"""A leader that crashes: how long a log is without one, the lease that must run out included."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import sys
 import time
 from typing import Final
 
-from quire.client import Client, connect
+from quire.client import Client
 from quire.election.election import Election
 
 LOG: Final = "bench lease"
@@ -19,18 +16,7 @@ LEASE_SECONDS: Final = 2.0
 """How long a leader may be silent before its session is over."""
 
 LEADS: Final = b"leads\n"
-
-
-async def lead(store: str) -> None:
-    """Be elected, open the log, say so, and append for ever."""
-    async with connect(store) as client, _stand(client, "victim").lead():
-        log = await client.open_log(LOG)
-        await log.append(b"first")
-        sys.stdout.buffer.write(LEADS)
-        sys.stdout.flush()
-        while True:
-            await log.append(bytes(1024))
-            await asyncio.sleep(0.01)
+"""What the leader to be killed (doomed.py) says when it leads."""
 
 
 async def measure_crash(client: Client) -> float:
@@ -38,7 +24,7 @@ async def measure_crash(client: Client) -> float:
 
     Raises `RuntimeError` when the process ends before it leads.
     """
-    command = (sys.executable, "-m", "quire.bench.crash", client.store_uri)
+    command = (sys.executable, "-m", "quire.bench.doomed", client.store_uri)
     victim = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
         assert victim.stdout is not None
@@ -57,16 +43,13 @@ async def measure_crash(client: Client) -> float:
 
 async def _succeed(client: Client) -> float:
     async with (
-        _stand(client, "successor").lead() as leadership,
+        stand(client, "successor").lead() as leadership,
         await client.open_log(LOG, is_leader=lambda: not leadership.is_lost) as log,
     ):
         await log.append(b"x")
         return time.perf_counter()
 
 
-def _stand(client: Client, name: str) -> Election:
+def stand(client: Client, name: str) -> Election:
+    """Return a candidate of the election that is measured."""
     return client.election("bench crash", name, session_timeout=LEASE_SECONDS)
-
-
-if __name__ == "__main__":
-    asyncio.run(lead(sys.argv[1]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,7 @@ from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, Position
 
 IN_FLIGHT: Final = 20_000
+GROUP_RECORDS: Final = 100
 WARM_UP_SECONDS: Final = 0.5
 PROBE_SECONDS: Final = 0.005
 SESSION_SECONDS: Final = 6.0
@@ -29,7 +31,7 @@ class LogReport:
     """What `quire bench log` found out; times in milliseconds unless named otherwise."""
 
     appends: tuple[Figures, ...]
-    """100 B and 1 KiB, many in flight."""
+    """100 B, one by one and many at once, and 1 KiB; many in flight."""
     alone: Figures
     """One append at a time."""
     rolling: Figures
@@ -47,7 +49,11 @@ class LogReport:
 
 async def measure_log(client: Client, seconds: float) -> LogReport:
     """Measure a log on the cluster of a client, each workload for `seconds`."""
-    many = [await _many(client, size, seconds) for size in (100, 1024)]
+    many = [
+        await _many(client, "100 B, 20,000 in flight", 100, seconds, _append_for),
+        await _many(client, "100 B by 100, as many", 100, seconds, _append_groups_for),
+        await _many(client, "1 KiB, as many", 1024, seconds, _append_for),
+    ]
     alone = await _alone(client, "one at a time", seconds, LogOptions())
     rolling = LogOptions(roll_entries=ROLL_ENTRIES)
     return LogReport(
@@ -55,21 +61,27 @@ async def measure_log(client: Client, seconds: float) -> LogReport:
         alone=alone,
         rolling=await _alone(client, f"rolling every {ROLL_ENTRIES}", seconds, rolling),
         follower=await _follow(client, seconds),
-        catch_up_mb_s=await _catch_up(client, f"bench-{1024}"),
+        catch_up_mb_s=await _catch_up(client, "bench 1 KiB, as many"),
         handoff_ms=await _hand_over(client),
         take_over_ms=await _crash(client),
         crash_ms=1e3 * await measure_crash(client),
     )
 
 
-async def _many(client: Client, size: int, seconds: float) -> Figures:
+async def _many(
+    client: Client,
+    name: str,
+    size: int,
+    seconds: float,
+    append_for: Callable[[Log, bytes, float], Awaitable[list[float]]],
+) -> Figures:
     options = LogOptions(records_in_flight_max=2 * IN_FLIGHT, bytes_in_flight_max=64 * 1024 * 1024)
-    async with await client.open_log(f"bench-{size}", options) as log:
-        await _append_for(log, bytes(size), min(WARM_UP_SECONDS, seconds))
+    async with await client.open_log(f"bench {name}", options) as log:
+        await append_for(log, bytes(size), min(WARM_UP_SECONDS, seconds))
         cpu, started = time.process_time(), time.perf_counter()
-        latencies = await _append_for(log, bytes(size), seconds)
+        latencies = await append_for(log, bytes(size), seconds)
         elapsed, cpu = time.perf_counter() - started, time.process_time() - cpu
-    return Figures.of(f"{size} B, {IN_FLIGHT:,} in flight", size, elapsed, latencies, cpu)
+    return Figures.of(name, size, elapsed, latencies, cpu)
 
 
 async def _append_for(log: Log, payload: bytes, seconds: float) -> list[float]:
@@ -85,6 +97,21 @@ async def _append_for(log: Log, payload: bytes, seconds: float) -> list[float]:
         now = clock()
         while window and window[0][0].done():
             latencies.append(now - window.popleft()[1])
+    return latencies
+
+
+async def _append_groups_for(log: Log, payload: bytes, seconds: float) -> list[float]:
+    """As a service that commits many records at once does."""
+    clock, latencies = time.perf_counter, list[float]()
+    group = [payload] * GROUP_RECORDS
+    end = clock() + seconds
+
+    async def append() -> None:
+        while (before := clock()) < end:
+            await log.append_many(group)
+            latencies.extend([clock() - before] * GROUP_RECORDS)
+
+    await asyncio.gather(*(append() for _ in range(IN_FLIGHT // GROUP_RECORDS)))
     return latencies
 
 
