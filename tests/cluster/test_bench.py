@@ -13,7 +13,8 @@ def test_a_short_benchmark_of_logs(tmp_path: Path) -> None:
     found = done.json[0]
     assert [each["name"] for each in found["figures"]] == [
         "100 B, 20,000 in flight",
-        "1024 B, 20,000 in flight",
+        "100 B by 100, as many",
+        "1 KiB, as many",
         "one at a time",
         "rolling every 50",
         "ack to follower",
@@ -21,9 +22,9 @@ def test_a_short_benchmark_of_logs(tmp_path: Path) -> None:
     for each in found["figures"]:
         assert each["per_second"] > 0
         assert 0 <= each["p50_ms"] <= each["p99_ms"]
-    assert found["catch_up_mb_s"] > 0
-    assert 0 < found["take_over_ms"] < found["crash_ms"], "a crash costs the lease besides"
-    assert found["handoff_ms"] < found["crash_ms"]
+    for name in ("catch_up_mb_s", "handoff_ms", "take_over_ms", "crash_ms"):
+        assert found[name] > 0
+    assert "Warning" not in done.err
     assert list(tmp_path.iterdir()) == []
 
 
