@@ -15,20 +15,15 @@ Evidence: what leaders appended, what followers read, and the final log as fresh
   transactions             a record has the id it was given, else that of the record before it
   agreement                all final readers agree
 
-`ManifestWatch` checks every change of the manifest, C1 and C3 to C5 (see there).
+The manifest is watched in manifest_watch.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
-from quire.entry import LedgerId
-from quire.errors import CorruptRecordError
-from quire.log.manifest import LogManifest
 from quire.log.position import Position
-from quire.metastore.layout import LEDGERS, LOGS
-from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, require
+from tests.sim.history import LogHistory, LogReading, Outcome, Seen, require
 
 
 def acknowledged_records_are_in_the_log(final: list[Seen], history: LogHistory) -> None:
@@ -194,98 +189,3 @@ def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
     epochs_never_go_back(final)
     transactions_are_kept(final, history)
     conditions_are_kept(final, history)
-
-
-class ManifestWatch:
-    """Checks every change of a log's manifest.
-
-    C1  a segment in which something is acknowledged is listed, and what is listed is not deleted
-    C3  at most two segments are open
-    C4  epochs, segment numbers and the trim point never fall; a sealed segment's end never changes
-    C5  nothing is acknowledged beyond the end at which a newer leader sealed a segment
-    """
-
-    def __init__(self, report: Callable[[Violation], None]) -> None:
-        self._report = report
-        self.current: dict[str, LogManifest] = {}
-        self._deleted: set[LedgerId] = set()
-        self.takeovers = 0
-        self.rolls = 0
-
-    def changed(self, path: str, value: bytes | None, version: int) -> None:
-        """Listener of the tree."""
-        if value is None and path.startswith(LEDGERS + "/") and path.count("/") >= 4:
-            self._check_deletion(int(path.rpartition("/")[2]))
-        if not path.startswith(LOGS + "/") or not value:
-            return
-        try:
-            self._check(LogManifest.decode(path, value))
-        except CorruptRecordError as error:
-            self._report(Violation("C3 the manifest is sound", str(error)))
-        except Violation as violation:
-            self._report(violation)
-
-    def _check_deletion(self, ledger: int) -> None:
-        self._deleted.add(ledger)
-        for name in sorted(self.current):
-            if self.current[name].lists(ledger):
-                text = f"ledger {ledger} was deleted, {name} lists it"
-                self._report(Violation("C1 listed ledgers exist", text))
-
-    def _check(self, after: LogManifest) -> None:
-        gone = [each.ledger for each in after.segments if each.ledger in self._deleted]
-        before = self.current.get(after.name)
-        if gone and (before is None or not any(map(before.lists, gone))):
-            text = f"{after.name} lists {gone}, deleted before"
-            self._report(Violation("C1 listed ledgers exist", text))
-        if before is not None and before.log_id == after.log_id:
-            check_manifests(before, after)
-            self.takeovers += after.epoch > before.epoch
-            self.rolls += after.epoch == before.epoch and after.next_segment > before.next_segment
-        self.current[after.name] = after
-
-    def confirm(self, log: str, position: Position) -> None:
-        """A leader holds a record confirmed."""
-        manifest = self.current[log]
-        segment = manifest.segment_from(position.segment)
-        listed = segment is not None and segment.number == position.segment
-        trimmed = position < manifest.trimmed_to
-        end = segment.end_position if segment is not None and listed else None
-        if not (listed or trimmed):
-            self._report(
-                Violation("C1 written segments are listed", f"{position} is in no segment of {log}")
-            )
-        elif end is not None and not trimmed and position >= end:
-            self._report(
-                Violation("C5 a deposed leader confirms nothing", f"{position} is beyond {end}")
-            )
-
-
-def check_manifests(before: LogManifest, after: LogManifest) -> None:
-    """Raise `Violation` unless a manifest may change like this."""
-    name = "C4 the manifest goes forward"
-    require(after.epoch >= before.epoch, name, f"epoch {before.epoch} became {after.epoch}")
-    require(after.next_segment >= before.next_segment, name, "segment numbers were taken back")
-    require(after.trimmed_to >= before.trimmed_to, name, "the trim point went back")
-    olds = {segment.number: segment for segment in before.segments}
-    for segment in after.segments:
-        old = olds.get(segment.number)
-        if old is None:
-            require(
-                segment.number >= before.next_segment, name, f"segment {segment.number} came back"
-            )
-            continue
-        require(
-            (old.ledger, old.epoch) == (segment.ledger, segment.epoch)
-            and (old.end is None or old.end == segment.end),
-            name,
-            f"segment {old} became {segment}",
-        )
-    kept = {segment.number for segment in after.segments}
-    for old in before.segments:
-        lost = old.number not in kept and old.end is not None and old.end.records > 0
-        require(
-            not lost or (old.end_position or after.trimmed_to) <= after.trimmed_to,
-            name,
-            f"{old} left the log without being trimmed",
-        )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
-from quire.errors import IntegrityError, QuireError
+from quire.errors import IntegrityError, InvalidRequestError, QuireError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
@@ -297,10 +297,13 @@ class ClientMachine(Machine):
         return life.spawn(main(), name=f"{self.name} main")
 
     async def insist(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Repeat a call until no error of quire ends it."""
+        """Repeat a call until no error of quire ends it. That it is wrong it is never told."""
         while True:
             try:
                 return await call()
+            except InvalidRequestError as error:
+                text = f"{self.name} is told: {error}"
+                raise Violation("no call is found invalid", text) from error
             except QuireError as error:
                 self.trouble = error
                 await asyncio.sleep(RETRY_SECONDS)

@@ -8,8 +8,9 @@ processes, and checks what the port promises:
   B6  no ordinary add that begins after a fence was answered is accepted
 
 `MetadataWatch` checks every change of a ledger's record: M1 (forward only, CLOSED never changes),
-L5 (fragments stay in order, only the last one changes), L3 for what writers hold confirmed: each
-such entry is on Qa bookies of the ensemble that metadata names, at every moment.
+L5 (fragments stay in order, only the last one changes), W5 (in recovery not even that one), L3 for
+what writers hold confirmed: each such entry is on Qa bookies of the ensemble that metadata names,
+at every moment.
 """
 
 from __future__ import annotations
@@ -333,6 +334,10 @@ def check_step(before: LedgerMetadata, after: LedgerMetadata) -> None:
             f"ledger {after.ledger} was closed at {before.last_entry} and is now closed at "
             f"{after.last_entry}",
         )
+    _check_fragments(before, after)
+
+
+def _check_fragments(before: LedgerMetadata, after: LedgerMetadata) -> None:
     olds, news = before.fragments, after.fragments
     firsts = [fragment.first for fragment in olds]
     kept = [fragment.first for fragment in news[: len(olds)]]
@@ -341,4 +346,10 @@ def check_step(before: LedgerMetadata, after: LedgerMetadata) -> None:
         "L5 only valid fragments",
         f"fragments of ledger {after.ledger} started at {firsts}, now at "
         f"{[fragment.first for fragment in news]}",
+    )
+    require(
+        after.state is not LedgerState.IN_RECOVERY
+        or (len(olds), olds[-1]) == (len(news), news[-1]),
+        "W5 nobody writes on in recovery",
+        f"in recovery the growing fragment of ledger {after.ledger}, {olds[-1]}, became {news[-1]}",
     )

@@ -24,9 +24,9 @@ from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, fail_reads, fill
 from tests.sim.faults import FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Violation
 from tests.sim.knobs import Knobs
-from tests.sim.log_checkers import ManifestWatch
 from tests.sim.loop import SimLoop
 from tests.sim.machines import BookieMachine, ClientMachine, World, draw_options
+from tests.sim.manifest_watch import ManifestWatch
 from tests.sim.network import Conditions, Network
 from tests.sim.operator import REPAIR_SECONDS, REPAIRED_SHARE, lose_files
 from tests.sim.store import STORE
@@ -58,7 +58,7 @@ class SimWorld(World):
         self.healing = False
         self.bookie_watch = BookieWatch(loop.fail)
         self.metadata_watch = MetadataWatch(self.bookie_watch, loop.fail)
-        self.manifest_watch = ManifestWatch(loop.fail)
+        self.manifest_watch = ManifestWatch(loop.fail, self.metadata_watch.current.get)
         self.knobs = Knobs(self.rng("knobs"))
         self.bookie_watch.is_excused = self.is_excused
         self.bookie_watch.is_in_limbo = self.is_in_limbo

@@ -1,0 +1,147 @@
+"""Watching a log's manifest: every change of it, and what leaders hold confirmed.
+
+C1  a segment in which something is acknowledged is listed, and what is listed is not deleted
+C3  at most two segments are open; the ledger of a sealed one is closed at the end that it names
+C4  epochs, segment numbers and the trim point never fall; a sealed segment's end never changes;
+    what is appended was made for that segment by the epoch that lists it
+C5  nothing is acknowledged beyond the end at which a newer leader sealed a segment
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quire.entry import LedgerId
+from quire.errors import CorruptRecordError
+from quire.ledger.metadata import LedgerMetadata
+from quire.log.manifest import LogManifest, Segment
+from quire.log.position import Position
+from quire.log.upkeep import Labels
+from quire.metastore.layout import LEDGERS, LOGS
+from tests.sim.history import Violation, require
+
+FindLedger = Callable[[LedgerId], LedgerMetadata | None]
+
+
+class ManifestWatch:
+    """See the module. `find` returns the record of a ledger, None of one that is not there."""
+
+    def __init__(self, report: Callable[[Violation], None], find: FindLedger) -> None:
+        self._report = report
+        self._find = find
+        self.current: dict[str, LogManifest] = {}
+        self._deleted: set[LedgerId] = set()
+        self.takeovers = 0
+        self.rolls = 0
+
+    def changed(self, path: str, value: bytes | None, version: int) -> None:
+        """Listener of the tree."""
+        if value is None and path.startswith(LEDGERS + "/") and path.count("/") >= 4:
+            self._check_deletion(int(path.rpartition("/")[2]))
+        if not path.startswith(LOGS + "/") or not value:
+            return
+        try:
+            self._check(LogManifest.decode(path, value))
+        except CorruptRecordError as error:
+            self._report(Violation("C3 the manifest is sound", str(error)))
+        except Violation as violation:
+            self._report(violation)
+
+    def _check_deletion(self, ledger: int) -> None:
+        self._deleted.add(ledger)
+        for name in sorted(self.current):
+            if self.current[name].lists(ledger):
+                text = f"ledger {ledger} was deleted, {name} lists it"
+                self._report(Violation("C1 listed ledgers exist", text))
+
+    def _check(self, after: LogManifest) -> None:
+        gone = [each.ledger for each in after.segments if each.ledger in self._deleted]
+        before = self.current.get(after.name)
+        if gone and (before is None or not any(map(before.lists, gone))):
+            text = f"{after.name} lists {gone}, deleted before"
+            self._report(Violation("C1 listed ledgers exist", text))
+        if before is not None and before.log_id == after.log_id:
+            check_manifests(before, after)
+            self._check_sealed(before, after)
+            self._check_new(before, after)
+            self.takeovers += after.epoch > before.epoch
+            self.rolls += after.epoch == before.epoch and after.next_segment > before.next_segment
+        self.current[after.name] = after
+
+    def _check_sealed(self, before: LogManifest, after: LogManifest) -> None:
+        """An open segment that is sealed, or found empty and dropped, has a closed ledger."""
+        left = {segment.number: segment for segment in after.segments}
+        for old in before.open_segments:
+            metadata, new = self._find(old.ledger), left.get(old.number)
+            if metadata is None or (new is not None and new.end is None):
+                continue
+            named = metadata.last_entry if new is None or new.end is None else new.end.last_entry
+            require(
+                metadata.is_closed and metadata.last_entry == named,
+                "C3 the ledger of a sealed segment is closed",
+                f"segment {old} became {new}; its ledger is {metadata.state}, "
+                f"its last entry {metadata.last_entry}",
+            )
+
+    def _check_new(self, before: LogManifest, after: LogManifest) -> None:
+        """A segment that was appended is of the epoch and the number its ledger was made for."""
+        fresh = [each for each in after.segments if each.number >= before.next_segment]
+        for segment in fresh:
+            metadata = self._find(segment.ledger)
+            labels = None if metadata is None else Labels.of(metadata.custom)
+            require(
+                labels is None or _is_for(labels, segment, after.log_id),
+                "C4 a segment is of its leader's epoch",
+                f"segment {segment} is a ledger made for {labels}",
+            )
+
+    def confirm(self, log: str, position: Position) -> None:
+        """A leader holds a record confirmed."""
+        manifest = self.current[log]
+        segment = manifest.segment_from(position.segment)
+        listed = segment is not None and segment.number == position.segment
+        trimmed = position < manifest.trimmed_to
+        end = segment.end_position if segment is not None and listed else None
+        if not (listed or trimmed):
+            self._report(
+                Violation("C1 written segments are listed", f"{position} is in no segment of {log}")
+            )
+        elif end is not None and not trimmed and position >= end:
+            self._report(
+                Violation("C5 a deposed leader confirms nothing", f"{position} is beyond {end}")
+            )
+
+
+def _is_for(labels: Labels, segment: Segment, log_id: str) -> bool:
+    made_for = (labels.log_id, labels.epoch, labels.segment)
+    return made_for == (log_id, segment.epoch, segment.number)
+
+
+def check_manifests(before: LogManifest, after: LogManifest) -> None:
+    """Raise `Violation` unless a manifest may change like this."""
+    name = "C4 the manifest goes forward"
+    require(after.epoch >= before.epoch, name, f"epoch {before.epoch} became {after.epoch}")
+    require(after.next_segment >= before.next_segment, name, "segment numbers were taken back")
+    require(after.trimmed_to >= before.trimmed_to, name, "the trim point went back")
+    olds = {segment.number: segment for segment in before.segments}
+    for segment in after.segments:
+        old = olds.get(segment.number)
+        if old is None:
+            require(
+                segment.number >= before.next_segment, name, f"segment {segment.number} came back"
+            )
+            continue
+        require(
+            (old.ledger, old.epoch) == (segment.ledger, segment.epoch)
+            and (old.end is None or old.end == segment.end),
+            name,
+            f"segment {old} became {segment}",
+        )
+    kept = {segment.number for segment in after.segments}
+    for old in before.segments:
+        lost = old.number not in kept and old.end is not None and old.end.records > 0
+        require(
+            not lost or (old.end_position or after.trimmed_to) <= after.trimmed_to,
+            name,
+            f"{old} left the log without being trimmed",
+        )
