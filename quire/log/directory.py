@@ -33,7 +33,7 @@ from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, AtCursor, AtTransaction, Position, Start, to_ms
 from quire.log.producers import Producers
 from quire.log.reader import LogReader
-from quire.log.restore import read_trimmed, restore_producers, snapshot_position
+from quire.log.restore import restore_producers
 from quire.log.retention import delete_doomed
 from quire.log.retry import retry
 from quire.log.search import (
@@ -190,19 +190,9 @@ class LogDirectory:
 
     async def _restore_producers(self, name: str, options: LogOptions) -> Producers:
         manifest = await self.describe(name)
-        password, keyring = options.password, options.keyring
         try:
-            opener = self._opener(name, password, keyring)
-            start = await snapshot_position(manifest, opener)
-            if start is None:
-                return Producers()
-            producers = Producers()
-            if start < manifest.trimmed_to:
-                producers, start = await read_trimmed(manifest, start, opener)
-            reader = await self.read(
-                name, start, password=password, keyring=keyring, log_id=manifest.log_id
-            )
-            return await restore_producers(reader, producers)
+            opener = self._opener(name, options.password, options.keyring)
+            return await restore_producers(manifest, opener)
         except (PositionTrimmedError, NoSuchLedgerError) as error:
             raise ConflictError(f"log {name!r} was trimmed meanwhile") from error
 

@@ -18,6 +18,7 @@ from quire.log.batch import UNPLACED, encode_batch
 from quire.log.manifest import Job, LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import Position
+from quire.log.producers import Stamp
 from quire.metastore.layout import PARTS, log_path
 from tests.support.log_cluster import (
     NAME,
@@ -241,6 +242,39 @@ def test_a_log_that_is_deleted_takes_its_jobs_along() -> None:
             await client.logs.delete(NAME)
             assert await cluster.ledgers() == []
             assert await client.logs.adoption(NAME).jobs() == []
+
+    run(main)
+
+
+def test_producers_are_remembered_over_adopted_segments_which_are_not_read() -> None:
+    """Found by the simulator: what was sent again behind an adoption was in the log twice."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                first = await log.append(b"one", stamp=Stamp("p", 1))
+                await log.append(b"unnumbered")
+                await log.roll()
+                second = await log.append(b"two", stamp=Stamp("p", 2))
+            part = await write_part(client, "job", 0, 7)
+            await adopt(client, [part])
+            asked: set[int] = set()
+
+            async def before(method: str, ledger: int) -> None:
+                asked.add(ledger)
+
+            for bookie in cluster.bookies.values():
+                bookie.before = before
+            async with await client.open() as log:
+                assert await log.append(b"one", stamp=Stamp("p", 1)) == first
+                assert await log.append(b"two", stamp=Stamp("p", 2)) == second
+                await log.append(b"three", stamp=Stamp("p", 3))
+            assert asked
+            assert part not in asked
+            async with await client.open() as log:
+                await log.append(b"three", stamp=Stamp("p", 3))
+                assert log.next_offset == 3 + 7 + 1
 
     run(main)
 
