@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from quire.spark import LogDataSource
 from quire.sync import SyncLocalCluster
-from tests.support.java import java_home
+from tests.support.java import BRISK, java_home
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -33,6 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "PYTHONPATH": str(ROOT),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "GRPC_ENABLE_FORK_SUPPORT": "0",
+        **BRISK,
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():

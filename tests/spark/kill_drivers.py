@@ -19,16 +19,15 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import quire.sync
 from quire.sync import SyncLocalCluster
+from tests.spark.drivers import GaveUpError, descendants, kill, start_driver, wait_for
 
 JOB_RECORDS = 5000
 STREAM_RECORDS = 300
@@ -87,42 +86,8 @@ SINKS = {"stream": "sink", "batch": "jobs"}
 
 
 def start(life: str, store: str, directory: Path, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.spark.kill_drivers", "--life", life]
-    command += ["--store", store, "--directory", str(directory), *more]
-    log = (directory / f"{life}.log").open("wb")
-    with contextlib.closing(log):
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(Path.cwd()),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
-        return subprocess.Popen(
-            command, stdout=log, stderr=log, start_new_session=True, env=environment
-        )
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a driver with everything it started."""
-    workers = descendants(process.pid)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for worker in workers:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(worker, signal.SIGKILL)
-
-
-def descendants(process: int) -> list[int]:
-    """The processes that a process started, directly or not."""
-    parents: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            number, _, rest = status.read_text().partition(" (")
-            parents[int(number)] = int(rest.rpartition(") ")[2].split()[1])
-    found = [process]
-    for each in found:
-        found += [child for child, parent in parents.items() if parent == each]
-    return found[1:]
+    given = ("--life", life, "--store", store, "--directory", str(directory), *more)
+    return start_driver("tests.spark.kill_drivers", *given, log=directory / f"{life}.log")
 
 
 def kill_worker(driver: int, rng: random.Random) -> bool:
@@ -150,20 +115,6 @@ def epoch(store: str, log: str) -> int:
     """How often a log was taken over, which is how many commits it has seen, and more."""
     with quire.sync.connect(store) as client:
         return client.describe_log(log).epoch if log in client.list_logs() else 0
-
-
-class GaveUpError(Exception):
-    """Spark ended a driver by itself: it gives its Python workers ten seconds to start."""
-
-
-def wait_for(process: subprocess.Popen[bytes], log: Path, event: Callable[[], bool]) -> None:
-    """Wait for something that a driver does."""
-    while not event():
-        if process.poll() is not None:
-            if "Python worker failed to connect back" in log.read_text()[-20_000:]:
-                raise GaveUpError
-            raise AssertionError(log.read_text()[-4000:])
-        time.sleep(0.05)
 
 
 def wait_for_commit(process: subprocess.Popen[bytes], log: Path, store: str, sink: str) -> None:

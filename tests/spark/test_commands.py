@@ -9,7 +9,7 @@ import pytest
 
 import quire.sync
 from tests.support import command
-from tests.support.java import java_home
+from tests.support.java import BRISK, java_home
 
 
 def test_audit_prints_counts_and_checksums(
@@ -17,7 +17,8 @@ def test_audit_prints_counts_and_checksums(
 ) -> None:
     monkeypatch.setattr(command, "SECONDS_MAX", 300.0)  # a session of its own, on a busy machine
     monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path)))
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    for name, value in {"SPARK_LOCAL_IP": "127.0.0.1", **BRISK}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.delenv("PYSPARK_GATEWAY_SECRET", raising=False)
     with quire.sync.connect(cluster) as client, client.open_log("cli") as log:

@@ -23,6 +23,7 @@ from quire.log.position import Record
 from quire.spark.jobs import audit_logs, offload_log
 from quire.spark.jobs.copy import Place
 from quire.spark.options import ReadOptions
+from tests.spark.kill_offloads import Cold, killed
 from tests.spark.plain_session import PlainSession
 from tests.support.command import environment
 
@@ -90,6 +91,25 @@ def test_a_snapshot_taken_before_is_read_to_its_end_afterwards(
     offload_log(spark, Place(cluster, "planned"), str(tmp_path))
     rows = frame.select("segment", "entry", "slot", "offset", "payload").collect()
     assert sorted((*row[:4], bytes(row.payload)) for row in rows) == records
+
+
+def test_a_killed_driver_of_spark_costs_and_leaves_nothing(
+    spark: SparkSession, cluster: str, tmp_path: Path
+) -> None:
+    cold = Cold(cluster, "murdered", tmp_path / "cold")
+    records = cold.write(0, 5)
+    assert killed(cold, "written", 1, tmp_path)
+    left = cold.check(records)
+    assert len(left) == 2, "the files of a round, which no manifest names"
+    assert killed(cold, "doomed", 1, tmp_path)
+    assert cold.check(records) == left
+    with quire.sync.connect(cluster) as client:
+        segments = client.describe_log("murdered").segments
+    assert [each.number for each in segments if each.cold] == [1, 2], "the round that was named"
+    moved = offload_log(spark, Place(cluster, "murdered"), str(cold.target))
+    assert {uri.rpartition("/")[2] for uri in moved.swept} == left
+    assert moved.segments == sum(each.end is not None for each in segments) - 2
+    cold.check_moved(records)
 
 
 def killed_behind(more: int, cluster: str, log: str, target: Path) -> None:

@@ -15,6 +15,9 @@ import sys
 from pathlib import Path
 
 JAVA_VERSION_MIN = 17
+BRISK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Environment for a Java that lives for seconds: compiling thoroughly costs it more than it gives."""
+
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 
