@@ -284,8 +284,8 @@ class Client:
     def read_span(
         self, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
     ) -> AsyncGenerator[Slice, None]:
-        """Yield the records of a span by entry, in order. Raises `DecryptionError`, and
-        `NoSuchLedgerError` when the segment was trimmed away meanwhile.
+        """Yield the records of a span by entry, in order. Raises `DecryptionError`, and when the
+        segment was trimmed away meanwhile `PositionTrimmedError`.
         """
         return self._logs.read_span(span, password=password, keyring=keyring)
 

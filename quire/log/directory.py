@@ -45,8 +45,9 @@ from quire.log.search import (
     find_tail,
 )
 from quire.log.segment_reader import SegmentReader, open_segment
+from quire.log.snapshot import take_snapshot
 from quire.log.source import parquet
-from quire.log.span import Slice, Span, read_span_anywhere, take_snapshot
+from quire.log.span import Slice, Span, read_span_anywhere
 from quire.log.takeover import ATTEMPTS_MAX, TakeOver, recover_open_segments
 from quire.log.transactions import check_transaction
 from quire.log.upkeep import find_orphans, rebuild_manifest
@@ -225,17 +226,18 @@ class LogDirectory:
     async def snapshot(
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
     ) -> Sequence[Span]:
-        """Return what a reader can see of a log now, cut for reading in parallel (span.py).
+        """Return what a reader can see of a log now, cut for reading in parallel (snapshot.py).
 
         Never fences. Raises `NoSuchLogError`, `UnauthorizedError`, and what `take_snapshot` does.
         """
-        manifest = await self.describe(name)
-        return await take_snapshot(manifest, self._catalog, password=password, bounds=bounds)
+        return await take_snapshot(
+            name, self._catalog, self.describe, password=password, bounds=bounds
+        )
 
     def read_span(
         self, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
     ) -> AsyncGenerator[Slice, None]:
-        """Yield the batches of a span, whoever took the snapshot (`quire.log.span.read_span`)."""
+        """Yield the batches of a span, whoever took the snapshot (`span.read_span_anywhere`)."""
         return read_span_anywhere(
             self._catalog, span, self.describe, password=password, keyring=keyring
         )

@@ -1,53 +1,42 @@
-"""Spans: a snapshot of a log, cut so that other processes can read its pieces at the same time.
+"""Spans: pieces of a snapshot of a log, which other processes can read at the same time.
 
-A snapshot is the manifest at one moment and, for a segment that is still open, its LAC at that
-moment. It contains every record that a reader could see when it was taken. It is a prefix of the
-log without holes: an open segment's successor counts only once the open one is closed, because only
-then is it known that nothing of it is missing.
-
-Within bounds it holds the entries that have a record within: what the manifest does not tell is
-bisected. Taking a snapshot and reading a span never fence, and never disturb the writer.
+snapshot.py takes them. Reading never fences and never disturbs the writer; what was offloaded since
+is read from its file, and what was trimmed since is said to be trimmed.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from quire.entry import EntryId, LedgerId
-from quire.errors import CorruptEntryError, NoSuchLedgerError, NoSuchLogError
+from quire.errors import (
+    CorruptEntryError,
+    LogReplacedError,
+    NoSuchLedgerError,
+    PositionTrimmedError,
+)
 from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.reader import LedgerReader
 from quire.log.batch import (
     Base,
     Batch,
     BatchHeader,
     decode_batch,
-    decode_header,
     place_batch,
-    place_header,
 )
-from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.bounds import Bounds
 from quire.log.cold import ColdFile
 from quire.log.encryption import Decryption
 from quire.log.keyring import Keyring
-from quire.log.manifest import LogManifest, Segment
-from quire.log.source import Source, open_source, read_head
-from quire.metastore.layout import ledger_path
+from quire.log.manifest import LogManifest
+from quire.log.position import Position
+from quire.log.source import open_source
 
-ReadHeader: TypeAlias = Callable[[EntryId], Awaitable[BatchHeader]]
-
-CLOSING_SECONDS_MAX: Final = 2.0
-"""How long a snapshot waits for a leader that is just closing a segment behind a roll.
-
-That is one compare-and-set, milliseconds unless the store is electing a leader. Readers do not get
-past the segment either, so that a snapshot which does not wait misses nothing that they see; it is
-for whoever appended a record and wants it in a snapshot taken then.
-"""
+Describe: TypeAlias = Callable[[str], Awaitable[LogManifest]]
+"""Reads a log's manifest. Raises `NoSuchLogError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,205 +87,12 @@ class Slice(NamedTuple):
         return self.batch.payloads()[self.slots.start : self.slots.stop]
 
 
-async def take_snapshot(
-    manifest: LogManifest,
-    catalog: LedgerCatalog,
-    *,
-    password: bytes = b"",
-    bounds: Bounds = EVERYTHING,
-) -> list[Span]:
-    """Return the spans of a log as it is now, in order; segments without records have none.
-
-    Raises `UnreadableError` when too few bookies answer for the LAC of an open segment, and
-    `NoSuchLedgerError` when the log was trimmed meanwhile: read the manifest again.
-    """
-    bounds &= Bounds(first=manifest.trimmed_to)
-    taking = _Snapshot(manifest, catalog, password, bounds)
-    for segment in [] if bounds.is_empty else manifest.segments:
-        if not await taking.add(segment):
-            break
-    return taking.spans
-
-
-class _Snapshot:
-    """A snapshot that is being taken, segment by segment."""
-
-    def __init__(
-        self, manifest: LogManifest, catalog: LedgerCatalog, password: bytes, bounds: Bounds
-    ) -> None:
-        self.spans: list[Span] = []
-        self._manifest = manifest
-        self._catalog = catalog
-        self._password = password
-        self._bounds = bounds
-        self._next_offset = manifest.first_offset
-        self._before_ms = 0
-
-    async def add(self, segment: Segment) -> bool:
-        """Take a segment in; returns whether the next one counts."""
-        if segment.end is not None and self._is_outside(segment):
-            self._pass_over(segment)
-            return segment.start < self._bounds.end
-        async with AsyncExitStack() as stack:
-            ledger = _Lazy(stack, self._catalog, segment, self._password)
-            last, is_closed = segment.last_entry, True
-            if last is None:
-                reader = await ledger.open()
-                assert isinstance(reader, LedgerReader), "an open segment lies in its ledger"
-                if await self._is_followed(segment):
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(CLOSING_SECONDS_MAX):
-                            await _until_closed(reader)
-                last, is_closed = await reader.last_confirmed(), reader.is_closed
-            if last >= 0:
-                await self._add_span(segment, ledger.header, last)
-        return is_closed
-
-    async def _is_followed(self, segment: Segment) -> bool:
-        """Whether there are records behind an open segment that closing it would show."""
-        successor = self._manifest.segment_from(segment.number + 1)
-        if successor is None:
-            return False
-        async with AsyncExitStack() as stack:
-            ledger = await _Lazy(stack, self._catalog, successor, self._password).open()
-            return await ledger.last_confirmed() >= 0
-
-    def _is_outside(self, segment: Segment) -> bool:
-        """True when the manifest alone tells that a sealed segment has nothing within bounds."""
-        bounds = self._bounds
-        assert segment.end is not None
-        assert segment.end_offset is not None
-        return (
-            segment.ends_by(bounds.first)
-            or segment.end_offset <= bounds.first_offset
-            or segment.end.last_timestamp_ms < bounds.first_ms
-            or segment.start >= bounds.end
-            or segment.end_offset - segment.end.records >= bounds.end_offset
-            or self._before_ms >= bounds.end_ms
-        )
-
-    def _pass_over(self, segment: Segment) -> None:
-        assert segment.end is not None
-        assert segment.end_offset is not None
-        self._next_offset = segment.end_offset
-        self._before_ms = segment.end.last_timestamp_ms
-
-    async def _add_span(self, segment: Segment, header: ReadHeader, last: EntryId) -> None:
-        start, before_ms = self._next_offset, self._before_ms
-        if segment.end is not None:
-            self._pass_over(segment)
-            end_ms = segment.end.last_timestamp_ms
-        else:
-            newest = await header(last)
-            self._next_offset, end_ms = newest.next_offset, newest.timestamp_ms
-            if self._bounds.is_before(segment.number, last, newest):
-                return
-        self._before_ms = end_ms
-        span = Span(
-            self._manifest.name,
-            self._manifest.log_id,
-            segment.number,
-            segment.ledger,
-            segment.epoch,
-            0,
-            last,
-            range(start, self._next_offset),
-            segment.bytes,
-            self._bounds,
-            segment.base,
-            segment.cold,
-        )
-        cut = await _cut(span, header, before_ms, end_ms)
-        if cut.first <= cut.last:
-            self.spans.append(cut)
-
-
-class _Lazy:
-    """A segment's ledger, opened when something about it is asked that the manifest lacks."""
-
-    def __init__(
-        self, stack: AsyncExitStack, catalog: LedgerCatalog, segment: Segment, password: bytes
-    ) -> None:
-        self._stack = stack
-        self._catalog = catalog
-        self._segment = segment
-        self._password = password
-        self._reader: Source | None = None
-
-    async def open(self) -> Source:
-        if self._reader is None:
-            segment = self._segment
-            self._reader = await open_source(
-                self._catalog,
-                segment.ledger,
-                segment.cold,
-                segment.last_entry,
-                segment.base,
-                self._password,
-            )
-            self._stack.push_async_callback(self._reader.close)
-        return self._reader
-
-    async def header(self, entry: EntryId) -> BatchHeader:
-        payload = await read_head(await self.open(), entry)
-        header = decode_header(payload, self._segment.ledger, entry)
-        return place_header(header, self._segment.base)
-
-
-async def _cut(span: Span, header: ReadHeader, first_ms: int, last_ms: int) -> Span:
-    """Drop the entries at both ends that have no record within bounds."""
-    bounds, number, first, last = span.bounds, span.segment, span.first, span.last
-    starts_inside = (
-        bounds.first <= (number, 0, 0)
-        and bounds.first_offset <= span.offsets.start
-        and bounds.first_ms <= first_ms
-    )
-    if not starts_inside:
-        first = await _bisect(
-            first, last, header, lambda at, found: not bounds.is_before(number, at, found)
-        )
-    ends_inside = (
-        bounds.end > (number, last + 1, 0)
-        and bounds.end_offset >= span.offsets.stop
-        and bounds.end_ms > last_ms
-    )
-    if not ends_inside:
-        behind = await _bisect(
-            first, last, header, lambda at, found: bounds.is_behind(number, at, found)
-        )
-        last = behind - 1
-    return span.narrow(first, last)
-
-
-async def _bisect(
-    first: EntryId,
-    last: EntryId,
-    header: ReadHeader,
-    is_reached: Callable[[EntryId, BatchHeader], bool],
-) -> EntryId:
-    """Return the first entry for which something holds that holds from there on; last + 1: none."""
-    low, high = first, last + 1
-    while low < high:
-        middle = (low + high) // 2
-        if is_reached(middle, await header(middle)):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-async def _until_closed(reader: LedgerReader) -> None:
-    while not reader.is_closed:
-        await reader.store.wait(ledger_path(reader.ledger), reader.version)
-        await reader.refresh()
-
-
 async def read_span(
     catalog: LedgerCatalog, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
 ) -> AsyncGenerator[Slice, None]:
     """Yield the records of a span by entry, in order.
 
-    Raises `NoSuchLedgerError` when the segment was trimmed away meanwhile, `CorruptEntryError`
+    Raises `NoSuchLedgerError` when the segment is not there any more, `CorruptEntryError`
     for a batch that cannot be there, `DecryptionError`, and what reading a ledger raises.
     """
     decryption = Decryption(span.log, keyring)
@@ -321,12 +117,16 @@ async def read_span(
 async def read_span_anywhere(
     catalog: LedgerCatalog,
     span: Span,
-    describe: Callable[[str], Awaitable[LogManifest]],
+    describe: Describe,
     *,
     password: bytes = b"",
     keyring: Keyring | None = None,
 ) -> AsyncGenerator[Slice, None]:
-    """As `read_span`, going on in the file when the segment was offloaded since the snapshot."""
+    """As `read_span`, going on in the file when the segment was offloaded since the snapshot.
+
+    Where the segment is gone it says what became of it: raises `PositionTrimmedError`,
+    `NoSuchLogError` and `LogReplacedError`, and only for one that is missing `NoSuchLedgerError`.
+    """
     entry = span.first
     while True:
         try:
@@ -336,19 +136,22 @@ async def read_span_anywhere(
                     entry = piece.entry + 1
                     yield piece
             return
-        except NoSuchLedgerError:
-            cold = None
-            if span.cold is None:
-                with suppress(NoSuchLogError):
-                    cold = _find_file(await describe(span.log), span)
-            if cold is None:
-                raise
-            span = replace(span.narrow(entry, span.last), cold=cold)
+        except NoSuchLedgerError as error:
+            left = span.narrow(entry, span.last)
+            span = replace(left, cold=_find_file(await describe(span.log), left, error))
 
 
-def _find_file(manifest: LogManifest, span: Span) -> ColdFile | None:
+def _find_file(manifest: LogManifest, span: Span, error: NoSuchLedgerError) -> ColdFile:
+    """Return the file that has a segment now which was not found where it was."""
+    if manifest.log_id != span.log_id:
+        raise LogReplacedError(span.log) from error
     found = [each.cold for each in manifest.segments if each.ledger == span.ledger]
-    return found[0] if found and manifest.log_id == span.log_id else None
+    if not found:
+        here = str(Position(span.segment, span.first, 0))
+        raise PositionTrimmedError(span.log, here, str(manifest.first_position)) from error
+    if found[0] is None or found[0] == span.cold:
+        raise error
+    return found[0]
 
 
 def _check(span: Span, entry: EntryId, header: BatchHeader) -> None:

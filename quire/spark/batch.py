@@ -1,6 +1,6 @@
 """Reading in batches.
 
-Planning takes a snapshot (quire/log/span.py): what a reader could see at that moment, cut into
+Planning takes a snapshot (quire/log/snapshot.py): what a reader could see at that moment, cut into
 ranges of entries. Every range is read by the worker that gets it, never fencing: the writer is not
 disturbed. Make a new data frame to see newer records.
 """

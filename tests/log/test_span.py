@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from quire.errors import NoSuchLedgerError, NoSuchLogError
+from quire.errors import LogReplacedError, NoSuchLedgerError, NoSuchLogError, PositionTrimmedError
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.position import LATEST, Position
-from quire.log.span import CLOSING_SECONDS_MAX
+from quire.log.snapshot import CLOSING_SECONDS_MAX
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import NAME, Client, Gate, LogCluster, append_all, numbered, run
 
@@ -128,10 +128,42 @@ def test_what_is_gone_is_said_to_be_gone() -> None:
                 await client.logs.snapshot(NAME)
             async with await client.open() as log:
                 await append_all(log, numbered(0, 5))
-            spans = await client.logs.snapshot(NAME)
-            await client.logs.delete(NAME)
+                await log.roll()
+                await append_all(log, numbered(5, 5))
+            one, other = await client.logs.snapshot(NAME)
+            await client.logs.trim(NAME, Position(2, 0, 1))
+            with pytest.raises(PositionTrimmedError, match=r"1\.0\.0.* was trimmed.* 2\.0\.1"):
+                await anext(client.logs.read_span(one))
+            found = [piece async for piece in client.logs.read_span(other)]
+            assert [each for piece in found for each in piece.payloads()] == numbered(5, 5)
+            await client.catalog.delete(other.ledger)
             with pytest.raises(NoSuchLedgerError):
-                await anext(client.logs.read_span(spans[0]))
+                await anext(client.logs.read_span(other))
+            await client.logs.delete(NAME)
+            with pytest.raises(NoSuchLogError):
+                await anext(client.logs.read_span(one))
+            await (await client.open()).close()
+            with pytest.raises(LogReplacedError):
+                await anext(client.logs.read_span(one))
+
+    run(main)
+
+
+def test_a_snapshot_that_a_trim_overtakes_begins_again() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader, client = cluster.new_client(), cluster.new_client()
+            async with await leader.open() as log:
+                for start in range(0, 15, 5):
+                    await append_all(log, numbered(start, 5))
+                    await log.roll()
+            looking = Gate("get", LEDGERS)
+            client.store.before = looking
+            taking = asyncio.create_task(client.logs.snapshot(NAME, bounds=Bounds(first_offset=2)))
+            await looking.reached.wait()
+            await leader.logs.trim(NAME, Position(3, 0, 0))
+            looking.open.set()
+            assert [(span.segment, span.offsets) for span in await taking] == [(3, range(10, 15))]
 
     run(main)
 

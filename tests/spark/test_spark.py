@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import quire.sync
-from quire import LogOptions, Position
+from quire import LogOptions
 
 ROLLED = LogOptions(roll_entries=50)
 
@@ -62,27 +62,6 @@ def test_reading_never_disturbs_the_writer(spark: SparkSession, cluster: str) ->
         assert frame.count() == 10, "a data frame is a snapshot"
         wait_until_visible(cluster, "live", 11)
         assert load(spark, cluster, "live").count() == 11
-
-
-def test_a_snapshot_outlives_rolls_and_take_overs_but_not_trims(
-    spark: SparkSession, cluster: str
-) -> None:
-    with quire.sync.connect(cluster) as client:
-        leader = client.open_log("moving")
-        leader.append_many([b"one", b"two"])
-        wait_until_visible(cluster, "moving", 2)
-        frame = load(spark, cluster, "moving")
-        assert frame.count() == 2
-        leader.roll()
-        leader.append(b"three")
-        with client.open_log("moving") as other:
-            other.append(b"four")
-        assert sorted(bytes(row.payload) for row in frame.collect()) == [b"one", b"two"]
-        leader.close()
-        client.trim_log("moving", Position(2, 0, 0))
-        with pytest.raises(PySparkException, match=r"ledger \d+ does not exist"):
-            frame.collect()
-        assert load(spark, cluster, "moving").count() == 2
 
 
 def test_a_trimmed_prefix_is_not_read(spark: SparkSession, cluster: str) -> None:

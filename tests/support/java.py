@@ -16,7 +16,7 @@ from pathlib import Path
 
 JAVA_VERSION_MIN = 17
 BRISK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Environment for a Java that lives for seconds: compiling thoroughly costs it more than it gives."""
+"""Environment for a Java that lives for seconds: thorough compiling would not pay."""
 
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
