@@ -33,7 +33,7 @@ from quire.log.batch import (
     VERSION,
     decode_batch,
 )
-from quire.log.errors import DecryptionError
+from quire.log.errors import DecryptionError, MissingKeyError
 from quire.log.keyring import KEY_ID_BYTES_MAX, SALT_BYTES, Keyring
 from quire.log.position import Position
 
@@ -117,15 +117,15 @@ class Decryption:
             return payload
         envelope = _envelope(payload, ledger, entry)
 
-        def refuse(reason: str) -> DecryptionError:
+        def refuse(kind: type[DecryptionError], reason: str) -> DecryptionError:
             at = str(Position(segment, entry, 0))
-            return DecryptionError(self._log, at, envelope.key_id, reason)
+            return kind(self._log, at, envelope.key_id, reason)
 
         if self._keyring is None:
-            raise refuse("no keyring was given")
+            raise refuse(MissingKeyError, "no keyring was given")
         cipher = self._keyring.cipher(envelope.key_id, ledger, envelope.salt)
         if cipher is None:
-            raise refuse("the keyring has no such key")
+            raise refuse(MissingKeyError, "the keyring has no such key")
         from cryptography.exceptions import InvalidTag  # with the cipher it is loaded already
 
         head = payload[: envelope.size]
@@ -133,7 +133,8 @@ class Decryption:
         try:
             body = cipher.decrypt(_nonce(entry), payload[envelope.size :], bound)
         except InvalidTag:
-            raise refuse("it is another key, or the batch was changed or moved") from None
+            reason = "it is another key, or the batch was changed or moved"
+            raise refuse(DecryptionError, reason) from None
         plain = bytearray(head[: HEADER.size])
         plain[_AT_VERSION] = envelope.inner
         return bytes(plain) + body

@@ -4,6 +4,7 @@ ConflictError
 └── TransactionOrderError      a transaction id is below one that the log has; nothing written
 InvalidRequestError
 └── DecryptionError            an encrypted batch does not open with the keys that were given
+    └── MissingKeyError        its key is not among them
 """
 
 from __future__ import annotations
@@ -33,3 +34,7 @@ class DecryptionError(InvalidRequestError):
         self.position = position
         self.key_id = key_id
         self.reason = reason
+
+
+class MissingKeyError(DecryptionError):
+    """The key of an encrypted batch is not among those that were given, or none were."""

@@ -20,7 +20,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 import quire.sync
-from quire.errors import QuireError
+from quire.errors import ConfigurationError, QuireError
+from quire.log.errors import MissingKeyError
 from quire.log.manifest import LogManifest, Segment
 from quire.log.span import Span
 from quire.spark.clients import worker_client, worker_keyring
@@ -89,7 +90,9 @@ def audit_logs(
     """Audit the logs that the options name, as they are now.
 
     `on_progress` is told ranges of entries done, and how many there are. Raises `NoSuchLogError`,
-    and what keeps a snapshot from being taken; what is wrong inside is in the result.
+    what keeps a snapshot from being taken, `MissingKeyError` for an encrypted log without its key
+    and `ConfigurationError` for a key file that a worker cannot use; what is wrong inside is in the
+    result.
     """
     with quire.sync.connect(options.cluster) as client:
         logs = options.select(client.list_logs())
@@ -116,13 +119,20 @@ def _read(
     found: list[PieceAudit] = []
     for start in range(0, len(pieces), step):
         chunk = pieces[start : start + step]
-        found += context.parallelize(chunk, len(chunk)).map(work).collect()
+        for piece in context.parallelize(chunk, len(chunk)).map(work).collect():
+            if isinstance(piece, QuireError):
+                raise piece
+            found.append(piece)
         on_progress(len(found), len(pieces))
     return found
 
 
-def audit_piece(cluster: str, password: bytes, key_file: str | None, span: Span) -> PieceAudit:
-    """Read a range of entries, in a worker. What is wrong is returned, not raised."""
+def audit_piece(
+    cluster: str, password: bytes, key_file: str | None, span: Span
+) -> PieceAudit | QuireError:
+    """Read a range of entries, in a worker. What is wrong is returned, not raised; an error says
+    that the audit itself lacks something.
+    """
     records = payload_bytes = checksum = last_ms = 0
     first_offset = next_offset = -1
     entry = span.first - 1
@@ -146,6 +156,8 @@ def audit_piece(cluster: str, password: bytes, key_file: str | None, span: Span)
                 checksum = zlib.crc32(payload, checksum)
                 payload_bytes += len(payload)
             records += len(piece.slots)
+    except (ConfigurationError, MissingKeyError) as error:
+        return error
     except QuireError as error:
         problem = str(error)
     if problem is None and entry != span.last:

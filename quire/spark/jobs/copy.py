@@ -10,6 +10,7 @@ from pyspark.sql.window import Window
 
 import quire.sync
 from quire.errors import InvalidRequestError, NoSuchLogError
+from quire.spark.failures import workers_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ def replay_log(spark: SparkSession, source: Place, target: Place, job: str | Non
 
     All or nothing. How far it came is remembered in the target under `job`, so that replaying
     again goes on from there, and a replay that failed without saying how may be repeated. Record
-    offsets and times are the target's own. Raises `NoSuchLogError`, `InvalidRequestError`.
+    offsets and times are the target's own. Raises `NoSuchLogError`, `InvalidRequestError`,
+    `DecryptionError`, and what else keeps a worker from reading or writing.
     """
     if source == target:
         raise InvalidRequestError(f"log {source.log!r} cannot be replayed into itself")
@@ -61,7 +63,7 @@ def compact_log(
 
     `key` is a SQL expression over the columns of the log, as `get_json_object(cast(payload as
     string), '$.id')`; records for which it is null are all kept. Done again for the same source
-    it adds nothing, unless the source has grown. Raises `NoSuchLogError`, `InvalidRequestError`.
+    it adds nothing, unless the source has grown. Raises as `replay_log`.
     """
     if source == target:
         raise InvalidRequestError(f"log {source.log!r} cannot be compacted into itself")
@@ -80,7 +82,8 @@ def _load(spark: SparkSession, place: Place, **options: str | int) -> DataFrame:
 
 def _save(frame: DataFrame, place: Place, **options: str | int) -> None:
     writer = frame.write.format("quire").mode("append")
-    writer.options(**place.options(), **options).save()
+    with workers_errors():
+        writer.options(**place.options(), **options).save()
 
 
 def _end(place: Place) -> tuple[str, int]:

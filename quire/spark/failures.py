@@ -1,0 +1,50 @@
+"""What a worker of Spark raised, found in what Spark says about it.
+
+Spark reports an exception of a worker as text in the middle of its own. The command line, and
+whoever decides by the kind of an error, want quire's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from quire.errors import QuireError
+
+_LAST_LINE: Final = re.compile(r"^(?:\S+: )?(quire(?:\.\w+)+)\.(\w+Error): (.+)$", re.MULTILINE)
+"""How a traceback of Python ends."""
+
+
+@contextmanager
+def workers_errors() -> Iterator[None]:
+    """Raise what a worker raised where Spark failed for it; anything else as it is.
+
+    The error has the sentence and no more: what it carries beside it stayed in the worker.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        found = find_error(str(error))
+        if found is None:
+            raise
+        raise found from error
+
+
+def find_error(text: str) -> QuireError | None:
+    """Return the first error of quire's that ends a traceback in a text."""
+    for module, name, sentence in _LAST_LINE.findall(text):
+        try:
+            kind = getattr(importlib.import_module(module), name, None)
+        except ImportError:
+            continue
+        if isinstance(kind, type) and issubclass(kind, QuireError):
+            error: QuireError = kind.__new__(kind)
+            error.args = (sentence,)
+            return error
+    return None
