@@ -123,6 +123,7 @@ class Chain:
         self._is_offered = False
         """Whether a manifest may list the spare."""
         self._lock = asyncio.Lock()
+        self._editing = asyncio.Lock()
 
     def _live(self, segment: Segment, writer: LedgerWriter) -> LiveSegment:
         encryption = Encryption.of(self._options.keyring, writer.metadata)
@@ -151,7 +152,8 @@ class Chain:
     async def edit(self, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
         """Change the manifest while it is ours.
 
-        Raises `DeposedError`, and as `ManifestRecord.edit`.
+        One edit at a time, because the result of one that read earlier must not replace that of a
+        later one. Raises `DeposedError`, and as `ManifestRecord.edit`.
         """
         seen: list[LogManifest | None] = []
 
@@ -159,12 +161,13 @@ class Chain:
             seen[:] = [manifest]
             return change(self.check_mine(manifest))
 
-        try:
-            self.manifest = await self._record.edit(edit)
-        except DeposedError:
-            await self._discard_spare(seen[0])
-            raise
-        return self.manifest
+        async with self._editing:
+            try:
+                self.manifest = await self._record.edit(edit)
+            except DeposedError:
+                await self._discard_spare(seen[0])
+                raise
+            return self.manifest
 
     @property
     def is_prepared(self) -> bool:

@@ -8,6 +8,8 @@ import pytest
 
 from quire.log.keyring import Keyring
 from quire.log.log import Log
+from quire.log.position import Position
+from quire.log.upkeep import Labels
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (
     PATH,
@@ -109,6 +111,39 @@ def test_a_ledger_whose_bookie_went_away_is_replaced_before_it_is_used() -> None
             assert gone not in metadata.last_fragment.bookies
             await log.close()
             await cluster.check()
+
+    run(main)
+
+
+def test_a_ledger_is_made_for_the_next_segment_whatever_edits_end_late() -> None:
+    """Found by the simulator: two ledgers were labelled as one segment, so that the manifest could
+    not have been rebuilt. A trim had read the manifest before a roll, and had its answer after it.
+    """
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(roll_entries=FULL, batch_records=1)
+            await fill(log, 2)
+            late = Gate("get", PATH)
+
+            async def after(method: str, path: str) -> None:
+                if method == "get" and path == PATH and not late.reached.is_set():
+                    await late(method, path)
+
+            client.store.after = after
+            trimming = asyncio.create_task(log.trim(Position(1, 0, 0)))
+            await late.reached.wait()
+            rolling = asyncio.create_task(log.roll())
+            await asyncio.sleep(1)
+            late.open.set()
+            await asyncio.gather(trimming, rolling)
+            await fill(log, HALF, first=2)
+            [spare] = await spares(cluster, client)
+            labels = Labels.of((await cluster.catalog.metadata(spare)).custom)
+            assert labels is not None
+            assert labels.segment == (await client.manifest()).next_segment == 3
+            await log.close()
 
     run(main)
 
