@@ -12,6 +12,8 @@ from quire.wire import bookie_pb2 as pb
 from tests.sim import (
     checkers,
     consumer,
+    election_watch,
+    election_workload,
     intruder,
     ledger_workload,
     log_checkers,
@@ -29,6 +31,8 @@ TEXT = DOCUMENT.read_text(encoding="utf-8")
 REPORTING = (
     checkers,
     consumer,
+    election_watch,
+    election_workload,
     intruder,
     ledger_workload,
     log_checkers,

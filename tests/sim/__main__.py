@@ -5,8 +5,8 @@
     python -m tests.sim --seeds 10000 --from 20000 --json
 
 Ctrl-C ends a campaign with the report of what was run; with `--account FILE` it can go on later.
-A seed runs the workload that is its own (every fifth the log's) unless `--workload` names one or
-several. What is printed about a failure is enough to repeat it: seed, commit, Python version, mix.
+A seed runs the workload that is its own (`workload_of`) unless `--workload` names one or several.
+What is printed about a failure is enough to repeat it: seed, commit, Python version, mix.
 """
 
 from __future__ import annotations

@@ -119,6 +119,8 @@ class LogAppend:
     """Sent again under its number: then it may be of a later epoch."""
     after: Position | None = None
     """The highest position anybody had confirmed when this was called."""
+    begun_in: int = 0
+    """The epoch of the manifest when this was called."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,9 @@ Evidence: what leaders appended, what followers read, and the final log as fresh
   skip, non-monotonic      a pass goes up, and by one in offsets, but over a trim it was told of
   send order               a leader's records stand as it appended them; a batch is together
   real time                a record stands behind everything confirmed before it was appended
-  handoff                  epochs never go back: no two leaders' records interleave
+  handoff                  epochs never go back: no two leaders' records interleave; an epoch's
+                           records are one leader's
+  C5                       what a leader began when another epoch had begun is never confirmed
   conditional append       a record that was to get an offset has that one, or is not there
   transactions             a record has the id it was given, else that of the record before it
   agreement                all final readers agree
@@ -136,6 +138,20 @@ def epochs_never_go_back(final: list[Seen]) -> None:
         require(other.epoch >= one.epoch, "handoff", f"{other} stands after {one}")
 
 
+def only_the_leader_confirms(history: LogHistory) -> None:
+    leaders: dict[int, str] = {}
+    for append in history.appends:
+        if append.outcome is not Outcome.OK or append.is_resent:
+            continue
+        require(
+            append.epoch >= append.begun_in,
+            "C5 a deposed leader confirms nothing",
+            f"{append} was begun when epoch {append.begun_in} had begun",
+        )
+        other = leaders.setdefault(append.epoch, append.leader)
+        require(other == append.leader, "handoff", f"{append} was confirmed, and so were {other}'s")
+
+
 def transactions_are_kept(final: list[Seen], history: LogHistory) -> None:
     at = {seen.payload: seen for seen in final}
     for append in history.appends:
@@ -187,5 +203,6 @@ def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
     passes_go_up_by_one(passes)
     sends_keep_their_order(history)
     epochs_never_go_back(final)
+    only_the_leader_confirms(history)
     transactions_are_kept(final, history)
     conditions_are_kept(final, history)

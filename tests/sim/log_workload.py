@@ -197,6 +197,7 @@ class LogWorkload:
 
     async def _append(self, client: ClientMachine, log: Log, payloads: tuple[bytes, ...]) -> None:
         append = self.world.log.offer(client.name, log.epoch, payloads)
+        append.begun_in = self.world.manifest_watch.current[NAME].epoch
         if self.has_transactions and len(self.world.log.appends) % 3:
             append.transaction = log.epoch * 1000 + len(self.world.log.appends) // 5
         sender = self._sender(client)
@@ -285,11 +286,16 @@ class LogWorkload:
         async with world.all_ends("the log is closed and followers are at its end"):
             for client, task in zip(leaders, self.leaders, strict=True):
                 await join(client, task)
-            await last.run(self._close_log)
-            finals = [await first_reader.run(self._scan)]
-            await self._await_followers(finals[0])
-            finals.append(await world.client("reader1").run(self._scan))
+            finals = await self._read_all(last, first_reader)
         check_log(finals, world.log)
+
+    async def _read_all(self, last: ClientMachine, first_reader: ClientMachine) -> list[list[Seen]]:
+        """Close the log and see followers to its end; return the passes of fresh readers."""
+        await last.run(self._close_log)
+        finals = [await first_reader.run(self._scan)]
+        await self._await_followers(finals[0])
+        finals.append(await self.world.client("reader1").run(self._scan))
+        return finals
 
     async def _close_log(self, client: ClientMachine) -> None:
         log = await client.insist(lambda: self._directory(client).open(NAME, self.options))

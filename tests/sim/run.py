@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.sim.election_workload import ElectionWorkload
 from tests.sim.faults import FaultMix, draw_mix
 from tests.sim.history import Violation
 from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_workload
@@ -31,18 +32,25 @@ COLLECT_EVERY: Final = 20
 WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "ledger": (LedgerWorkload, draw_ledger_workload),
     "log": (LogWorkload, draw_log_workload),
+    "election": (ElectionWorkload, draw_log_workload),
 }
 
 LOG_EVERY: Final = 5
-"""Of so many seeds of a campaign one is of the log: it takes about four times as long as one of the
+"""Of so many seeds of a campaign one is of a log: it takes about four times as long as one of a
 ledger, so half of the time goes to each."""
 
 _runs = 0
 
 
 def workload_of(seed: int) -> str:
-    """The workload that a seed of a campaign runs."""
-    return "log" if seed % LOG_EVERY == 0 else "ledger"
+    """The workload that a seed of a campaign runs.
+
+    Four of five seeds are of a ledger. Every fifth is of a log: those that end in 0 with rival
+    leaders, those that end in 5 with an election.
+    """
+    if seed % LOG_EVERY:
+        return "ledger"
+    return "election" if seed % (2 * LOG_EVERY) else "log"
 
 
 @dataclass

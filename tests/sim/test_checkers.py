@@ -186,6 +186,16 @@ def interleaved(finals: list[list[Seen]], history: LogHistory) -> None:
         final[1] = replace(final[1], epoch=2)
 
 
+def deposed(finals: list[list[Seen]], history: LogHistory) -> None:
+    history.appends[0].begun_in = 2
+
+
+def two_leaders(finals: list[list[Seen]], history: LogHistory) -> None:
+    for final in (*finals, history.readings[0].records):
+        final[3] = replace(final[3], epoch=1)
+    history.appends[2].epoch = 1
+
+
 def out_of_nowhere(finals: list[list[Seen]], history: LogHistory) -> None:
     for final in (*finals, history.readings[0].records):
         final[1] = replace(final[1], transaction=5)
@@ -224,6 +234,8 @@ def test_a_healthy_log_passes() -> None:
         (spread, "send order"),
         (stale, "real time"),
         (interleaved, "handoff"),
+        (two_leaders, "handoff: .* and so were one's"),
+        (deposed, "C5 a deposed leader confirms nothing"),
         (lambda finals, history: finals[1].pop() and None, "agreement"),
         (out_of_nowhere, "transactions"),
         (misnumbered, "transactions"),

@@ -16,10 +16,11 @@ from tests.sim.determinism import HASH_SEEDS, traces
 from tests.sim.faults import KINDS
 from tests.sim.ledger_workload import LedgerWorkload
 from tests.sim.regressions import SEEDS
-from tests.sim.run import run_seed
+from tests.sim.run import WORKLOADS, run_seed
 
-LEDGER_SEEDS = 1700
-LOG_SEEDS = 300
+LEDGER_SEEDS = 1650
+LOG_SEEDS = 250
+ELECTION_SEEDS = 100
 LEDGER_CHUNK, LOG_CHUNK = 50, 15
 VOID_MAX = 0.3
 """A share of void runs above this means that the faults leave no room for work."""
@@ -56,6 +57,13 @@ CONSEQUENCES = {
     "retention trimmed",
     "take-over",
     "roll",
+    "successor named",
+    "successor followed",
+    "no such successor",
+    "log handed over",
+    "leadership lost",
+    "leader removed",
+    "parts adopted",
 }
 """Besides the kinds of the mix: what must have happened in the default seeds."""
 
@@ -66,6 +74,7 @@ def chunks_of(workload: str, seeds: int, size: int) -> list[Chunk]:
 
 
 CHUNKS = [
+    *chunks_of("election", ELECTION_SEEDS, LOG_CHUNK),
     *chunks_of("log", LOG_SEEDS, LOG_CHUNK),
     *chunks_of("ledger", LEDGER_SEEDS, LEDGER_CHUNK),
 ]
@@ -105,7 +114,7 @@ def test_regression(seed: int, workload: str, found: str) -> None:
 
 def test_equal_seeds_give_equal_traces_in_other_processes() -> None:
     first, *others = [traces(DETERMINISM_SEEDS, hash_seed, 300) for hash_seed in HASH_SEEDS]
-    assert len(first) == 2 * DETERMINISM_SEEDS
+    assert len(first) == len(WORKLOADS) * DETERMINISM_SEEDS
     assert all(other == first for other in others)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
+
 from quire.bookie import LedgerTail
+from quire.election.ballot import Term, encode_term
+from quire.election.election import Leader
 from quire.entry import DigestKind, LedgerId, Sealer
 from quire.errors import NoSuchEntryError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
@@ -13,8 +17,14 @@ from quire.ledger.quorum import Replication
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.position import Position
 from quire.log.takeover import ledger_labels
-from quire.metastore.layout import ledger_path, log_path
+from quire.metastore.layout import (
+    election_candidates_path,
+    election_epoch_path,
+    ledger_path,
+    log_path,
+)
 from quire.run import pack_run
+from tests.sim.election_watch import ElectionWatch
 from tests.sim.history import Violation
 from tests.sim.loop import new_loop
 from tests.sim.manifest_watch import ManifestWatch
@@ -206,3 +216,92 @@ def test_manifest_watch_catches_a_ledger_of_another_epoch_or_place() -> None:
     ):
         desk.ledgers[8] = replace(OPEN, custom=custom)
         assert desk.put(FIRST, SECOND) == found
+
+
+# -- elections -------------------------------------------------------------------------------------
+
+ONE, TWO, THREE = "c-0000000001", "c-0000000002", "c-0000000003"
+
+
+class Booth:
+    """An election as its watch sees it."""
+
+    def __init__(self, *standing: str) -> None:
+        self.found: list[Violation] = []
+        self.watch = ElectionWatch("e", self.found.append)
+        for place in standing:
+            self.stand(place)
+
+    def stand(self, place: str, *, gone: bool = False) -> None:
+        path = f"{election_candidates_path('e')}/{place}"
+        self.watch.changed(path, None if gone else b"", 0)
+
+    def elect(self, epoch: int, place: str, successor: str | None = None) -> list[str]:
+        term = Term(epoch, f"at {place}", place, f"token {epoch} {place}", successor)
+        self.watch.changed(election_epoch_path("e"), encode_term(term), 0)
+        return [violation.name[:2] for violation in self.found]
+
+
+def test_an_orderly_election_passes() -> None:
+    booth = Booth(ONE, TWO, THREE)
+    assert booth.elect(1, ONE) == []
+    assert booth.elect(1, ONE, THREE) == []
+    booth.stand(ONE, gone=True)
+    assert booth.elect(2, THREE) == []
+    booth.stand(THREE, gone=True)
+    assert booth.elect(3, TWO) == []
+    booth.watch.entered(3, "two")
+    booth.watch.observed(Leader(f"at {THREE}", 2), 1)
+    booth.watch.observed(Leader(f"at {TWO}", 3), 2)
+    assert booth.watch.successions == 1
+
+
+def test_a_candidate_may_lose_its_place_while_it_takes_office() -> None:
+    booth = Booth(ONE, TWO)
+    booth.stand(ONE, gone=True)
+    assert booth.elect(1, ONE) == []
+    assert booth.elect(2, TWO) == []
+
+
+def test_election_watch_catches() -> None:
+    booth = Booth(ONE, TWO, THREE)
+    booth.elect(1, ONE)
+    assert booth.elect(2, TWO) == ["E1"], "the last leader still stands"
+    booth = Booth(ONE, TWO)
+    booth.elect(1, ONE)
+    booth.stand(ONE, gone=True)
+    assert booth.elect(3, TWO) == ["E1"], "an epoch was left out"
+    assert booth.elect(3, THREE) == ["E1", "E1"], "an epoch came twice"
+    booth = Booth(ONE, TWO, THREE)
+    booth.elect(1, ONE, THREE)
+    booth.stand(ONE, gone=True)
+    assert booth.elect(2, TWO) == ["E2"], "another one was named"
+    booth = Booth(ONE, TWO, THREE)
+    booth.elect(1, ONE)
+    booth.stand(ONE, gone=True)
+    assert booth.elect(2, THREE) == ["E2"], "another one was first"
+
+
+def test_election_watch_catches_what_leaders_and_observers_believe() -> None:
+    booth = Booth(ONE)
+    booth.elect(1, ONE)
+    booth.watch.entered(1, "one")
+    with pytest.raises(Violation, match="E3"):
+        booth.watch.entered(1, "two")
+    with pytest.raises(Violation, match="E1"):
+        booth.watch.observed(Leader(f"at {ONE}", 1), 2)
+    with pytest.raises(Violation, match="E1"):
+        booth.watch.observed(Leader(f"at {TWO}", 1), 0)
+
+
+def test_election_watch_catches_the_recovery_of_what_was_handed_over() -> None:
+    booth = Booth()
+    labels = ledger_labels(FIRST, FIRST.epoch)
+    ledger = replace(OPEN, custom=labels).with_state(LedgerState.IN_RECOVERY)
+    booth.watch.changed(ledger_path(7), ledger.encode(), 0)
+    booth.watch.closed(FIRST.epoch, SECOND)
+    assert not booth.found
+    booth.watch.changed(ledger_path(7), ledger.encode(), 0)
+    assert [violation.name[:2] for violation in booth.found] == ["E4"]
+    with pytest.raises(Violation, match="E4"):
+        booth.watch.closed(FIRST.epoch, FIRST)

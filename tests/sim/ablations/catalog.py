@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim.ablations import bookies, logs, recovery, writing
+from tests.sim.ablations import bookies, elections, logs, recovery, writing
 from tests.sim.ablations.patch import Ablation
 from tests.sim.faults import FaultMix, Theme
 
@@ -92,6 +92,12 @@ def _expiry(mix: FaultMix) -> None:
     mix.weather.unknown = 0.3
 
 
+def _away(mix: FaultMix) -> None:
+    """Candidates that are paused past their sessions, or cut off from the store."""
+    mix.rates = {"pause client": 6.0, "expire session": 2.0, "isolate": 1.0}
+    mix.mending = 0.8
+
+
 ABLATIONS: Final = (
     Ablation("a bookie refuses adds to a fenced ledger", "ledger", bookies.ignore_fence),
     Ablation(
@@ -133,15 +139,15 @@ ABLATIONS: Final = (
         "a repair fences what it doubts",
         "ledger",
         bookies.repair_without_fences,
-        "by a unit test (tests/storage/test_salvage.py): here the others of a write set stop the "
-        "old writer before its bookie was repaired",
+        "rare: mostly the others of a write set stop the old writer before its bookie is repaired; "
+        "tests/storage/test_salvage.py has it",
         _loss,
     ),
     Ablation(
         "a repair doubts ledgers that do not name the bookie",
         "ledger",
         bookies.doubt_only_what_is_named,
-        "by a unit test (tests/storage/test_salvage.py): see above",
+        "rare: see above; tests/storage/test_salvage.py has it",
         _loss,
     ),
     Ablation("a ledger leaves limbo when whole", "ledger", bookies.leave_limbo_at_once, "", _loss),
@@ -204,4 +210,29 @@ ABLATIONS: Final = (
         _expiry,
     ),
     Ablation("a trim changes the manifest first", "log", logs.delete_before_the_manifest_says_so),
+    Ablation(
+        "a term is a compare-and-set", "election", elections.take_office_over_anybody, "", _away
+    ),
+    Ablation("a leader knows its own term", "election", elections.forget_the_own_term, "", _expiry),
+    Ablation("the successor that was named follows", "election", elections.pass_the_successor_over),
+    Ablation(
+        "a successor waits for the leader to go",
+        "election",
+        elections.follow_before_the_leader_is_gone,
+    ),
+    Ablation(
+        "only who leads names a successor",
+        "election",
+        elections.name_a_successor_over_anybody,
+        "",
+        _away,
+    ),
+    Ablation("a log that is handed over is closed", "election", elections.leave_the_log_open),
+    Ablation(
+        "an adoption ends the leader before it", "election", elections.adopt_beside_the_leader
+    ),
+    Ablation("an adoption is a compare-and-set", "election", elections.adopt_over_a_newer_leader),
+    Ablation(
+        "producers outlive an adoption", "election", elections.forget_producers_at_an_adoption
+    ),
 )

@@ -23,27 +23,35 @@ from quire.log.takeover import LostRaceError
 from tests.sim.ablations.patch import Patch
 
 
+class _Peeking:
+    """A catalog that opens without recovery."""
+
+    def __init__(self, catalog: Any) -> None:
+        self._catalog = catalog
+
+    async def open(self, ledger: int, *, password: bytes) -> Any:
+        return await self._catalog.open_without_recovery(ledger, password=password)
+
+
+async def _recover_some(is_recovered: Any, catalog: Any, manifest: Any, *rest: Any) -> Any:
+    ends, offset = {}, None
+    for segment in manifest.open_segments:
+        offset = segment.first_offset if offset is None else offset
+        chosen: Any = catalog if is_recovered(segment) else _Peeking(catalog)
+        ends[segment.number] = await takeover.recover_segment(chosen, segment, offset, *rest)
+        offset += ends[segment.number].records
+    return ends
+
+
+async def without_recovery(catalog: Any, manifest: Any, *rest: Any) -> Any:
+    """Find the ends of open segments as a reader would."""
+    return await _recover_some(lambda segment: False, catalog, manifest, *rest)
+
+
 def fence_only_the_last_ledger() -> list[Patch]:
-    whole = takeover.recover_segment
-
-    class Peeking:
-        """A catalog that opens without recovery."""
-
-        def __init__(self, catalog: Any) -> None:
-            self._catalog = catalog
-
-        async def open(self, ledger: int, *, password: bytes) -> Any:
-            return await self._catalog.open_without_recovery(ledger, password=password)
-
     async def recover_open(catalog: Any, manifest: Any, *rest: Any) -> Any:
-        ends, offset = {}, None
-        for segment in manifest.open_segments:
-            offset = segment.first_offset if offset is None else offset
-            is_last = segment is manifest.open_segments[-1]
-            chosen: Any = catalog if is_last else Peeking(catalog)
-            ends[segment.number] = await whole(chosen, segment, offset, *rest)
-            offset += ends[segment.number].records
-        return ends
+        last = manifest.open_segments[-1:]
+        return await _recover_some(lambda segment: segment in last, catalog, manifest, *rest)
 
     return [(takeover, "recover_open_segments", recover_open)]
 
