@@ -307,9 +307,9 @@ class Service(Generic[R]):
 
     async def _leave(self, log: Log, applying: asyncio.Task[None] | None) -> None:
         log.abandon()
-        async with self._submitting:
-            self._pending.put_nowait(None)
         if applying is not None:
+            async with self._submitting:
+                self._pending.put_nowait(None)
             await applying
         self._log = None
         if self._snapshotting is not None:

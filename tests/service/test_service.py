@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from quire.election.election import Election
-from quire.errors import LeadershipLostError, OutcomeUnknownError
+from quire.errors import LeadershipLostError, OutcomeUnknownError, StoreUnavailableError
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
+from quire.metastore.layout import service_path
 from quire.service import Applied, Role, Service, ServiceOptions
 from quire.service.snapshots import Snapshots
 from tests.support.log_cluster import Client, LogCluster, eventually, refuse, run
@@ -236,6 +237,32 @@ def test_handing_over_needs_no_recovery_and_goes_to_whom_it_is_meant_for() -> No
             await agree(found, 2)
             for each in found:
                 await each.service.close()
+
+    run(main)
+
+
+def test_who_could_not_begin_to_lead_answers_when_it_leads_again() -> None:
+    """Found by the simulator: what ended an attempt to lead also ended the next leader's applier,
+    so that no command of it was ever answered.
+    """
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            replica = Replica(cluster, "r0")
+            refused = asyncio.Event()
+
+            async def before(method: str, path: str) -> None:
+                begins = replica.service.role is Role.TAKES_OVER and not refused.is_set()
+                if path == service_path(NAME) and begins:
+                    refused.set()
+                    raise StoreUnavailableError("faulty:", "refused by order of the test")
+
+            replica.client.store.before = before
+            async with replica.service as service, asyncio.timeout(30):
+                await refused.wait()
+                await service.wait_role(Role.LEADS)
+                assert await service.submit(b"a") == 1
+                await service.barrier()
 
     run(main)
 
