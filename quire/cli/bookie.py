@@ -214,8 +214,16 @@ def _print_damage(settings: Settings, found: Sequence[Damage]) -> None:
     is_flag=True,
     help="Do it. Without this, only say what would be done.",
 )
+@click.option(
+    "--replaced",
+    type=click.Path(file_okay=False, path_type=Path),
+    multiple=True,
+    help="A directory beside the main one that is a new, empty one: what it held is lost.",
+)
 @with_settings
-def repair(settings: Settings, directory: Path, accept_loss: bool) -> None:
+def repair(
+    settings: Settings, directory: Path, accept_loss: bool, replaced: tuple[Path, ...]
+) -> None:
     """Let a bookie that lost files be served again, as one that may have lost anything.
 
     What is damaged is set aside. Every ledger the bookie has or may have had is put into limbo: it
@@ -225,16 +233,23 @@ def repair(settings: Settings, directory: Path, accept_loss: bool) -> None:
     \b
     Example:
       quire bookie repair /var/lib/quire --accept-loss --store zk://zoo:2181/quire
+      quire bookie repair /var/lib/quire --accept-loss --replaced /mnt/disk2/quire
     """
-    run(lambda: _repair(settings, directory, accept_loss))
+    if replaced and not accept_loss:
+        raise click.UsageError("--replaced changes directories: say --accept-loss too")
+    run(lambda: _repair(settings, directory, accept_loss, replaced))
 
 
-async def _repair(settings: Settings, directory: Path, accept_loss: bool) -> None:
+async def _repair(
+    settings: Settings, directory: Path, accept_loss: bool, replaced: tuple[Path, ...]
+) -> None:
     from quire.repair.directory import examine_directory, repair_directory
 
     uri = resolve_store(settings.store_uri())
-    work = repair_directory if accept_loss else examine_directory
-    found = await work(directory, uri)
+    if accept_loss:
+        found = await repair_directory(directory, uri, replaced=replaced)
+    else:
+        found = await examine_directory(directory, uri)
     _print_damage(settings, found.damage)
     fields: dict[str, str | int] = {
         "bookie": found.bookie,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.repair.census import count
 from quire.storage.check import Damage, check_disk
-from quire.storage.directories import open_directory
+from quire.storage.directories import open_directory, with_local_parts
 from quire.storage.disk import Disk
 from quire.storage.identity import identify
+from quire.storage.local_disk import LocalDisk
 from quire.storage.options import StorageOptions
+from quire.storage.reclaim import reclaim
 from quire.storage.salvage import salvage
 
 
@@ -40,20 +43,32 @@ async def repair_directory(
     directory: Path,
     store_uri: str,
     *,
+    replaced: Sequence[Path] = (),
     rng: random.Random | None = None,
     options: StorageOptions | None = None,
 ) -> Repaired:
     """Put everything a stopped bookie has, or may have had, into limbo, and let it be served.
 
-    The caller accepts that what cannot be read any more is lost here. A repair that was interrupted
-    is begun again by calling again; no bookie starts on the directory before.
+    The caller accepts that what cannot be read any more is lost here, and all that was in the
+    directories `replaced`: parts of the bookie that are empty now, or missing. A lost cookie is
+    written anew from the metadata store if the journal beside it says whose it was. A repair that
+    was interrupted is begun again by calling again; no bookie starts on the directory before.
 
-    Raises `ConfigurationError` when the directory is in use or not a bookie's, `WrongBookieError`
-    when it belongs to another cluster, `CorruptStorageError` when its cookie cannot be believed,
-    OSError, and the metadata store's errors, after which nothing was changed.
+    Raises `ConfigurationError` when a directory is in use or not the bookie's, `WrongBookieError`
+    when it belongs to another cluster, `CorruptStorageError` when its cookie cannot be believed and
+    nothing tells whose it was, OSError, and the metadata store's errors.
     """
-    async with _opened(directory, store_uri) as (disk, store):
-        return await repair_disk(disk, store, rng or random.SystemRandom(), options=options)
+    rng = rng or random.SystemRandom()
+    async with AsyncExitStack() as stack:
+        store = await open_store(store_uri)
+        stack.push_async_callback(store.close)
+        main = LocalDisk(directory)
+        stack.push_async_callback(main.close)
+        paths = [str(path.absolute()) for path in replaced]
+        await reclaim(main, store, rng, paths, lambda path: LocalDisk(path, create=True))
+        disk = await with_local_parts(main)
+        stack.push_async_callback(disk.close)
+        return await repair_disk(disk, store, rng, options=options)
 
 
 async def repair_disk(

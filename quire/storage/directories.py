@@ -23,7 +23,14 @@ async def open_directory(directory: Path) -> Disk:
     Raises `ConfigurationError` when one of them is missing or in use, `WrongBookieError` when a
     part is not the one the cookie names, `CorruptStorageError` for a damaged cookie.
     """
-    return await with_parts(LocalDisk(directory), _open_local)
+    return await with_local_parts(LocalDisk(directory))
+
+
+async def with_local_parts(main: Disk) -> Disk:
+    """Return a main directory together with its parts. Raises as `open_directory`; all is closed
+    then.
+    """
+    return await with_parts(main, _open_local)
 
 
 def _open_local(path: str) -> LocalDisk:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -157,8 +157,8 @@ async def format_disk(
         if found is not None:
             raise ConfigurationError(f"{name} is formatted already, as bookie {found.bookie}")
         await check_empty(unused)
-    named = [Part(_new_id(rng), each.role, each.path) for each in parts]
-    cookie = BookieCookie(_new_id(rng), await cluster_id(store, rng))
+    named = [Part(new_id(rng), each.role, each.path) for each in parts]
+    cookie = BookieCookie(new_id(rng), await cluster_id(store, rng))
     if named:
         cookie = replace(cookie, layout=LAYOUT_OF_PARTS, parts=tuple(named))
     path = cookie_path(cookie.bookie)
@@ -187,7 +187,7 @@ async def expand_disk(
     for each in parts:
         found = await read_cookie(each.disk)
         if found is None:
-            named.append(Part(_new_id(rng), each.role, each.path))
+            named.append(Part(new_id(rng), each.role, each.path))
             await write_first_cookie(each.disk, cookie.of_part(named[-1]))
             continue
         cookie.check(f"directory {each.path}", found)
@@ -197,7 +197,7 @@ async def expand_disk(
     if named:
         held = cookie.parts
         if not any(part.role is Role.ENTRIES for part in held):
-            held = (*held, Part(_new_id(rng), Role.ENTRIES, ""))
+            held = (*held, Part(new_id(rng), Role.ENTRIES, ""))
         cookie = replace(cookie, layout=LAYOUT_OF_PARTS, parts=(*held, *named))
         await write_state(disk, COOKIE, encode_cookie(cookie))
     await settle_twin(cookie, store)
@@ -215,8 +215,12 @@ async def settle_twin(cookie: BookieCookie, store: MetadataStore) -> None:
         await store.put(path, encode_record(KIND, VERSION, cookie.body()), twin.version)
 
 
-async def identify(disk: Disk, store: MetadataStore) -> BookieCookie:
+async def identify(
+    disk: Disk, store: MetadataStore, *, replaced: Container[str] = ()
+) -> BookieCookie:
     """Return who a disk is, after comparing it with the metadata store.
+
+    Parts at paths that are `replaced` may be others than the store knows.
 
     Raises `ConfigurationError` for a disk that is not formatted, `WrongBookieError` when the store
     does not know it or knows something else, `CorruptStorageError` and `CorruptRecordError` when
@@ -231,18 +235,13 @@ async def identify(disk: Disk, store: MetadataStore) -> BookieCookie:
         raise ConfigurationError(
             f"the directory is a part of bookie {cookie.bookie}: name its main directory"
         )
-    path = cookie_path(cookie.bookie)
-    try:
-        twin = await store.get(path)
-    except NoSuchNodeError as error:
-        raise WrongBookieError(
-            f"the directory of bookie {cookie.bookie}",
-            f"the cluster at {store.uri}",
-            "another cluster (this one has no cookie of it)",
-        ) from error
-    known = _decode_twin(path, twin.value)
-    cookie.check(f"cookie {path} at {store.uri}", known)
-    unknown = [part.path or "main" for part in known.parts if part not in cookie.parts]
+    known = await read_twin(store, cookie.bookie)
+    cookie.check(f"cookie {cookie_path(cookie.bookie)} at {store.uri}", known)
+    unknown = [
+        part.path or "main"
+        for part in known.parts
+        if part not in cookie.parts and part.path not in replaced
+    ]
     if unknown:
         raise WrongBookieError(
             f"the directory of bookie {cookie.bookie}",
@@ -260,6 +259,22 @@ async def identify(disk: Disk, store: MetadataStore) -> BookieCookie:
             f"cluster {here}" if here else "no cluster",
         )
     return cookie
+
+
+async def read_twin(store: MetadataStore, bookie: BookieId) -> BookieCookie:
+    """Return the cookie that the metadata store has of a bookie.
+
+    Raises `WrongBookieError` when it has none, `CorruptRecordError`, and the store's errors.
+    """
+    path = cookie_path(bookie)
+    try:
+        return _decode_twin(path, (await store.get(path)).value)
+    except NoSuchNodeError as error:
+        raise WrongBookieError(
+            f"the directory of bookie {bookie}",
+            f"the cluster at {store.uri}",
+            "another cluster (this one has no cookie of it)",
+        ) from error
 
 
 def _decode_twin(path: str, data: bytes) -> BookieCookie:
@@ -280,7 +295,7 @@ async def cluster_id(store: MetadataStore, rng: random.Random) -> str:
         except NoSuchNodeError:
             with contextlib.suppress(NodeExistsError, StoreOutcomeUnknownError):
                 await store.create(
-                    CLUSTER, encode_record("cluster", VERSION, {"cluster": _new_id(rng)})
+                    CLUSTER, encode_record("cluster", VERSION, {"cluster": new_id(rng)})
                 )
             continue
         return _decode_cluster(found.value)
@@ -294,5 +309,6 @@ def _decode_cluster(data: bytes) -> str:
     return cluster
 
 
-def _new_id(rng: random.Random) -> str:
+def new_id(rng: random.Random) -> str:
+    """Return an id that no other bookie, part or cluster has."""
     return f"{rng.getrandbits(ID_BITS):032x}"

@@ -72,6 +72,11 @@ class Salvage:
     """New names of what cannot be believed."""
 
 
+async def mark_unfinished(disk: Disk, below: LedgerId = 0) -> None:
+    """Let no bookie start on a disk before `salvage` has returned. Raises OSError."""
+    await write_state(disk, UNFINISHED, encode_state(UNFINISHED, 1, {"limbo_below": below}))
+
+
 async def salvage(
     disk: Disk,
     bookie: str,
@@ -106,8 +111,7 @@ class _Salvaging:
 
     async def run(self, doubts: Iterable[Doubt], horizon: Horizon) -> Salvage:
         """See `salvage`."""
-        unfinished = encode_state(UNFINISHED, 1, {"limbo_below": horizon.below})
-        await write_state(self._disk, UNFINISHED, unfinished)
+        await mark_unfinished(self._disk, horizon.below)
         for directory in (JOURNAL, ENTRIES):
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()

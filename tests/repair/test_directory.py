@@ -12,6 +12,7 @@ from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieErr
 from quire.repair.directory import examine_directory, repair_directory
 from quire.storage.identity import format_directory
 from quire.storage.options import StorageOptions
+from tests.support.command import quire
 
 SMALL = StorageOptions(segment_bytes=64 * 1024)
 
@@ -67,3 +68,27 @@ def test_a_sound_directory_may_be_doubted_too(tmp_path: Path) -> None:
         assert looked.damage == []
 
     asyncio.run(main())
+
+
+def test_a_directory_of_a_lost_disk_is_replaced_by_an_empty_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        home, big, uri = tmp_path / "bookie", tmp_path / "big", uri_of(tmp_path)
+        bookie = await format_directory(home, uri, entries=[big])
+        shutil.rmtree(big)
+        with pytest.raises(ConfigurationError, match="mounted"):
+            await repair_directory(home, uri, options=SMALL)
+        with pytest.raises(ConfigurationError, match="not one of the bookie's"):
+            await repair_directory(home, uri, replaced=[tmp_path / "bigger"], options=SMALL)
+        assert not (tmp_path / "bigger").exists()
+        done = await repair_directory(home, uri, replaced=[big], options=SMALL)
+        assert (done.bookie, done.ledgers) == (bookie, 0)
+        assert (await examine_directory(home, uri)).damage == []
+
+    asyncio.run(main())
+
+
+def test_the_command_asks_for_the_word_before_it_replaces(tmp_path: Path) -> None:
+    done = quire("bookie", "repair", str(tmp_path), "--replaced", str(tmp_path / "big"))
+    assert done.code == 2
+    assert "--accept-loss" in done.err
+    assert not (tmp_path / "big").exists()

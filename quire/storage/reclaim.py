@@ -1,0 +1,141 @@
+"""Directories that lost who they are, made their bookie's again.
+
+What they held is lost or in doubt, so a repair must follow (salvage.py): a mark is left first, and
+no bookie starts before the repair has taken it away. Interrupted, everything here can be repeated.
+
+  - The main directory's cookie is written anew from its twin in the metadata store, if the journal
+    on it says whose it is.
+  - A part whose disk was replaced gets a new id, so that the old disk, should it come back, is not
+    taken for the part again: it lacks what was stored since.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from quire.errors import ConfigurationError, CorruptStorageError
+from quire.metastore.store import MetadataStore
+from quire.storage.cookie import (
+    COOKIE,
+    BookieCookie,
+    Part,
+    encode_cookie,
+    read_cookie,
+    write_first_cookie,
+)
+from quire.storage.disk import Disk
+from quire.storage.identity import identify, new_id, read_twin, settle_twin
+from quire.storage.record import BLOCK_BYTES, decode_segment
+from quire.storage.salvage import mark_unfinished
+from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
+from quire.storage.state_file import write_state
+
+
+async def reclaim(
+    main: Disk,
+    store: MetadataStore,
+    rng: random.Random,
+    replaced: Collection[str],
+    open_disk: Callable[[str], Disk],
+) -> None:
+    """Restore the main directory's cookie if it needs it, and let the empty disks that are at some
+    paths now be parts in the place of those that were.
+
+    `open_disk` opens what is at a path; it is closed here. Raises `ConfigurationError` when a path
+    is no part's, or not empty, as `identify` besides, and the metadata store's errors.
+    """
+    await restore_cookie(main, store)
+    if replaced:
+        await replace_parts(main, store, rng, replaced, open_disk)
+
+
+async def restore_cookie(main: Disk, store: MetadataStore) -> None:
+    """Write a lost or damaged cookie anew, if it can be told whose it was; else leave it.
+
+    Raises `CorruptStorageError` when it is damaged and nothing tells whose it was,
+    `WrongBookieError` and `CorruptRecordError` as `identify`, and the metadata store's errors.
+    """
+    damage: CorruptStorageError | None = None
+    try:
+        if await read_cookie(main) is not None:
+            return
+    except CorruptStorageError as error:
+        damage = error
+    owners = await _owners(main)
+    if len(owners) == 1:
+        twin = await read_twin(store, owners.pop())
+        await mark_unfinished(main)
+        await write_state(main, COOKIE, encode_cookie(twin))
+    elif damage is not None:
+        raise damage
+
+
+async def _owners(disk: Disk) -> set[str]:
+    """Return the bookies that the journal segments on a disk name."""
+    owners: set[str] = set()
+    if JOURNAL not in await disk.list():
+        return owners
+    for number in numbered(await disk.list(JOURNAL), SEGMENT_SUFFIX):
+        path = segment_path(number)
+        file = await disk.open(path)
+        try:
+            owners.add(decode_segment(path, await file.read(0, BLOCK_BYTES)).bookie)
+        except CorruptStorageError:
+            continue  # what is damaged says nothing
+        finally:
+            await file.close()
+    return owners
+
+
+async def replace_parts(
+    main: Disk,
+    store: MetadataStore,
+    rng: random.Random,
+    replaced: Collection[str],
+    open_disk: Callable[[str], Disk],
+) -> None:
+    """Let empty disks take the places of parts; one that has its part's cookie is left alone.
+
+    Raises as `reclaim`.
+
+    The cookies of the new ones first, which harm nobody; then the main cookie, which decides; then
+    the twin.
+    """
+    cookie = await identify(main, store, replaced=replaced)
+    paths = [part.path for part in cookie.parts if part.path]
+    for path in replaced:
+        if path not in paths:
+            known = ", ".join(paths) or "the main one only"
+            raise ConfigurationError(
+                f"{path} is not one of the bookie's directories: it has {known}"
+            )
+    parts: list[Part] = []
+    for part in cookie.parts:
+        if part.path not in replaced:
+            parts.append(part)
+            continue
+        disk = open_disk(part.path)
+        try:
+            parts.append(await _replaced(cookie, part, disk, rng))
+        finally:
+            await disk.close()
+    if parts != list(cookie.parts):
+        await mark_unfinished(main)
+        cookie = replace(cookie, parts=tuple(parts))
+        await write_state(main, COOKIE, encode_cookie(cookie))
+    await settle_twin(cookie, store)
+
+
+async def _replaced(cookie: BookieCookie, part: Part, disk: Disk, rng: random.Random) -> Part:
+    """Return a part as it is to be, its cookie on its disk."""
+    found = await read_cookie(disk)
+    if found is None:
+        fresh = replace(part, id=new_id(rng))
+        await write_first_cookie(disk, cookie.of_part(fresh))
+        return fresh
+    cookie.check(f"directory {part.path}", found)
+    if not found.part or any(found.part == other.id for other in cookie.parts if other is not part):
+        raise ConfigurationError(f"directory {part.path} is another one of the bookie's")
+    return replace(part, id=found.part)

@@ -1,0 +1,242 @@
+"""A bookie whose cookie is lost, or one of whose directories is on a new and empty disk."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from quire.errors import (
+    ConfigurationError,
+    CorruptStorageError,
+    EntryUnknownError,
+    QuireError,
+    WrongBookieError,
+)
+from quire.metastore.layout import cookie_path
+from quire.metastore.memory import MemoryStore
+from quire.storage.cookie import COOKIE, Role
+from quire.storage.directories import with_parts
+from quire.storage.horizon import Horizon
+from quire.storage.identity import NewPart, format_disk, identify
+from quire.storage.reclaim import reclaim, restore_cookie
+from quire.storage.salvage import Doubt, salvage
+from tests.storage.scene import KEY, drive, run_of
+from tests.storage.test_crash_points import TINY
+from tests.storage.test_directories import SpreadScene
+from tests.storage.test_salvage import remove
+from tests.support.sub_disk import SubDisk
+
+PAYLOAD = bytes(500)
+FAST, BIG = "fast-1", "big-1"
+LOST = 33
+"""A ledger of which nothing is left."""
+
+
+async def loaded(*, first: int = 0) -> SpreadScene:
+    """Return a killed bookie of three directories, with entries in entry logs and in the journal;
+    in the journal only when the first one is 10.
+    """
+    scene = SpreadScene()
+    for start in range(first, 20, 10):
+        scene.starts = 0  # nothing is added to it
+        node = await scene.start()
+        for entry in range(start, start + 10):
+            payload = b"" if start else PAYLOAD  # what is large is flushed
+            await node.add(7, KEY, run_of(7, entry, payload=payload))
+        await (scene.kill() if start else scene.close())
+    return scene
+
+
+def wipe(scene: SpreadScene, directory: str) -> None:
+    for path in [each for each in scene.disk.files() if each.startswith(f"{directory}/")]:
+        remove(scene, path)
+    for inner in ("journal", "entries"):
+        scene.disk.directories.pop(f"{directory}/{inner}", None)
+        remove(scene, f"{directory}/{inner}")
+
+
+async def restored(scene: SpreadScene, *replaced: str) -> None:
+    """Reclaim and salvage, as `quire bookie repair` does."""
+    mount, store = scene.disk.mount(), MemoryStore(scene.tree)
+    try:
+        main = SubDisk(mount, "main")
+        await reclaim(main, store, scene.rng, replaced, lambda path: SubDisk(mount, path))
+        disk = await with_parts(main, lambda path: SubDisk(mount, path))
+        cookie = await identify(disk, store)
+        doubts = [Doubt(7), Doubt(LOST)]
+        rng = random.Random(1)
+        await salvage(disk, cookie.bookie, doubts, Horizon(100, ()), rng=rng, options=TINY)
+    finally:
+        await mount.close()
+
+
+async def begun(scene: SpreadScene) -> None:
+    """Start it, with no directory added."""
+    scene.starts = 0
+    await scene.start()
+
+
+async def refused(scene: SpreadScene, *errors: type[QuireError]) -> None:
+    with pytest.raises(errors):
+        await begun(scene)
+    await scene.mount.close()
+
+
+async def denies_nothing(scene: SpreadScene) -> set[int]:
+    """Start it and return which entries it has; all others are unknown."""
+    await begun(scene)
+    held = set(await scene.entries(7))
+    for ledger, entries in ((7, set(range(25)) - held), (LOST, {0})):
+        for entry in entries:
+            with pytest.raises(EntryUnknownError):
+                await scene.node.read(ledger, entry, entry)
+    await scene.close()
+    return held
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept", "gone"), [(BIG, range(10, 20), range(10)), (FAST, range(10), range(19, 20))]
+)
+def test_a_directory_on_a_new_disk_is_taken_for_lost(lost: str, kept: range, gone: range) -> None:
+    async def main() -> None:
+        scene = await loaded()
+        wipe(scene, lost)
+        await refused(scene, WrongBookieError)
+        with pytest.raises(WrongBookieError, match="no cookie"):
+            await restored(scene)
+        await restored(scene, lost)
+        held = await denies_nothing(scene)
+        assert set(kept) <= held
+        assert held.isdisjoint(gone)
+        await restored(scene, lost)  # again: nothing more is lost by it
+        assert await denies_nothing(scene) == held
+
+    drive(main())
+
+
+def test_the_old_disk_of_a_replaced_directory_is_refused() -> None:
+    """It lacks what was stored since."""
+
+    async def main() -> None:
+        scene = await loaded()
+        old = scene.disk.files()[f"{BIG}/{COOKIE}"]
+        wipe(scene, BIG)
+        await restored(scene, BIG)
+        cookie = scene.disk.inode(f"{BIG}/{COOKIE}")
+        cookie.content[:], cookie.durable[:] = old, old
+        await refused(scene, WrongBookieError)
+
+    drive(main())
+
+
+def test_only_empty_directories_of_the_bookie_replace_any() -> None:
+    async def main() -> None:
+        scene = await loaded()
+        before = scene.disk.files()
+        with pytest.raises(ConfigurationError, match=rf"elsewhere.*{FAST}, {BIG}"):
+            await restored(scene, "elsewhere")
+        assert scene.disk.files() == before
+        fast = scene.disk.inode(f"{FAST}/{COOKIE}")
+        big = scene.disk.inode(f"{BIG}/{COOKIE}")
+        big.content[:], big.durable[:] = fast.content, fast.content
+        with pytest.raises(ConfigurationError, match="another one of the bookie's"):
+            await restored(scene, BIG)
+        remove(scene, f"{BIG}/{COOKIE}")
+        with pytest.raises(ConfigurationError, match="no cookie but holds"):
+            await restored(scene, BIG)
+
+    drive(main())
+
+
+@pytest.mark.parametrize("how", ["rotten", "removed"])
+def test_a_lost_cookie_is_written_anew_when_the_journal_says_whose_it_was(how: str) -> None:
+    async def main() -> None:
+        scene = SpreadScene()
+        mount = scene.disk.mount()
+        store = MemoryStore(scene.tree)
+        home = SubDisk(mount, await scene._directory("main"))
+        more = SubDisk(mount, await scene._directory("more"))
+        parts = [NewPart(Role.ENTRIES, "more", more)]
+        bookie = await format_disk(home, store, scene.rng, parts)
+        await mount.close()
+        await begun(scene)
+        for entry in range(10):
+            await scene.node.add(7, KEY, run_of(7, entry, payload=PAYLOAD))
+        await scene.close()
+        whole = scene.disk.files()[f"main/{COOKIE}"]
+        lose_cookie(scene, how)
+        mount = scene.disk.mount()
+        await restore_cookie(SubDisk(mount, "main"), store)
+        await mount.close()
+        await refused(scene, CorruptStorageError)  # half a repair is none
+        await restored(scene)
+        assert scene.disk.files()[f"main/{COOKIE}"] == whole
+        assert await denies_nothing(scene) == set(range(10))
+
+        lose_cookie(scene, how)
+        await store.delete(cookie_path(bookie))
+        with pytest.raises(WrongBookieError, match="another cluster"):
+            await restored(scene)
+
+    drive(main())
+
+
+def lose_cookie(scene: SpreadScene, how: str) -> None:
+    if how == "rotten":
+        scene.disk.rot(f"main/{COOKIE}", 30)
+    else:
+        remove(scene, f"main/{COOKIE}")
+
+
+@pytest.mark.parametrize(
+    ("how", "error"), [("rotten", CorruptStorageError), ("removed", ConfigurationError)]
+)
+def test_a_lost_cookie_stays_lost_where_nothing_tells_whose_it_was(
+    how: str, error: type[QuireError]
+) -> None:
+    async def main() -> None:
+        scene = await loaded()  # its journal is elsewhere
+        lose_cookie(scene, how)
+        before = scene.disk.files()
+        with pytest.raises(error):
+            await restored(scene)
+        assert scene.disk.files() == before
+
+    drive(main())
+
+
+@pytest.mark.parametrize("first", [0, 10])
+def test_whatever_interrupts_it_nobody_starts_before_it_is_done_again(first: int) -> None:
+    """At every change of the disks: it would deny what it was about to doubt, even where no file
+    that is missed was on the lost disk.
+    """
+
+    async def main() -> None:
+        change, is_done, refusals = 0, False, 0
+        while not is_done:
+            change += 1
+            scene = await loaded(first=first)
+            wipe(scene, BIG)
+            scene.disk.halt_at(change)
+            working = asyncio.create_task(restored(scene, BIG))
+            halted = asyncio.create_task(scene.disk.halted.wait())
+            await asyncio.wait({working, halted}, return_when=asyncio.FIRST_COMPLETED)
+            halted.cancel()
+            is_done = working.done()
+            working.cancel()
+            await asyncio.gather(working, halted, return_exceptions=True)
+            scene.disk.power_cut()
+            try:
+                await begun(scene)
+                await scene.close()
+            except (WrongBookieError, CorruptStorageError):
+                refusals += 1
+                assert not is_done
+                await scene.mount.close()
+                await restored(scene, BIG)
+            assert await denies_nothing(scene) == set(range(10, 20))
+        assert refusals > 10
+
+    drive(main())
