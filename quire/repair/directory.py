@@ -17,13 +17,13 @@ from quire.entry import BookieId
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.repair.census import count
+from quire.repair.reclaim import reclaim
 from quire.storage.check import Damage, check_disk
 from quire.storage.directories import open_directory, with_local_parts
 from quire.storage.disk import Disk
 from quire.storage.identity import identify
 from quire.storage.local_disk import LocalDisk
 from quire.storage.options import StorageOptions
-from quire.storage.reclaim import reclaim
 from quire.storage.salvage import salvage
 
 

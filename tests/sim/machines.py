@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
+from quire.entry import LedgerId
 from quire.errors import IntegrityError, InvalidRequestError, QuireError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
@@ -30,6 +31,7 @@ from tests.sim.loop import SimLoop
 from tests.sim.network import Network
 from tests.sim.process import Incarnation
 from tests.sim.store import SimStore, StoreWeather, WatchedTree
+from tests.sim.watch import MetadataWatch
 
 T = TypeVar("T")
 
@@ -79,6 +81,9 @@ WALL_CLOCK_START: Final = 1.7e9
 
 class World:
     """What machines share. `failure` is called with what must end the run."""
+
+    metadata_watch: MetadataWatch
+    """Of a world in which bookies are repaired."""
 
     def __init__(self, loop: SimLoop, seed: str, network: Network, weather: StoreWeather) -> None:
         self.loop = loop
@@ -161,6 +166,10 @@ class BookieMachine(Machine):
         """Something durable was taken from its disk: it may find that out at any time."""
         self.must_repair = False
         self.was_repaired = False
+        self.doubted: set[LedgerId] = set()
+        """Of which it may have had something when it was repaired. Of others it lost nothing, and
+        may lack what it never got, as every bookie may.
+        """
 
     def boot(self) -> None:
         """Start the process, unless it runs."""

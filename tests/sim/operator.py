@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from quire.entry import BookieId, LedgerId
 from quire.errors import OutcomeUnknownError, RetryError
+from quire.ledger.metadata import LedgerMetadata, LedgerState
 from quire.ledger.roster import BookieRoster
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
@@ -57,6 +59,7 @@ async def repair(
     """Repair a machine's disk. Raises as `quire bookie repair`."""
     world = machine.world
     store = world.store(life)
+    machine.doubted.update(_doubtful(world.metadata_watch.current.values(), machine.name))
     while True:
         try:
             doubts, horizon = await count(store, machine.name)
@@ -67,6 +70,16 @@ async def repair(
     rng = world.rng(f"repair:{life}")
     await salvage(mount, machine.name, doubts, horizon, rng=rng, options=options)
     world.network.counters["bookie repaired"] += 1
+
+
+def _doubtful(ledgers: Iterable[LedgerMetadata], bookie: BookieId) -> Iterator[LedgerId]:
+    """Yield the ledgers that name a bookie, or are being ended or were: it may lack something that
+    it had. What the census finds out over a bad line, told from the truth.
+    """
+    for metadata in ledgers:
+        named = any(bookie in fragment.bookies for fragment in metadata.fragments)
+        if named or metadata.state is not LedgerState.OPEN:
+            yield metadata.ledger
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from typing import Final
 SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (18, "ledger", "an empty closed ledger was read: division by zero"),
     (86, "ledger", "a follower whose metadata was refreshed while it read denied an entry"),
+    (13292, "ledger", "a repaired bookie was taken to owe what it never got of a younger ledger"),
     (27, "ledger", "a second power cut during a restart left a journal that looked broken"),
 )
 """(seed, workload, what it found)."""

@@ -348,7 +348,7 @@ class SimWorld(World):
             if machine.name in final.metadata.write_set(entry):
                 final.copies.setdefault(entry, {})[machine.name] = payload
         assert machine.node is not None
-        if machine.was_repaired:
+        if final.ledger in machine.doubted:
             lacking = sorted(final.owed(machine.name).difference(held))
             final.lacking[machine.name] = [
                 entry for entry in lacking if not await _is_damaged(machine.node, final, entry)

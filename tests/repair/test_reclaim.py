@@ -16,11 +16,11 @@ from quire.errors import (
 )
 from quire.metastore.layout import cookie_path
 from quire.metastore.memory import MemoryStore
+from quire.repair.reclaim import reclaim, restore_cookie
 from quire.storage.cookie import COOKIE, Role
 from quire.storage.directories import with_parts
 from quire.storage.horizon import Horizon
 from quire.storage.identity import NewPart, format_disk, identify
-from quire.storage.reclaim import reclaim, restore_cookie
 from quire.storage.salvage import Doubt, salvage
 from tests.storage.scene import KEY, drive, run_of
 from tests.storage.test_crash_points import TINY

@@ -1,7 +1,8 @@
 """Directories that lost who they are, made their bookie's again.
 
-What they held is lost or in doubt, so a repair must follow (salvage.py): a mark is left first, and
-no bookie starts before the repair has taken it away. Interrupted, everything here can be repeated.
+What they held is lost or in doubt, so a repair must follow (storage/salvage.py): a mark is left
+first, and no bookie starts before the repair has taken it away. Interrupted, everything here can be
+repeated.
 
   - The main directory's cookie is written anew from its twin in the metadata store, if the journal
     on it says whose it is.
