@@ -103,6 +103,7 @@ def _print_audit(settings: Settings, found: list[LogAudit]) -> None:
 @click.option("--to", "target", required=True, help="Log that takes the records.")
 @click.option("--to-store", metavar="URI", help="Its cluster; the same one if not given.")
 @click.option("--job", help="Name under which the target remembers how far it came.")
+@click.option("--skip-trimmed", is_flag=True, help="Go on behind what was trimmed meanwhile.")
 @master_option
 @password_option
 @key_path_option
@@ -113,6 +114,7 @@ def replay(
     target: str,
     to_store: str | None,
     job: str | None,
+    skip_trimmed: bool,
     master: str,
     password: bytes,
     key_file: str | None,
@@ -127,7 +129,7 @@ def replay(
     """
     source, goal = _places(settings, log, target, to_store, (password, key_file))
     with _session("quire replay", master) as session:
-        copied = _jobs("jobs").replay_log(session, source, goal, job)
+        copied = _jobs("jobs").replay_log(session, source, goal, job, skip_trimmed=skip_trimmed)
     _print_copied(settings, copied, target)
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from quire.errors import InvalidRequestError
 from quire.log.bounds import Bounds
 from quire.log.span import Span
+from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.columns import entry_batches, record_batches
 from quire.spark.filters import bounds_of, logs_of
@@ -35,19 +36,18 @@ class LogReader(DataSourceReader):
     """Plans on the driver, reads in the workers."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+        self._given = self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
         """Take the snapshot. Called once per data frame."""
         options = self._options
         client = worker_client(options.cluster)
-        spans = [
-            piece
-            for log in self._logs(client)
-            for span in client.snapshot_log(log, password=options.password, bounds=options.bounds)
-            for piece in span.split(options.split_bytes)
-        ]
-        return [SpanPartition(span) for span in spans]
+        pieces: list[Span] = []
+        for log in self._logs(client):
+            spans = client.snapshot_log(log, password=options.password, bounds=options.bounds)
+            check_beginning(client, log, self._given)  # what is trimmed later, workers find missing
+            pieces += [piece for span in spans for piece in span.split(options.split_bytes)]
+        return [SpanPartition(piece) for piece in pieces]
 
     def _logs(self, client: SyncClient) -> list[str]:
         return self._options.select(client.list_logs())

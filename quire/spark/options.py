@@ -45,10 +45,10 @@ _FLAGS: Final = {"true": True, "false": False}
 
 _READ: Final = (
     "cluster", "log", "ledger", "password", "keyFile", "columns", "splitBytes", "pushdown",
-    "fromPosition", "toPosition", "fromOffset", "toOffset", "fromTime", "toTime",
+    "fromPosition", "toPosition", "fromOffset", "toOffset", "fromTime", "toTime", "failOnDataLoss",
 )  # fmt: skip
 _ENDS: Final = ("toPosition", "toOffset", "toTime")
-_STREAM: Final = ("maxRecordsPerTrigger", "failOnDataLoss", "cursor")
+_STREAM: Final = ("maxRecordsPerTrigger", "cursor")
 _WRITE: Final = (
     "cluster", "log", "password", "keyFile", "job", "sequence", "compression", "ensemble",
     "writeQuorum", "ackQuorum", "checkpointLocation", "path",

@@ -49,6 +49,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.python.filterPushdown.enabled", "true")
             .config("spark.sql.shuffle.partitions", "2")
+            # Plans of a few hundred rows: compiling and replanning them costs more than they do.
+            # Commands and killed drivers, which have sessions of their own, run as Spark comes.
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+            .config("spark.sql.adaptive.enabled", "false")
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("ERROR")

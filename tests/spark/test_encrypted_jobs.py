@@ -102,9 +102,15 @@ def test_audit(sealed: Sealed, key: str | None, code: int, message: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("key", "message"), [(None, NO_KEY), ("wrong", NOT_THE_KEY), ("absent", "cannot be read")]
+    ("job", "key", "message"),
+    [
+        (["replay"], None, NO_KEY),
+        (["replay"], "wrong", NOT_THE_KEY),
+        (["replay"], "absent", "absent cannot be read"),
+        (["compact", "--key", KEY], None, NO_KEY),
+        (["compact", "--key", KEY], "wrong", NOT_THE_KEY),
+    ],
 )
-@pytest.mark.parametrize("job", [["replay"], ["compact", "--key", KEY]])
 def test_a_copy_that_lacks_the_key_copies_nothing(
     sealed: Sealed, job: list[str], key: str | None, message: str
 ) -> None:

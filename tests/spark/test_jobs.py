@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import quire.sync
 from quire import LogOptions, Position
+from quire.errors import PositionTrimmedError
 from quire.log.manifest import LogManifest
 from quire.metastore.layout import log_path
 from quire.spark.jobs import audit_logs, compact_log, replay_log
@@ -93,6 +94,13 @@ def test_replay_goes_on_where_it_stopped(spark: SparkSession, cluster: str) -> N
     append(cluster, "origin", numbered(100, 130))
     assert replay_log(spark, source, target) == Copied(100, 130)
     assert payloads(cluster, "copy") == numbered(0, 130)
+    append(cluster, "origin", numbered(130, 160))
+    with quire.sync.connect(cluster) as client:
+        client.trim_log("origin", [each.position for each in client.read_log("origin")][140])
+    with pytest.raises(PositionTrimmedError, match=r"offset 130 \(option fromOffset\)"):
+        replay_log(spark, source, target)
+    assert replay_log(spark, source, target, skip_trimmed=True) == Copied(130, 160)
+    assert payloads(cluster, "copy") == numbered(0, 130) + numbered(140, 160)
 
 
 def test_compaction_keeps_the_last_of_every_key(spark: SparkSession, cluster: str) -> None:

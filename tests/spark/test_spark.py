@@ -64,14 +64,48 @@ def test_reading_never_disturbs_the_writer(spark: SparkSession, cluster: str) ->
         assert load(spark, cluster, "live").count() == 11
 
 
-def test_a_trimmed_prefix_is_not_read(spark: SparkSession, cluster: str) -> None:
+@pytest.fixture(scope="module")
+def trimmed(cluster: str) -> str:
+    """A log of 360 records, of which the first 200 were trimmed, the last two within a batch."""
     write(cluster, "trimmed", [[b"a", b"b", b"c"] for _ in range(120)], ROLLED)
     with quire.sync.connect(cluster) as client:
         positions = [record.position for record in client.read_log("trimmed")]
         client.trim_log("trimmed", positions[200])
-    row = load(spark, cluster, "trimmed").agg(sql.min("offset"), sql.count("*")).first()
+    return "trimmed"
+
+
+def test_a_trimmed_prefix_is_not_read(spark: SparkSession, cluster: str, trimmed: str) -> None:
+    row = load(spark, cluster, trimmed).agg(sql.min("offset"), sql.count("*")).first()
     assert row is not None
     assert tuple(row) == (200, 160)
+
+
+@pytest.mark.parametrize(
+    ("start", "records", "message"),
+    [
+        ({"fromOffset": 199}, 0, r"offset 199 \(option fromOffset\) of log 'trimmed' was trimmed"),
+        ({"fromOffset": 100}, 0, r"offset 100 \(option fromOffset\) of log 'trimmed' was trimmed"),
+        ({"fromPosition": "1.1.2"}, 0, r"1\.1\.2 \(option fromPosition\) of log 'trimmed' was"),
+        ({"fromOffset": 100, "failOnDataLoss": "false"}, 160, ""),
+        ({"fromOffset": 200}, 160, ""),
+        ({"fromOffset": 359}, 1, ""),
+        ({"fromOffset": 400}, 0, ""),
+    ],
+)
+def test_a_beginning_that_was_trimmed_is_an_error(
+    spark: SparkSession,
+    cluster: str,
+    trimmed: str,
+    start: dict[str, str | int],
+    records: int,
+    message: str,
+) -> None:
+    frame = load(spark, cluster, trimmed, **start)
+    if message:
+        with pytest.raises(PySparkException, match=f"PositionTrimmedError: position {message}"):
+            frame.count()
+    else:
+        assert frame.count() == records
 
 
 def test_columns_have_the_types_and_times_they_say(spark: SparkSession, cluster: str) -> None:

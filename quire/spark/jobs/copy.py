@@ -37,12 +37,20 @@ class Copied:
     end: int
 
 
-def replay_log(spark: SparkSession, source: Place, target: Place, job: str | None = None) -> Copied:
+def replay_log(
+    spark: SparkSession,
+    source: Place,
+    target: Place,
+    job: str | None = None,
+    *,
+    skip_trimmed: bool = False,
+) -> Copied:
     """Append to `target` every record of `source` that an earlier replay did not, in order.
 
     All or nothing. How far it came is remembered in the target under `job`, so that replaying
     again goes on from there, and a replay that failed without saying how may be repeated. Record
-    offsets and times are the target's own. Raises `NoSuchLogError`, `InvalidRequestError`,
+    offsets and times are the target's own. Raises `PositionTrimmedError` when the source was
+    trimmed before it was replayed, unless `skip_trimmed`; `NoSuchLogError`, `InvalidRequestError`,
     `DecryptionError`, and what else keeps a worker from reading or writing.
     """
     if source == target:
@@ -51,7 +59,9 @@ def replay_log(spark: SparkSession, source: Place, target: Place, job: str | Non
     job = job or f"replay {source.log} {log_id[:12]}"
     first = _done(target, job)
     if first < end:
-        frame = _load(spark, source, fromOffset=first, toOffset=end, columns="payload")
+        loss = "false" if skip_trimmed else "true"
+        place: dict[str, str | int] = {"fromOffset": first, "toOffset": end, "failOnDataLoss": loss}
+        frame = _load(spark, source, columns="payload", **place)
         _save(frame, target, job=job, sequence=end)
     return Copied(first, max(first, end))
 
