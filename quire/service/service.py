@@ -263,6 +263,10 @@ class Service(Generic[R]):
             return
 
     def _apply_record(self, record: Record) -> None:
+        """Carry out the next record. Raises `PositionTrimmedError` when it is not the next."""
+        if record.offset != self._offset:  # BEGINNING is where the log begins, trimmed or not
+            found = str(record.position)
+            raise PositionTrimmedError(self._election.name, f"offset {self._offset}", found)
         self._apply(record.payload, Applied(record.position, record.offset, record.epoch))
 
     def _apply(self, payload: bytes, at: Applied) -> list[R]:

@@ -12,10 +12,11 @@ from quire.election.election import Election
 from quire.errors import LeadershipLostError, OutcomeUnknownError, StoreUnavailableError
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
-from quire.metastore.layout import service_path
+from quire.log.position import BEGINNING
+from quire.metastore.layout import log_path, service_path
 from quire.service import Applied, Role, Service, ServiceOptions
 from quire.service.snapshots import Snapshots
-from tests.support.log_cluster import Client, LogCluster, eventually, refuse, run
+from tests.support.log_cluster import Client, Gate, LogCluster, eventually, refuse, run
 from tests.support.memory_cluster import down
 
 NAME = "s"
@@ -193,6 +194,33 @@ def test_a_snapshot_trims_the_log_and_a_new_replica_starts_from_it() -> None:
                 await found[0].service.close()
                 await late.service.wait_role(Role.LEADS)
                 assert await late.service.submit(b"more") == 51
+
+    run(main)
+
+
+def test_a_replica_that_meets_a_log_trimmed_since_it_looked_for_a_snapshot_misses_nothing() -> None:
+    """Found by the simulator: it looked for a snapshot before there was one, read the log after it
+    had been trimmed, and carried out what was left of it on an empty state.
+    """
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [leader] = await replicas(cluster, 1, snapshot_records=20)
+            late = Replica(cluster, "late", snapshot_records=20)
+            reading = Gate("get", log_path(NAME))
+            late.client.store.before = reading
+            await late.service.__aenter__()
+            await reading.reached.wait()
+            for number in range(25):
+                await leader.service.submit(f"{number}".encode())
+            await asyncio.sleep(1)
+            assert (await leader.client.logs.describe(NAME)).trimmed_to > BEGINNING
+            reading.open.set()
+            await leader.service.submit(b"last")
+            await agree([leader, late], 26)
+            assert late.state.restored
+            await late.service.close()
+            await leader.service.close()
 
     run(main)
 
