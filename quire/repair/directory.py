@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quire.entry import BookieId
+from quire.errors import CorruptStorageError
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.repair.census import count
@@ -82,7 +83,9 @@ async def repair_disk(
 
 
 async def examine_directory(directory: Path, store_uri: str) -> Repaired:
-    """Say what `repair_directory` would find, and change nothing. Raises as it does."""
+    """Say what `repair_directory` would find, and change nothing. Raises as it does, and
+    `CorruptStorageError` for a damaged cookie in any case.
+    """
     async with _opened(directory, store_uri) as (disk, store):
         bookie = (await identify(disk, store)).bookie
         doubts, _ = await count(store, bookie)
@@ -95,7 +98,13 @@ async def examine_directory(directory: Path, store_uri: str) -> Repaired:
 async def _opened(directory: Path, store_uri: str) -> AsyncIterator[tuple[Disk, MetadataStore]]:
     store = await open_store(store_uri)
     try:
-        disk = await open_directory(directory)
+        try:
+            disk = await open_directory(directory)
+        except CorruptStorageError as error:
+            remedy = (
+                f"a repair makes {directory / error.path} anew if the journal says whose it was"
+            )
+            raise CorruptStorageError(error.path, f"{error.reason}; {remedy}") from error
         try:
             yield disk, store
         finally:

@@ -121,15 +121,17 @@ def _check_distinct(paths: Sequence[Path]) -> None:
 
 
 async def is_formatted(directory: Path) -> bool:
-    """True when a directory is a bookie's disk.
+    """True when a directory is a bookie's disk, be it one with a damaged cookie.
 
-    Raises `ConfigurationError` when it is in use, `CorruptStorageError` when its cookie is damaged.
+    Raises `ConfigurationError` when it is in use.
     """
     if not _exists(directory):
         return False
     disk = LocalDisk(directory)
     try:
         return await read_cookie(disk) is not None
+    except CorruptStorageError:
+        return True  # not to be formatted again; who serves it says what can be done
     finally:
         await disk.close()
 

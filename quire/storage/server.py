@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
@@ -48,6 +48,15 @@ def end_process(error: BaseException) -> NoReturn:
     os._exit(EXIT_FATAL)
 
 
+@contextmanager
+def _naming_the_remedy(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except CorruptStorageError as error:
+        remedy = f"`quire bookie repair {directory}` accepts the loss and copies from others"
+        raise CorruptStorageError(error.path, f"{error.reason}; {remedy}") from error
+
+
 async def serve(
     directory: Path,
     store_uri: str,
@@ -76,17 +85,14 @@ async def serve(
     async with AsyncExitStack() as stack:
         store = await open_store(store_uri)
         stack.push_async_callback(store.close)
-        disk = await open_directory(directory)
-        stack.push_async_callback(disk.close)
-        cookie = await identify(disk, store)
-        await settle_twin(cookie, store)
-        try:
+        with _naming_the_remedy(directory):
+            disk = await open_directory(directory)
+            stack.push_async_callback(disk.close)
+            cookie = await identify(disk, store)
+            await settle_twin(cookie, store)
             node = await BookieNode.open(
                 disk, cookie.bookie, cookie.cluster, rng=rng, on_fatal=on_fatal, options=options
             )
-        except CorruptStorageError as error:
-            remedy = f"`quire bookie repair {directory}` accepts the loss and copies from others"
-            raise CorruptStorageError(error.path, f"{error.reason}; {remedy}") from error
         stack.push_async_callback(node.close)
         others = None if copies is None else partial(copies, store, cookie.bookie)
         tasks: list[Collector | Scrubber | Mender] = [

@@ -178,6 +178,8 @@ def test_directories_are_formatted_and_recognised(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=bookie):
             await format_directory(directory, uri)
         assert bookie != await format_directory(tmp_path / "other", uri)
+        (directory / "cookie").write_bytes(b"nonsense")
+        assert await is_formatted(directory), "it is not to be formatted again"
 
     asyncio.run(main())
 

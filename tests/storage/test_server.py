@@ -11,7 +11,13 @@ import pytest
 
 from quire.bookie import BookieAddress
 from quire.entry import DigestKind, Sealer
-from quire.errors import ConfigurationError, NoSuchNodeError, QuireError, WrongBookieError
+from quire.errors import (
+    ConfigurationError,
+    CorruptStorageError,
+    NoSuchNodeError,
+    QuireError,
+    WrongBookieError,
+)
 from quire.ledger.remote import RemoteBookie
 from quire.metastore import open_store
 from quire.metastore.layout import BOOKIES, CLUSTER, bookie_path, cookie_path
@@ -117,6 +123,16 @@ def test_a_directory_that_is_no_bookies_is_refused(tmp_path: Path, directory: st
     async def main() -> None:
         with pytest.raises(ConfigurationError, match="format"):
             await serve(tmp_path / directory, uri_of(tmp_path))
+
+    asyncio.run(main())
+
+
+def test_a_damaged_cookie_is_named_with_its_remedy(tmp_path: Path) -> None:
+    async def main() -> None:
+        await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        (tmp_path / "bookie" / "cookie").write_bytes(b"nonsense")
+        with pytest.raises(CorruptStorageError, match=f"cookie.*quire bookie repair {tmp_path}"):
+            await serve(tmp_path / "bookie", uri_of(tmp_path))
 
     asyncio.run(main())
 
