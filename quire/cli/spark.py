@@ -130,7 +130,7 @@ def replay(
     source, goal = _places(settings, log, target, to_store, (password, key_file))
     with _session("quire replay", master) as session:
         copied = _jobs("jobs").replay_log(session, source, goal, job, skip_trimmed=skip_trimmed)
-    _print_copied(settings, copied, target)
+    _print_copied(settings, copied, target, "the source's")
 
 
 @spark.command()
@@ -164,7 +164,7 @@ def compact(
     source, goal = _places(settings, log, target, to_store, (password, key_file))
     with _session("quire compact", master) as session:
         copied = _jobs("jobs").compact_log(session, source, goal, key, job)
-    _print_copied(settings, copied, target)
+    _print_copied(settings, copied, target, "the last record of every key from")
 
 
 @spark.command()
@@ -229,11 +229,13 @@ def _places(
     return place(store, log, *given), place(goal, target, *given)
 
 
-def _print_copied(settings: Settings, copied: Any, target: str) -> None:
+def _print_copied(settings: Settings, copied: Any, target: str, what: str) -> None:
     if settings.json:
         print_json({"target": target, "first": copied.first, "end": copied.end})
+    elif copied.first == copied.end:
+        click.echo(f"{target}: nothing is new in the source since offset {copied.end}")
     else:
-        click.echo(f"{target}: has the source's offsets {copied.first} to {copied.end - 1}")
+        click.echo(f"{target}: has {what} offsets {copied.first} to {copied.end - 1}")
 
 
 def _jobs(module: str) -> Any:

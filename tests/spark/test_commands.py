@@ -12,6 +12,7 @@ from tests.support import command
 from tests.support.java import BRISK, java_home
 
 
+@pytest.mark.timeout(400)
 def test_audit_prints_counts_and_checksums(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,9 @@ def test_copies_are_encrypted_as_the_log_is(sealed: Sealed) -> None:
     done = sealed.run("replay", "sealed", "--to", "sealed-copy", key="right")
     assert done.exit_code == 0, done.output
     assert sealed.payloads("sealed-copy") == RECORDS
+    again = ["--store", sealed.cluster, "spark", "replay", "sealed", "--to", "sealed-copy"]
+    said = CliRunner().invoke(main, again).stdout
+    assert said == f"sealed-copy: nothing is new in the source since offset {len(RECORDS)}\n"
     done = sealed.run("compact", "sealed", "--to", "sealed-small", "--key", KEY, key="right")
     assert done.exit_code == 0, done.output
     assert sealed.payloads("sealed-small") == RECORDS[-7:]
