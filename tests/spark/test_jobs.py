@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import quire.sync
 from quire import LogOptions, Position
-from quire.errors import PositionTrimmedError
+from quire.errors import NoSuchLogError, PositionTrimmedError
 from quire.log.manifest import LogManifest
 from quire.metastore.layout import log_path
 from quire.spark.jobs import audit_logs, compact_log, replay_log
@@ -53,6 +53,11 @@ def test_audit_counts_what_the_reader_counts(spark: SparkSession, cluster: str) 
     found = [(each.number, each.ledger, each.records) for each in first.segments]
     assert found[1:] == expected[1:]
     assert told[-1][0] == told[-1][1] > 8
+
+
+def test_an_audit_of_nothing_is_an_error(spark: SparkSession, cluster: str) -> None:
+    with pytest.raises(NoSuchLogError, match=r"'misspelt-\*' does not exist"):
+        audit_logs(spark, ReadOptions(cluster, ("misspelt-*",)))
 
 
 def test_audit_names_what_is_wrong(spark: SparkSession, cluster: str) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 import quire.sync
-from quire.errors import ConfigurationError, QuireError
+from quire.errors import ConfigurationError, NoSuchLogError, QuireError
 from quire.log.errors import MissingKeyError
 from quire.log.manifest import LogManifest, Segment
 from quire.log.span import Span
@@ -90,12 +90,14 @@ def audit_logs(
     """Audit the logs that the options name, as they are now.
 
     `on_progress` is told ranges of entries done, and how many there are. Raises `NoSuchLogError`,
-    what keeps a snapshot from being taken, `MissingKeyError` for an encrypted log without its key
-    and `ConfigurationError` for a key file that a worker cannot use; what is wrong inside is in the
-    result.
+    also for patterns that no log matches, `MissingKeyError` for an encrypted log without its key,
+    `ConfigurationError` for a key file that a worker cannot use, and what keeps a snapshot from
+    being taken; what is wrong inside is in the result.
     """
     with quire.sync.connect(options.cluster) as client:
         logs = options.select(client.list_logs())
+        if not logs:  # a misspelt pattern must not look like a clean audit
+            raise NoSuchLogError(", ".join(options.logs))
         manifests = {log: client.describe_log(log) for log in logs}
         spans = {log: client.snapshot_log(log, password=options.password) for log in logs}
         ends = {log: _check_ledgers(client, manifests[log]) for log in logs}
