@@ -325,6 +325,8 @@ class Service(Generic[R]):
         while (pending := await self._pending.get()) is not None:
             try:
                 position = await pending.position
+                if self._failure is not None:
+                    raise self._failure  # the state lacks what failed
                 result = self._apply(pending.payload, Applied(position, self._offset, log.epoch))
             except QuireError as error:
                 pending.fail(error)

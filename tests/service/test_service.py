@@ -299,8 +299,10 @@ def test_a_defect_of_the_application_ends_the_service_and_is_told() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             found = await replicas(cluster, 1)
-            with pytest.raises(ZeroDivisionError):
-                await found[0].service.submit(b"defect")
+            submits = [found[0].service.submit(command) for command in (b"defect", b"next")]
+            outcomes = await asyncio.gather(*submits, return_exceptions=True)
+            assert [type(each) for each in outcomes] == [ZeroDivisionError] * 2
+            assert found[0].state.commands == [], "nothing is carried out on a broken state"
             with pytest.raises(ZeroDivisionError):
                 await found[0].service.wait_role(Role.LEADS)
             with pytest.raises(ZeroDivisionError):
