@@ -20,8 +20,10 @@ from tests.sim import (
     log_workload,
     machines,
     manifest_watch,
+    replicas,
     resending,
     run,
+    service_workload,
     watch,
     world,
 )
@@ -39,8 +41,10 @@ REPORTING = (
     log_workload,
     machines,
     manifest_watch,
+    replicas,
     resending,
     run,
+    service_workload,
     watch,
     world,
 )

@@ -24,6 +24,7 @@ from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_work
 from tests.sim.log_workload import LogWorkload, draw_log_workload
 from tests.sim.loop import SimLoop, new_loop
 from tests.sim.process import NODE, last_words_ignored
+from tests.sim.service_workload import ServiceWorkload
 from tests.sim.world import SimWorld
 
 COLLECT_EVERY: Final = 20
@@ -33,6 +34,7 @@ WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "ledger": (LedgerWorkload, draw_ledger_workload),
     "log": (LogWorkload, draw_log_workload),
     "election": (ElectionWorkload, draw_log_workload),
+    "service": (ServiceWorkload, draw_log_workload),
 }
 
 LOG_EVERY: Final = 5
@@ -46,11 +48,13 @@ def workload_of(seed: int) -> str:
     """The workload that a seed of a campaign runs.
 
     Four of five seeds are of a ledger. Every fifth is of a log: those that end in 0 with rival
-    leaders, those that end in 5 with an election.
+    leaders, those that end in 5 in turn with an election and with a service.
     """
     if seed % LOG_EVERY:
         return "ledger"
-    return "election" if seed % (2 * LOG_EVERY) else "log"
+    if seed % (2 * LOG_EVERY) == 0:
+        return "log"
+    return "election" if seed % (4 * LOG_EVERY) == LOG_EVERY else "service"
 
 
 @dataclass

@@ -18,9 +18,10 @@ from tests.sim.ledger_workload import LedgerWorkload
 from tests.sim.regressions import SEEDS
 from tests.sim.run import WORKLOADS, run_seed
 
-LEDGER_SEEDS = 1650
+LEDGER_SEEDS = 1640
 LOG_SEEDS = 250
-ELECTION_SEEDS = 100
+ELECTION_SEEDS = 80
+SERVICE_SEEDS = 30
 LEDGER_CHUNK, LOG_CHUNK = 50, 15
 VOID_MAX = 0.3
 """A share of void runs above this means that the faults leave no room for work."""
@@ -64,6 +65,10 @@ CONSEQUENCES = {
     "leadership lost",
     "leader removed",
     "parts adopted",
+    "barrier",
+    "service handed over",
+    "snapshot restored",
+    "snapshot trimmed the log",
 }
 """Besides the kinds of the mix: what must have happened in the default seeds."""
 
@@ -74,6 +79,7 @@ def chunks_of(workload: str, seeds: int, size: int) -> list[Chunk]:
 
 
 CHUNKS = [
+    *chunks_of("service", SERVICE_SEEDS, LOG_CHUNK),
     *chunks_of("election", ELECTION_SEEDS, LOG_CHUNK),
     *chunks_of("log", LOG_SEEDS, LOG_CHUNK),
     *chunks_of("ledger", LEDGER_SEEDS, LEDGER_CHUNK),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim.ablations import bookies, elections, logs, recovery, writing
+from tests.sim.ablations import bookies, elections, logs, recovery, services, writing
 from tests.sim.ablations.patch import Ablation
 from tests.sim.faults import FaultMix, Theme
 
@@ -234,5 +234,17 @@ ABLATIONS: Final = (
     Ablation("an adoption is a compare-and-set", "election", elections.adopt_over_a_newer_leader),
     Ablation(
         "producers outlive an adoption", "election", elections.forget_producers_at_an_adoption
+    ),
+    Ablation(
+        "a command is in the log before it is applied",
+        "service",
+        services.apply_before_it_is_in_the_log,
+    ),
+    Ablation("a primary has read the log to its end", "service", services.lead_without_reading_on),
+    Ablation("a barrier is a record of the log", "service", services.read_what_is_there, "", _away),
+    Ablation(
+        "a snapshot is there before the log is trimmed",
+        "service",
+        services.trim_before_the_snapshot,
     ),
 )

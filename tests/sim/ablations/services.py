@@ -1,0 +1,52 @@
+"""Safeguards of a replicated service: when a command is applied, and what a reader waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quire.errors import QuireError
+from quire.service import Applied, service
+from tests.sim.ablations.patch import Patch
+
+
+def apply_before_it_is_in_the_log() -> list[Patch]:
+    async def apply_confirmed(self: Any, log: Any) -> None:
+        while (pending := await self._pending.get()) is not None:
+            at = Applied(self._next, self._offset, log.epoch)
+            result = self._apply(pending.payload, at)
+            try:
+                self._next = (await pending.position).after
+            except QuireError as error:
+                pending.fail(error)
+            else:
+                pending.succeed(result)
+
+    return [(service.Service, "_apply_confirmed", apply_confirmed)]
+
+
+def lead_without_reading_on() -> list[Patch]:
+    whole = service.Service._read_on
+
+    async def read_on(self: Any, *, follow: bool) -> None:
+        if follow:
+            await whole(self, follow=True)
+
+    return [(service.Service, "_read_on", read_on)]
+
+
+def read_what_is_there() -> list[Patch]:
+    async def barrier(self: Any) -> None:
+        self._leading()
+
+    return [(service.Service, "barrier", barrier)]
+
+
+def trim_before_the_snapshot() -> list[Patch]:
+    async def write_snapshot(self: Any, log: Any, at: Any, offset: int, state: bytes) -> None:
+        try:
+            await log.trim(at)
+            await self._snapshots.write(log.log_id, at, offset, state)
+        except QuireError:
+            return
+
+    return [(service.Service, "_write_snapshot", write_snapshot)]
