@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quire.bookie import BookieAddress, BookieInfo
-from quire.cli.output import Value, note, print_fields, print_json, print_table
+from quire.cli.output import Value, note, print_fields, print_json, print_table, progress_of
 from quire.cli.settings import (
     Settings,
     exit_with_parent_option,
@@ -173,7 +173,8 @@ async def _check(settings: Settings, directory: Path) -> None:
 
     disk = await open_directory(directory)
     try:
-        findings = await check_disk(disk)
+        with progress_of("Verifying entry logs") as on_progress:
+            findings = await check_disk(disk, on_progress)
     finally:
         await disk.close()
     _print_damage(settings, findings.damage)
@@ -249,7 +250,8 @@ async def _repair(
     if accept_loss:
         found = await repair_directory(directory, uri, replaced=replaced)
     else:
-        found = await examine_directory(directory, uri)
+        with progress_of("Verifying entry logs") as on_progress:
+            found = await examine_directory(directory, uri, on_progress)
     _print_damage(settings, found.damage)
     fields: dict[str, str | int] = {
         "bookie": found.bookie,

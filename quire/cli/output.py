@@ -10,7 +10,14 @@ from typing import Final, TypeAlias
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+)
 from rich.progress import TimeElapsedColumn as ElapsedColumn
 from rich.table import Table
 
@@ -55,6 +62,19 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
 
     Yields a function that takes how much more was done.
     """
+    with _bar(what, total) as (bars, bar):
+        yield lambda more: bars.advance(bar, more)
+
+
+@contextlib.contextmanager
+def progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
+    """As `progress`, for work that tells itself how much is done, and of how much."""
+    with _bar(what, None) as (bars, bar):
+        yield lambda done, total: bars.update(bar, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _bar(what: str, total: int | None) -> Iterator[tuple[Progress, TaskID]]:
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
     with Progress(
@@ -65,8 +85,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         transient=True,
         disable=not console.is_terminal,
     ) as bars:
-        bar = bars.add_task(what, total=total)
-        yield lambda more: bars.advance(bar, more)
+        yield bars, bars.add_task(what, total=total)
 
 
 def note(text: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quire.cli.output import Value, note, print_json, print_table, progress
+from quire.cli.output import Value, note, print_json, print_table, progress_of
 from quire.cli.replication import key_path_option, password_option
 from quire.cli.settings import Settings, with_settings
 from quire.client import resolve_store
@@ -54,13 +54,7 @@ def audit(
     options = _jobs("options").ReadOptions(
         resolve_store(settings.store_uri()), logs, password=password, key_file=key_file
     )
-    with _session("quire audit", master) as session, progress("audit") as advance:
-        done = [0]
-
-        def on_progress(pieces: int, total: int) -> None:
-            advance(pieces - done[0])
-            done[0] = pieces
-
+    with _session("quire audit", master) as session, progress_of("Auditing") as on_progress:
         found = _jobs("jobs").audit_logs(session, options, on_progress)
     _print_audit(settings, found)
     for each in found:
@@ -189,13 +183,7 @@ def offload(
       quire spark offload orders --to s3://cold/quire
     """
     place = _jobs("jobs.copy").Place(resolve_store(settings.store_uri()), log, password.decode())
-    with _session("quire offload", master) as session, progress("offload") as advance:
-        done = [0]
-
-        def on_progress(segments: int, total: int) -> None:
-            advance(segments - done[0])
-            done[0] = segments
-
+    with _session("quire offload", master) as session, progress_of("Offloading") as on_progress:
         moved = _jobs("jobs").offload_log(
             session, place, target, keep_ledgers=keep_ledgers, on_progress=on_progress
         )

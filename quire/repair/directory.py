@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,14 +82,18 @@ async def repair_disk(
     return Repaired(bookie, found.damage, found.aside, found.ledgers)
 
 
-async def examine_directory(directory: Path, store_uri: str) -> Repaired:
+async def examine_directory(
+    directory: Path,
+    store_uri: str,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Repaired:
     """Say what `repair_directory` would find, and change nothing. Raises as it does, and
-    `CorruptStorageError` for a damaged cookie in any case.
+    `CorruptStorageError` for a damaged cookie in any case. `on_progress` as in `check_disk`.
     """
     async with _opened(directory, store_uri) as (disk, store):
         bookie = (await identify(disk, store)).bookie
         doubts, _ = await count(store, bookie)
-        findings = await check_disk(disk)
+        findings = await check_disk(disk, on_progress)
         ledgers = findings.ledgers.union(doubt.ledger for doubt in doubts)
         return Repaired(bookie, findings.damage, (), len(ledgers))
 

@@ -8,7 +8,7 @@ entries are not looked at: a bookie does not have the passwords.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -60,9 +60,15 @@ class Findings:
     damage: list[Damage] = field(default_factory=list)
 
 
-async def check_disk(disk: Disk) -> Findings:
-    """Verify a disk that no bookie serves. Raises `ConfigurationError` when it has no cookie,
-    `CorruptStorageError` when the cookie cannot be believed, and OSError.
+async def check_disk(
+    disk: Disk, on_progress: Callable[[int, int], None] = lambda done, total: None
+) -> Findings:
+    """Verify a disk that no bookie serves.
+
+    `on_progress` is told how many entry logs are done, and of how many.
+
+    Raises `ConfigurationError` when it has no cookie, `CorruptStorageError` when the cookie cannot
+    be believed, and OSError.
     """
     cookie = await read_cookie(disk)
     if cookie is None:
@@ -77,8 +83,9 @@ async def check_disk(disk: Disk) -> Findings:
         findings.damage.append(Damage(error.path, error.reason))
         return findings
     await _check_journal(disk, findings, checkpoint)
-    for number in checkpoint.files:
+    for done, number in enumerate(checkpoint.files, 1):
         await _check_entry_log(disk, findings, number)
+        on_progress(done, len(checkpoint.files))
     return findings
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -32,10 +33,12 @@ async def written(*, is_closed: bool = True) -> Scene:
     return scene
 
 
-async def checked(scene: Scene) -> Findings:
+async def checked(
+    scene: Scene, on_progress: Callable[[int, int], None] = lambda done, total: None
+) -> Findings:
     mount = scene.disk.mount()
     try:
-        return await check_disk(mount)
+        return await check_disk(mount, on_progress)
     finally:
         await mount.close()
 
@@ -54,7 +57,9 @@ def test_a_sound_disk_is_found_sound_and_left_alone(is_closed: bool) -> None:
     async def main() -> None:
         scene = await written(is_closed=is_closed)
         before = scene.disk.files()
-        findings = await checked(scene)
+        done: list[tuple[int, int]] = []
+        findings = await checked(scene, lambda *progress: done.append(progress))
+        assert done == [(1, 2), (2, 2)] if is_closed else done == [(1, 1)]
         assert findings.damage == []
         assert findings.bookie == BOOKIE
         assert findings.ledgers == {7, 8, 48}
