@@ -72,6 +72,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.cluster",
         "quire.ledger",
         "quire.log",
+        "quire.metastore",
         "quire.wire",
     ),
     "quire.spark": (*VALUES, "quire.spark", "quire.sync", "quire.log", "quire.ledger"),

@@ -13,6 +13,7 @@ from typing import Final
 
 from quire.bench.crash import measure_crash
 from quire.bench.figures import Figures
+from quire.bench.operations import count_operations
 from quire.client import Client
 from quire.log.log import Log
 from quire.log.options import LogOptions
@@ -43,6 +44,9 @@ class LogReport:
     """From the last append of a leader that resigns to the first of its successor."""
     take_over_ms: float
     """Opening a log whose leader is gone, when nobody has to be waited for."""
+    operations_per_append: float
+    operations_per_roll: float
+    """Of the metadata store."""
     crash_ms: float
     """From the kill of a leader with a lease of `LEASE_SECONDS` to its successor's first append."""
 
@@ -56,6 +60,7 @@ async def measure_log(client: Client, seconds: float) -> LogReport:
     ]
     alone = await _alone(client, "one at a time", seconds, LogOptions())
     rolling = LogOptions(roll_entries=ROLL_ENTRIES)
+    per_append, per_roll = await count_operations(client.store_uri)
     return LogReport(
         appends=tuple(many),
         alone=alone,
@@ -64,6 +69,8 @@ async def measure_log(client: Client, seconds: float) -> LogReport:
         catch_up_mb_s=await _catch_up(client, "bench 1 KiB, as many"),
         handoff_ms=await _hand_over(client),
         take_over_ms=await _crash(client),
+        operations_per_append=per_append,
+        operations_per_roll=per_roll,
         crash_ms=1e3 * await measure_crash(client),
     )
 

@@ -66,6 +66,8 @@ def _print_log(settings: Settings, report: LogReport) -> None:
         "handoff_ms": round(report.handoff_ms, 1),
         "take_over_ms": round(report.take_over_ms, 1),
         "crash_ms": round(report.crash_ms, 1),
+        "metadata_operations_per_append": round(report.operations_per_append, 2),
+        "metadata_operations_per_roll": round(report.operations_per_roll, 2),
     }
     if settings.json:
         print_json({"figures": [_fields(each) for each in figures], **others})

@@ -24,6 +24,8 @@ def test_a_short_benchmark_of_logs(tmp_path: Path) -> None:
         assert 0 <= each["p50_ms"] <= each["p99_ms"]
     for name in ("catch_up_mb_s", "handoff_ms", "take_over_ms", "crash_ms"):
         assert found[name] > 0
+    assert found["metadata_operations_per_append"] == 0
+    assert 4 <= found["metadata_operations_per_roll"] < 10
     assert "Warning" not in done.err
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,95 @@
+"""What a log asks of the metadata store: operations for an append, and for a roll."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.remote import RemoteBookie
+from quire.ledger.roster import BookieRoster
+from quire.log.directory import LogDirectory
+from quire.metastore import open_store
+from quire.metastore.changes import Change
+from quire.metastore.store import MetadataStore, Session, Versioned
+
+APPENDS: Final = 1_000
+ROLLS: Final = 20
+
+
+class CountingStore:
+    """A metadata store, and how many operations it was asked for; waiting is none."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self.operations = 0
+
+    @property
+    def uri(self) -> str:
+        return self._store.uri
+
+    async def get(self, path: str) -> Versioned:
+        self.operations += 1
+        return await self._store.get(path)
+
+    async def create(self, path: str, value: bytes) -> int:
+        self.operations += 1
+        return await self._store.create(path, value)
+
+    async def put(self, path: str, value: bytes, version: int) -> int:
+        self.operations += 1
+        return await self._store.put(path, value, version)
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        self.operations += 1
+        await self._store.delete(path, version)
+
+    async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        self.operations += 1
+        return await self._store.commit(changes)
+
+    async def children(self, path: str) -> list[str]:
+        self.operations += 1
+        return await self._store.children(path)
+
+    async def wait(self, path: str, version: int | None) -> None:
+        await self._store.wait(path, version)
+
+    async def wait_children(self, path: str, names: list[str]) -> None:
+        await self._store.wait_children(path, names)
+
+    async def open_session(self, timeout: float) -> Session:
+        return await self._store.open_session(timeout)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+async def count_operations(store_uri: str) -> tuple[float, float]:
+    """Return the operations of an append and of a roll, each the mean of many; what a ledger costs
+    that is made ahead of a roll counts for the roll.
+    """
+    async with AsyncExitStack() as stack:
+        store = CountingStore(await open_store(store_uri))
+        stack.push_async_callback(store.close)
+        rng = random.Random(1)
+        roster = BookieRoster(store, RemoteBookie)
+        stack.push_async_callback(roster.close)
+        await roster.start()
+        catalog = LedgerCatalog(store, roster, rng=rng, clock=time.time)
+        log = await LogDirectory(store, catalog, rng=rng, clock=time.time).open("bench operations")
+        stack.push_async_callback(log.close)
+        await log.append(b"x")
+        await log.roll()
+        before = store.operations
+        for _ in range(APPENDS):
+            await log.submit(b"x")
+        await log.drain()
+        appended = store.operations
+        for _ in range(ROLLS):
+            await log.append(b"x")
+            await log.roll()
+        return (appended - before) / APPENDS, (store.operations - appended) / ROLLS
