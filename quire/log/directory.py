@@ -13,7 +13,6 @@ from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
     InvalidRequestError,
-    NodeExistsError,
     NoSuchLedgerError,
     NoSuchLogError,
     NoSuchNodeError,
@@ -23,6 +22,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
+from quire.log.errors import ManifestExistsError
 from quire.log.gap import OnGap
 from quire.log.keyring import Keyring
 from quire.log.log import Log
@@ -315,18 +315,19 @@ class LogDirectory:
     async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """Make the manifest of a log whose record is lost, from the labels of its ledgers.
 
-        Open ledgers are recovered: a leader that still lives is deposed. Raises `NodeExistsError`
-        when the log has a manifest, `NoSuchLogError` when no ledger is labelled with its name.
+        Open ledgers are recovered: a leader that still lives is deposed. Raises
+        `ManifestExistsError` when the log has a manifest, `NoSuchLogError` when no ledger is
+        labelled with its name.
         """
         record = self._record(name)
         now_ms = int(self._clock() * 1000)
         if (await record.find())[0] is not None:
-            raise NodeExistsError(record.path)
+            raise ManifestExistsError(name)
         manifest = await rebuild_manifest(self._catalog, name, password, now_ms)
 
         def edit(found: LogManifest | None) -> LogManifest:
             if found not in (None, manifest):
-                raise NodeExistsError(record.path)
+                raise ManifestExistsError(name)
             return manifest
 
         return await record.edit(edit)

@@ -1,6 +1,7 @@
 """Errors that only a log raises; their places are in the tree of `quire.errors`.
 
 ConflictError
+├── ManifestExistsError        only a lost manifest is made again, and this one is there
 └── TransactionOrderError      a transaction id is below one that the log has; nothing written
 InvalidRequestError
 └── DecryptionError            an encrypted batch does not open with the keys that were given
@@ -10,6 +11,14 @@ InvalidRequestError
 from __future__ import annotations
 
 from quire.errors import ConflictError, InvalidRequestError
+
+
+class ManifestExistsError(ConflictError):
+    """A manifest that is there was to be rebuilt; nothing was changed."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(f"log {log!r} has its manifest: only a lost one can be rebuilt")
+        self.log = log
 
 
 class TransactionOrderError(ConflictError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from quire.errors import NodeExistsError, NoSuchLogError, QuireError
+from quire.errors import NoSuchLogError, QuireError
+from quire.log.errors import ManifestExistsError
 from quire.log.position import Position
 from tests.support.log_cluster import NAME, PATH, LogCluster, append_all, numbered, refuse, run
 
@@ -61,7 +62,7 @@ def test_a_lost_manifest_is_made_again(crash: bool) -> None:
                 else:
                     await log.close()
             await client.logs.trim(NAME, Position(2, 0, 0))
-            with pytest.raises(NodeExistsError):
+            with pytest.raises(ManifestExistsError, match="only a lost one"):
                 await client.logs.rebuild(NAME)
             before = await client.read()
             log_id = (await client.manifest()).log_id
