@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 
 import quire.errors
 from quire.bookie import Bookie
 from quire.wire import bookie_pb2 as pb
-from tests.sim import (
-    checkers,
-    consumer,
-    election_watch,
-    election_workload,
-    intruder,
-    ledger_workload,
-    log_checkers,
-    log_workload,
-    machines,
-    manifest_watch,
-    replicas,
-    resending,
-    run,
-    service_workload,
-    watch,
-    world,
-)
 from tests.support.state_diagram import DOCUMENT, renewed
 
 TEXT = DOCUMENT.read_text(encoding="utf-8")
-REPORTING = (
-    checkers,
-    consumer,
-    election_watch,
-    election_workload,
-    intruder,
-    ledger_workload,
-    log_checkers,
-    log_workload,
-    machines,
-    manifest_watch,
-    replicas,
-    resending,
-    run,
-    service_workload,
-    watch,
-    world,
-)
+REPORTING = [
+    importlib.import_module(f"tests.sim.{name}")
+    for name in (
+        "checkers",
+        "consumer",
+        "election_watch",
+        "election_workload",
+        "intruder",
+        "ledger_workload",
+        "log_checkers",
+        "log_workload",
+        "machines",
+        "manifest_watch",
+        "replicas",
+        "resending",
+        "run",
+        "service_workload",
+        "watch",
+        "world",
+    )
+]
 RULE = re.compile(r"\*\*([A-Z]\d+)\*\*")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 
 import pytest
@@ -219,15 +218,7 @@ def test_whatever_interrupts_it_nobody_starts_before_it_is_done_again(first: int
             change += 1
             scene = await loaded(first=first)
             wipe(scene, BIG)
-            scene.disk.halt_at(change)
-            working = asyncio.create_task(restored(scene, BIG))
-            halted = asyncio.create_task(scene.disk.halted.wait())
-            await asyncio.wait({working, halted}, return_when=asyncio.FIRST_COMPLETED)
-            halted.cancel()
-            is_done = working.done()
-            working.cancel()
-            await asyncio.gather(working, halted, return_exceptions=True)
-            scene.disk.power_cut()
+            is_done = await scene.cut_short(change, restored(scene, BIG))
             try:
                 await begun(scene)
                 await scene.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from quire.entry import DigestKind, Sealer
@@ -79,6 +79,21 @@ class Scene:
         """The power fails."""
         self.disk.power_cut(cut)
         await self.node.abort()
+
+    async def cut_short(self, change: int, work: Coroutine[None, None, object]) -> bool:
+        """Let the power fail in a change of the disk, counted from now, while work on it is under
+        way; return whether it was done before that.
+        """
+        self.disk.halt_at(change)
+        working = asyncio.ensure_future(work)
+        halted = asyncio.ensure_future(self.disk.halted.wait())
+        await asyncio.wait({working, halted}, return_when=asyncio.FIRST_COMPLETED)
+        halted.cancel()
+        is_done = working.done()
+        working.cancel()
+        await asyncio.gather(working, halted, return_exceptions=True)
+        self.disk.power_cut()
+        return is_done
 
     async def close(self) -> None:
         """The bookie stops in good order. A crash point set on the disk stays set."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 
 import pytest
@@ -268,15 +267,7 @@ def test_a_salvage_that_is_cut_short_lets_nobody_start_and_is_done_again() -> No
             change += 1
             scene = await loaded()
             damage(scene, "journal head")
-            scene.disk.halt_at(change)
-            working = asyncio.create_task(salvaged(scene, Doubt(33)))
-            halted = asyncio.create_task(scene.disk.halted.wait())
-            await asyncio.wait({working, halted}, return_when=asyncio.FIRST_COMPLETED)
-            halted.cancel()
-            is_done = working.done()
-            working.cancel()
-            await asyncio.gather(working, halted, return_exceptions=True)
-            scene.disk.power_cut()
+            is_done = await scene.cut_short(change, salvaged(scene, Doubt(33)))
             try:
                 node = await scene.start()
             except CorruptStorageError:
