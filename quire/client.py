@@ -322,8 +322,9 @@ class Client:
     async def configure_log(self, name: str, settings: Mapping[str, str]) -> LogManifest:
         """Store options (`quire.log.options.SETTINGS`) that hold for every leader of a log.
 
-        The present leader obeys those of retention at once. Raises `ConfigurationError` for a
-        setting that makes no sense, `NoSuchLogError`.
+        The present leader obeys them as soon as it sees them, `replication` from its next segment
+        on. Those set before stay as they are; the value "" takes one back. Raises
+        `ConfigurationError` for a setting that makes no sense, `NoSuchLogError`.
         """
         return await self._logs.set_settings(name, settings)
 

@@ -315,15 +315,17 @@ def _segment(segment: Segment) -> dict[str, Value]:
 @click.argument("assignments", metavar="SETTING=VALUE...", nargs=-1, required=True)
 @with_settings
 def set_(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
-    """Store settings that hold for every leader of a log.
+    """Store settings that hold for every leader of a log, also for the one that leads it now.
 
-    Known are roll_bytes, roll_entries, roll_seconds, batch_bytes, batch_records, compression
-    (none, zstd, lz4), retention_seconds, retention_bytes and retention_cursors (true: retention
-    waits for the slowest cursor).
+    Known are replication (ensemble/write quorum/ack quorum, from the next segment on), roll_bytes,
+    roll_entries, roll_seconds, batch_bytes, batch_records, compression (none, zstd, lz4),
+    retention_seconds, retention_bytes and retention_cursors (true: retention waits for the slowest
+    cursor). Settings not named stay as they are; one without a value is taken back.
 
     \b
-    Example:
+    Examples:
       quire log set orders retention_seconds=604800 compression=zstd
+      quire log set orders replication=5/4/3 compression=
     """
     parsed = dict(_assignment(each) for each in assignments)
     run(lambda: _set(settings, name, parsed))

@@ -40,6 +40,21 @@ class Replication:
         if not self.ensemble >= self.write_quorum >= self.ack_quorum >= 1:
             raise InvalidReplicationError(self.ensemble, self.write_quorum, self.ack_quorum)
 
+    @classmethod
+    def parse(cls, text: str) -> Replication:
+        """Return what `ensemble/write quorum/ack quorum` says, as `str` writes it.
+
+        Raises `ValueError` for another form, `InvalidReplicationError` for impossible numbers.
+        """
+        try:
+            ensemble, write_quorum, ack_quorum = map(int, text.split("/"))
+        except ValueError:
+            raise ValueError("write ensemble/write quorum/ack quorum, as in 3/3/2") from None
+        return cls(ensemble, write_quorum, ack_quorum)
+
+    def __str__(self) -> str:
+        return f"{self.ensemble}/{self.write_quorum}/{self.ack_quorum}"
+
     @property
     def coverage(self) -> int:
         """Answers out of one write set that must include a bookie that acked."""

@@ -75,8 +75,11 @@ class Adoption:
         """Create a ledger for a job. Its entries are batches whose headers count from `UNPLACED`.
 
         Ledger and registration are one change of the store: no part is ever left behind of which
-        the next sweep would not know. Raises `NotEnoughBookiesError` and the store's errors.
+        the next sweep would not know. The log's settings win over the options. Raises
+        `NotEnoughBookiesError` and the store's errors.
         """
+        manifest, _ = await self._record.find()
+        options = options.with_settings(manifest.settings if manifest else {})
 
         def registration(ledger: LedgerId) -> Sequence[Change]:
             path = part_path(self._record.name, job, ledger)

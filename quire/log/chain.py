@@ -6,9 +6,9 @@
     spare       a ledger created ahead, which no manifest lists
 
 A spare is used only for the segment and by the epoch that it is labelled with, while all of its
-bookies are there; otherwise it is deleted and another one created. From the moment in which a
-change that lists it was attempted it is never deleted until a manifest is seen that lacks it and
-that the change cannot alter any more.
+bookies are there and the log wants its replication; otherwise it is deleted and another one is
+created. From the moment in which a change that lists it was attempted it is never deleted until a
+manifest is seen that lacks it and that the change cannot alter any more.
 
 A roll is `install_successor`, then `switch` once nothing is in flight, then `seal_previous`. The
 manifest lists at most two of them as open, because a successor is only installed after the previous
@@ -37,9 +37,9 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
 from quire.log.encryption import Encryption
+from quire.log.live_options import LiveOptions
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import ManifestRecord
-from quire.log.options import LogOptions
 from quire.log.outbox import Parcel
 from quire.log.position import Position
 from quire.log.takeover import Tenure, ledger_labels, recover_segment
@@ -104,7 +104,7 @@ class Chain:
         self,
         record: ManifestRecord,
         catalog: LedgerCatalog,
-        options: LogOptions,
+        options: LiveOptions,
         clock: Callable[[], float],
         tenure: Tenure,
     ) -> None:
@@ -126,7 +126,7 @@ class Chain:
         self._editing = asyncio.Lock()
 
     def _live(self, segment: Segment, writer: LedgerWriter) -> LiveSegment:
-        encryption = Encryption.of(self._options.keyring, writer.metadata)
+        encryption = Encryption.of(self._options.now.keyring, writer.metadata)
         return LiveSegment(segment, writer, encryption)
 
     def now_ms(self) -> int:
@@ -134,11 +134,12 @@ class Chain:
         return int(self._clock() * 1000)
 
     def check_mine(self, manifest: LogManifest | None) -> LogManifest:
-        """Return a manifest that is still ours. Raises `DeposedError`."""
+        """Return a manifest that is still ours, and obey its settings. Raises `DeposedError`."""
         if manifest is None or manifest.log_id != self.log_id:
             raise DeposedError(self.name, self.epoch, "the log was deleted")
         if manifest.epoch != self.epoch:
             raise DeposedError(self.name, self.epoch, f"epoch {manifest.epoch} has begun")
+        self._options.follow(manifest.settings)
         return manifest
 
     async def confirm_mine(self, manifest: LogManifest | None) -> None:
@@ -223,16 +224,18 @@ class Chain:
 
     async def _spare_writer(self) -> LedgerWriter:
         """The ledger to use next: kept over attempts, so that an outage costs one ledger."""
-        labels = ledger_labels(self.manifest, self.epoch, self._options.keyring)
+        options = self._options.now
+        labels = ledger_labels(self.manifest, self.epoch, options.keyring)
         if self._spare is not None and not self._is_offered:
             metadata = self._spare.metadata
-            if metadata.custom != labels or not self._catalog.is_whole(metadata):
+            is_wanted = metadata.custom == labels and metadata.replication == options.replication
+            if not (is_wanted and self._catalog.is_whole(metadata)):
                 await self._discard_spare(self.manifest)
         if self._spare is None:
             self._spare = await self._catalog.create(
-                self._options.replication,
-                password=self._options.password,
-                digest=self._options.digest,
+                options.replication,
+                password=options.password,
+                digest=options.digest,
                 custom=labels,
             )
         return self._spare
@@ -287,7 +290,7 @@ class Chain:
         if listed is None or listed.ledger != segment.writer.ledger:
             raise DeposedError(self.name, self.epoch, f"segment {segment.number} is gone")
         segment.end = listed.end or await recover_segment(
-            self._catalog, listed, segment.first_offset or 0, self._options.password
+            self._catalog, listed, segment.first_offset or 0, self._options.now.password
         )
         return segment.end
 

@@ -247,13 +247,18 @@ class LogDirectory:
         return sorted(unquote_name(each) for each in await self._store.children(LOGS))
 
     async def set_settings(self, name: str, settings: Mapping[str, str]) -> LogManifest:
-        """Store options that hold for every leader of the log; the next one obeys all of them,
-        the present one those of retention.
+        """Store options that hold for every leader of the log, the present one too (`SETTINGS`).
 
-        Raises `ConfigurationError` for a setting that makes no sense, `NoSuchLogError`.
+        Those set before stay as they are; the value "" takes one back. Raises `ConfigurationError`
+        for a setting that makes no sense, `NoSuchLogError`.
         """
-        LogOptions().with_settings(settings)
-        return await self._edit(name, lambda manifest: manifest.set_settings(settings))
+
+        def change(manifest: LogManifest) -> LogManifest:
+            changed = manifest.set_settings(settings)
+            LogOptions().with_settings(changed.settings)
+            return changed
+
+        return await self._edit(name, change)
 
     async def trim(self, name: str, before: Position | int, *, password: bytes = b"") -> None:
         """Remove every record before a position or offset; before `LATEST`, all that are confirmed.

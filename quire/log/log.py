@@ -34,6 +34,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
 from quire.log.chain import Chain
 from quire.log.cursor import LogCursors
+from quire.log.live_options import LiveOptions
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.outbox import SINGLE
@@ -70,23 +71,24 @@ class Log(Handle):
         producers: Producers,
         locate: Callable[[int], Awaitable[Position]],
     ) -> None:
-        options = options.with_settings(tenure.manifest.settings)
+        live = LiveOptions(record.name, options)
+        live.follow(tenure.manifest.settings)
         self._record = record
         self._catalog = catalog
-        self._options = options
+        self._live = live
         self._rng = rng
         self._cursors = cursors
-        self._chain = Chain(record, catalog, options, clock, tenure)
+        self._chain = Chain(record, catalog, live, clock, tenure)
         self._pipeline = Pipeline(
             self._chain,
-            options,
+            live,
             rng=rng,
             on_fill=lambda share: self._roller.fill(share),
             on_switch=lambda: self._roller.switched(),
             producers=producers,
             locate=locate,
         )
-        self._roller = Roller(self._chain, rng, options.roll_seconds, self._pipeline.nudge)
+        self._roller = Roller(self._chain, rng, live, self._pipeline.nudge)
         self._deposed = False
         self._over = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -105,6 +107,13 @@ class Log(Handle):
             for what, work in works.items()
         ]
         self._roller.restart_age()
+        self._live.on_change(self._roller.age_changed)
+        self._live.on_change(self._pipeline.options_changed)
+
+    @property
+    def options(self) -> LogOptions:
+        """What this leader writes with now: its options, with the log's settings over them."""
+        return self._live.now
 
     @property
     def name(self) -> str:
@@ -252,7 +261,7 @@ class Log(Handle):
         try:
             await self._pipeline.drained()
             await self._stop_tasks()
-            manifest = await retry(finish, self._rng, timeout=self._options.open_timeout)
+            manifest = await retry(finish, self._rng, timeout=self.options.open_timeout)
             await delete_doomed(self._catalog, manifest, self._chain.edit)
             self._end_with(error)
         except DeposedError as deposed:
@@ -323,12 +332,12 @@ class Log(Handle):
     async def _keep(self) -> None:
         while True:
             await retry(self._keep_once, self._rng)
-            await asyncio.sleep(self._options.retention_interval)
+            await asyncio.sleep(self.options.retention_interval)
 
     async def _keep_once(self) -> None:
         slowest = partial(self._cursors.slowest, self.log_id)
         now_ms = self._chain.now_ms()
-        await apply_retention(self._catalog, self._options, now_ms, self._chain.edit, slowest)
+        await apply_retention(self._catalog, self._live, now_ms, self._chain.edit, slowest)
 
 
 def _as_bytes(record: bytes) -> bytes:

@@ -250,8 +250,9 @@ class LogManifest:
         return replace(self, sealed=True)._checked()
 
     def set_settings(self, settings: Mapping[str, str]) -> LogManifest:
-        """Replace the options that hold for every leader."""
-        return replace(self, settings=dict(settings))
+        """Lay options that hold for every leader over those set before; "" takes one back."""
+        laid = {**self.settings, **settings}
+        return replace(self, settings={name: value for name, value in laid.items() if value})
 
     # The record.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from quire.entry import DigestKind
-from quire.errors import ConfigurationError
+from quire.errors import ConfigurationError, InvalidReplicationError
 from quire.ledger.quorum import Replication
 from quire.log.batch import BATCH_BYTES_MAX, Compression
 from quire.log.encryption import ENCRYPTION_BYTES
@@ -101,7 +101,8 @@ def _flag(text: str) -> bool:
     return _FLAGS[text]
 
 
-SETTINGS: Final[dict[str, Callable[[str], int | float | str | bool]]] = {
+SETTINGS: Final[dict[str, Callable[[str], Replication | int | float | str | bool]]] = {
+    "replication": Replication.parse,
     "roll_bytes": int,
     "roll_entries": int,
     "roll_seconds": float,
@@ -121,7 +122,7 @@ def _parse(name: str, text: str) -> Any:
         )
     try:
         return SETTINGS[name](text)
-    except ValueError as error:
+    except (ValueError, InvalidReplicationError) as error:
         raise ConfigurationError(f"setting {name}={text!r} does not parse: {error}") from error
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from quire.entry import EntryId
-from quire.log.batch import BATCH_BYTES_MAX, Compression, body_size, encode_batch
+from quire.log.batch import body_size, encode_batch
+from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.log.producers import (
     COLUMNS_RESERVE,
@@ -122,28 +123,29 @@ class Outbox:
         epoch: int,
         next_offset: int,
         timestamp_ms: int,
-        batch_bytes: int,
-        batch_records: int,
-        compression: Compression,
+        options: LogOptions,
         producers: Producers | None = None,
         transaction: int = NO_TRANSACTION,
-        body_bytes_max: int = BATCH_BYTES_MAX,
     ) -> None:
-        self._body_bytes_max = body_bytes_max
+        self._body_bytes_max = options.body_bytes_max
         self.next_offset = next_offset
         self._epoch = epoch
         self._timestamp_ms = timestamp_ms
-        self._batch_bytes = batch_bytes
-        self._batch_records = batch_records
-        self._compression = compression
+        self.obey(options)
         self._groups: deque[tuple[Sequence[bytes], int, Future[Any], int, Marks]] = deque()
         self._marked = False
         self._numbering = Numbering(transaction)
         self.transaction = transaction
         """Id of the last record that was put in."""
-        self._memory = ProducerColumns(producers or Producers(), body_bytes_max)
+        self._memory = ProducerColumns(producers or Producers(), options.body_bytes_max)
         self._records = 0
         self._bytes = 0
+
+    def obey(self, options: LogOptions) -> None:
+        """Take how batches are cut and packed from other options."""
+        self._batch_bytes = options.batch_bytes
+        self._batch_records = options.batch_records
+        self._compression = options.compression
 
     def __len__(self) -> int:
         """Records waiting."""

@@ -37,7 +37,7 @@ from quire.errors import (
     TailConflictError,
 )
 from quire.log.chain import Chain, LiveSegment, deposed_by
-from quire.log.options import LogOptions
+from quire.log.live_options import LiveOptions
 from quire.log.outbox import SINGLE, Outbox, Parcel
 from quire.log.position import Position
 from quire.log.producers import Numbered, Producers
@@ -62,7 +62,7 @@ class Pipeline:
     def __init__(
         self,
         chain: Chain,
-        options: LogOptions,
+        live: LiveOptions,
         *,
         rng: Random,
         on_fill: Callable[[float], None],
@@ -70,11 +70,13 @@ class Pipeline:
         producers: Producers,
         locate: Callable[[int], Awaitable[Position]],
     ) -> None:
-        tenure = chain.manifest
+        tenure, options = chain.manifest, live.now
         assert chain.current.first_offset is not None
         self._loop = asyncio.get_running_loop()
         self._chain = chain
-        self._options = options
+        self._live = live
+        self._open_timeout = options.open_timeout
+        self._body_bytes_max = options.body_bytes_max
         self._rng = rng
         self._on_fill = on_fill
         self._on_switch = on_switch
@@ -86,12 +88,9 @@ class Pipeline:
             epoch=chain.epoch,
             next_offset=chain.current.first_offset,
             timestamp_ms=max((each.last_timestamp_ms or 0 for each in tenure.segments), default=0),
-            batch_bytes=options.batch_bytes,
-            batch_records=options.batch_records,
-            compression=options.compression,
+            options=options,
             producers=producers,
             transaction=tenure.last_transaction,
-            body_bytes_max=options.body_bytes_max,
         )
         self._sent: deque[Parcel] = deque()
         self._again: deque[Parcel] = deque()
@@ -137,7 +136,7 @@ class Pipeline:
         """
         size = sum(map(len, group))
         extra = 4 * len(group) + self._outbox.columns_cost(len(group), terms.marks)
-        limit = self._options.body_bytes_max - extra
+        limit = self._body_bytes_max - extra
         if size > limit:
             raise EntryTooLargeError(size, limit)
         self.check_open()
@@ -248,6 +247,11 @@ class Pipeline:
         if self._stopped is not None:
             raise self._stopped()
 
+    def options_changed(self) -> None:
+        """Cut what is cut from now on as the options say."""
+        self._outbox.obey(self._live.now)
+        self.nudge()
+
     def close(self, error: Callable[[], QuireError]) -> None:
         """Take no more records; what is in goes on."""
         self._closing = error
@@ -309,7 +313,7 @@ class Pipeline:
             return
         parcel.ack = ack
         ack.add_done_callback(partial(self._on_ack, segment))
-        options = self._options
+        options = self._live.now
         share = max(segment.bytes / options.roll_bytes, segment.entries / options.roll_entries)
         self._on_fill(share)
 
@@ -353,7 +357,7 @@ class Pipeline:
         self._mends += 1
         if self._mends > MENDS_MAX:
             raise cause
-        timeout = self._options.open_timeout
+        timeout = self._open_timeout
         end = await retry(self._chain.recover_current, self._rng, timeout=timeout)
         while self._sent and self._sent[0].entry <= end.last_entry:
             self._confirm(segment, self._sent.popleft())

@@ -15,8 +15,8 @@ from typing import TypeAlias
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, NoSuchLedgerError
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.live_options import LiveOptions
 from quire.log.manifest import LogManifest
-from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.log.retry import TRANSIENT
 from quire.log.source import parquet
@@ -50,12 +50,12 @@ async def delete_doomed(
 
 async def apply_retention(
     catalog: LedgerCatalog,
-    options: LogOptions,
+    live: LiveOptions,
     now_ms: int,
     edit: EditManifest,
     slowest: Callable[[], Awaitable[Position | None]],
 ) -> LogManifest:
-    """Trim what the options, with the manifest's settings over them, do not want kept.
+    """Trim what the options do not want kept, as they are when the manifest is changed.
 
     With `retention_cursors` nothing goes that is not behind the position which `slowest` returns.
     Cursors are looked at before the change, and they only move forward.
@@ -63,7 +63,7 @@ async def apply_retention(
     limit = await slowest()
 
     def change(manifest: LogManifest) -> LogManifest:
-        wanted = options.with_settings(manifest.settings)
+        wanted = live.now
         point = retention_point(manifest, now_ms, wanted.retention_seconds, wanted.retention_bytes)
         if wanted.retention_cursors and limit is not None and point is not None:
             point = min(point, limit)

@@ -17,6 +17,7 @@ from random import Random
 from typing import Final
 
 from quire.log.chain import Chain
+from quire.log.live_options import LiveOptions
 from quire.log.retry import retry
 
 PREPARE_AT: Final = 0.5
@@ -27,16 +28,17 @@ class Roller:
     """Rolls one leader's log. Its owner runs `run` and `prepare` in tasks, and calls `end`."""
 
     def __init__(
-        self, chain: Chain, rng: Random, roll_seconds: float, nudge: Callable[[], None]
+        self, chain: Chain, rng: Random, options: LiveOptions, nudge: Callable[[], None]
     ) -> None:
         self._chain = chain
         self._rng = rng
-        self._seconds = roll_seconds
+        self._options = options
         self._nudge = nudge
         self._wanted = asyncio.Event()
         self._filling = asyncio.Event()
         self._switched = asyncio.Event()
         self._rolls: list[tuple[int, asyncio.Future[None]]] = []
+        self._begun = 0.0
         self._age: asyncio.TimerHandle | None = None
 
     def fill(self, share: float) -> None:
@@ -72,9 +74,15 @@ class Roller:
 
     def restart_age(self) -> None:
         """Count the age of the current segment from now on."""
+        self._begun = asyncio.get_running_loop().time()
+        self.age_changed()
+
+    def age_changed(self) -> None:
+        """Note that the age at which a segment is over may be another one now."""
         if self._age is not None:
             self._age.cancel()
-        self._age = asyncio.get_running_loop().call_later(self._seconds, self._on_age)
+        when = self._begun + self._options.now.roll_seconds
+        self._age = asyncio.get_running_loop().call_at(when, self._on_age)
 
     def _on_age(self) -> None:
         if self._chain.current.entries:

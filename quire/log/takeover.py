@@ -30,6 +30,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import decode_header
 from quire.log.encryption import last_transaction_of
@@ -155,6 +156,7 @@ class TakeOver:
         """Take the log over, creating it when it does not exist.
 
         Raises `LeadershipLostError` when `is_leader` says no before an attempt; `LogSealedError`;
+        `ConfigurationError` when the log's settings are impossible with the options given;
         the last transient error, or `ConflictError`, when `open_timeout` is over. Cancelling may
         leave an empty ledger behind that no log lists.
         """
@@ -181,9 +183,10 @@ class TakeOver:
         base = seen or LogManifest(
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
+        options = self._options.with_settings(base.settings)
         await self._check_keys(base)
         ends = await self._recover(base, version)
-        writer = await self._create_ledger(base)
+        writer = await self._create_ledger(base, options.replication)
         try:
             manifest = await self._install(seen, base, ends, writer.ledger, deadline)
         except LostRaceError:
@@ -218,9 +221,9 @@ class TakeOver:
             reason = "no keyring was given" if keyring is None else "the keyring has no such key"
             raise DecryptionError(base.name, str(base.tail.start), key_id, reason)
 
-    async def _create_ledger(self, base: LogManifest) -> LedgerWriter:
+    async def _create_ledger(self, base: LogManifest, replication: Replication) -> LedgerWriter:
         return await self._catalog.create(
-            self._options.replication,
+            replication,
             password=self._options.password,
             digest=self._options.digest,
             custom=ledger_labels(base, base.epoch + 1, self._options.keyring),

@@ -348,7 +348,7 @@ class Service(Generic[R]):
 
     async def _write_snapshot(self, log: Log, at: Position, offset: int, state: bytes) -> None:
         try:
-            await self._snapshots.write(log.log_id, at, offset, state)
+            await self._snapshots.write(log.log_id, at, offset, state, log.options.replication)
             await log.trim(at)
         except QuireError as error:
             logging.getLogger(__name__).warning("no snapshot at offset %d: %s", offset, error)

@@ -17,6 +17,7 @@ from quire.entry import Entry, LedgerId
 from quire.errors import ConflictError, CorruptRecordError, NoSuchLedgerError, NoSuchNodeError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.quorum import Replication
 from quire.log.batch import decode_batch, encode_batch
 from quire.log.encryption import Decryption, Encryption
 from quire.log.options import LogOptions
@@ -114,13 +115,20 @@ class Snapshots:
             for entry, chunk in enumerate(chunks)
         ]
 
-    async def write(self, log_id: str, position: Position, offset: int, state: bytes) -> bool:
+    async def write(
+        self,
+        log_id: str,
+        position: Position,
+        offset: int,
+        state: bytes,
+        replication: Replication,
+    ) -> bool:
         """Store a state; returns whether it is the newest now."""
         custom = {"service": self._name, "log_id": log_id, "offset": str(offset)}
         if self._options.keyring is not None and self._options.keyring.current is not None:
             custom[ENCRYPTED] = "true"
         writer = await self._catalog.create(
-            self._options.replication,
+            replication,
             password=self._options.password,
             digest=self._options.digest,
             custom=custom,

@@ -12,6 +12,7 @@ from quire.entry import LedgerId
 from quire.log.directory import LogDirectory
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
+from quire.log.options import LogOptions
 from quire.log.position import Position, Record
 from quire.log.producers import Stamp
 from quire.log.reader import LogReader
@@ -40,6 +41,11 @@ class SyncLog(SyncHandle):
     def log_id(self) -> str:
         """See `Log.log_id`."""
         return self._log.log_id
+
+    @property
+    def options(self) -> LogOptions:
+        """See `Log.options`."""
+        return self._log.options
 
     @property
     def epoch(self) -> int:

@@ -249,7 +249,7 @@ def test_retention_waits_for_the_slowest_cursor_if_the_log_says_so() -> None:
             await asyncio.sleep(15)
             assert (await cluster.check()).segments[0].number == 3
             assert await client.payloads(slow.position) == [b"2", b"3"]
-            await client.logs.set_settings(NAME, {"retention_seconds": "50"})
+            await client.logs.set_settings(NAME, {"retention_cursors": ""})
             await asyncio.sleep(15)
             assert (await cluster.check()).segments[0].number == 5
             await log.close()

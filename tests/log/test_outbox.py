@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quire.log.batch import Compression, decode_batch
+from quire.log.batch import decode_batch
+from quire.log.options import LogOptions
 from quire.log.outbox import SINGLE, Outbox, Parcel
 from quire.log.position import Position
 
@@ -18,9 +19,7 @@ def _outbox(batch_bytes: int = 100, batch_records: int = 10) -> Outbox:
         epoch=3,
         next_offset=50,
         timestamp_ms=1000,
-        batch_bytes=batch_bytes,
-        batch_records=batch_records,
-        compression=Compression.NONE,
+        options=LogOptions(batch_bytes=batch_bytes, batch_records=batch_records),
     )
 
 

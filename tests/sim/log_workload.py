@@ -71,6 +71,10 @@ class LogWorkload:
         self.terms = world.rng("terms")
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
+        acks, size = replication.ack_quorum, len(world.bookies)
+        self.shapes = [each for each in SHAPES if each.ack_quorum == acks and each.ensemble <= size]
+        self.whims = world.rng("settings")
+        self.has_settings = self.whims.random() < 0.3
         self.over = False
         self.first_ack = asyncio.Event()
         self.leaders: list[asyncio.Task[None]] = []
@@ -100,6 +104,9 @@ class LogWorkload:
         janitor = world.client("janitor") if self.has_janitor else None
         if janitor is not None:
             janitor.run(self._sweep)
+        owner = world.client("owner") if self.has_settings else None
+        if owner is not None:
+            owner.run(self._change_settings)
         try:
             async with asyncio.timeout(rng.choice([1.0, 3.0, 10.0])):
                 for client, task in zip(leaders, self.leaders, strict=True):
@@ -107,8 +114,9 @@ class LogWorkload:
         except TimeoutError:
             world.say("world", "is out of patience")
         self.over = True
-        if janitor is not None:
-            janitor.end_life()
+        for helper in (janitor, owner):
+            if helper is not None:
+                helper.end_life()
         await world.heal()
         await self._finish(leaders)
 
@@ -242,6 +250,23 @@ class LogWorkload:
             with suppress(QuireError):
                 swept = await self._directory(client).sweep()
                 self.world.say(client.name, f"sweeps {swept}")
+
+    async def _change_settings(self, client: ClientMachine) -> None:
+        """Set options of the log and take them back all the time, while it is written."""
+        choices = {
+            "replication": [*map(str, self.shapes), ""],
+            "roll_entries": ["2", "30", ""],
+            "roll_seconds": ["0.2", "50", ""],
+            "batch_records": ["2", "100", ""],
+            "compression": ["zstd", "none", ""],
+        }
+        while True:
+            await asyncio.sleep(self.whims.expovariate(4.0))
+            wanted = {self.whims.choice(list(choices)): "" for _ in range(2)}
+            wanted = {name: self.whims.choice(choices[name]) for name in wanted}
+            with suppress(QuireError):
+                await self._directory(client).set_settings(NAME, wanted)
+                self.world.say(client.name, f"sets {wanted}")
 
     # -- followers -------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def trim_before_the_snapshot() -> list[Patch]:
     async def write_snapshot(self: Any, log: Any, at: Any, offset: int, state: bytes) -> None:
         try:
             await log.trim(at)
-            await self._snapshots.write(log.log_id, at, offset, state)
+            await self._snapshots.write(log.log_id, at, offset, state, log.options.replication)
         except QuireError:
             return
 
