@@ -87,6 +87,11 @@ class TestLogs:
         listed = quire("log", "list", "--json", store=cluster.store).json
         assert "kept" in [each["log"] for each in listed]
         assert quire("log", "set", "kept", "roll_bytes=1000", store=cluster.store).code == 0
+        changes = ("replication=3/2/2", "compression=zstd", "roll_bytes=")
+        assert quire("log", "set", "kept", *changes, store=cluster.store).code == 0
+        wrong = quire("log", "set", "kept", "replication=2/3/2", store=cluster.store)
+        assert wrong.code != 0
+        assert "replication 2/3/2 is not ensemble" in wrong.err
         assert quire("log", "trim", "kept", last, store=cluster.store).code == 0
         assert quire("log", "read", "kept", store=cluster.store).out == "c\n"
         trimmed = quire("log", "read", "kept", "--from", "1.0.0", store=cluster.store)
@@ -94,6 +99,7 @@ class TestLogs:
         assert "the first position left is" in trimmed.err
         shown = quire("log", "show", "kept", store=cluster.store)
         assert "segment" in shown.out
+        assert "compression=zstd replication=3/2/2" in shown.out
         assert quire("log", "delete", "kept", "--yes", store=cluster.store).code == 0
         assert quire("log", "show", "kept", store=cluster.store).code == 3
 
