@@ -29,7 +29,7 @@ from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_server import ZooKeeperServer
 from quire.metastore.zookeeper_uri import ZooKeeperOptions
-from tests.support.tcp_proxy import TcpProxy, tcp_proxy
+from tests.support.tcp_proxy import ZooKeeperProxy, proxy
 
 DEADLINE_SECONDS = 60.0
 SESSION_SECONDS = 1.0
@@ -43,7 +43,7 @@ class Scene:
 
     near: ZooKeeperStore
     far: ZooKeeperStore
-    proxy: TcpProxy
+    proxy: ZooKeeperProxy
     server: ZooKeeperServer
 
 
@@ -60,13 +60,13 @@ def play(
 ) -> Callable[[Callable[[Scene], Awaitable[None]]], None]:
     async def main(body: Callable[[Scene], Awaitable[None]]) -> None:
         root = f"/{request.node.name.replace('[', '-').replace(']', '')}"
-        async with asyncio.timeout(DEADLINE_SECONDS), tcp_proxy(server.address) as proxy:
+        async with asyncio.timeout(DEADLINE_SECONDS), proxy(ZooKeeperProxy, server.address) as line:
             far = await ZooKeeperStore.open(f"{server.uri}{root}")
-            near = await ZooKeeperStore.open(f"zk://{proxy.address}{root}")
+            near = await ZooKeeperStore.open(f"zk://{line.address}{root}")
             try:
-                await body(Scene(near, far, proxy, server))
+                await body(Scene(near, far, line, server))
             finally:
-                proxy.heal()
+                line.heal()
                 await asyncio.gather(near.close(), far.close())
 
     return lambda body: asyncio.run(main(body))

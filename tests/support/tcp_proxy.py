@@ -3,10 +3,7 @@
     up    client → server        down    server → client
 
 A direction can be delayed or blocked (bytes are kept, as on a network that loses packets: TCP would
-send them again); a connection can be cut. ZooKeeper's protocol is known far enough to tell its
-frames apart: `drop_answers` passes pings and watch events on and loses answers, `drop_events` the
-other way round. A stream has no holes: a connection that lost an answer passes no other one, even
-when the proxy is healed. Runs on the loop of the test.
+send them again); a connection can be cut. Runs on the loop of the test.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 PING: Final = -2
 EVENT: Final = -1
@@ -51,9 +48,6 @@ class TcpProxy:
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self.up, self.down = Direction(), Direction()
-        self.passes: Filter = lambda _: True
-        self._dropped = 0
-        self._changed = asyncio.Event()
         self.connections = 0
         self.refuses = False
         self._writers: list[asyncio.StreamWriter] = []
@@ -74,26 +68,7 @@ class TcpProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def drop_answers(self, *, but: int = 0) -> None:
-        """Requests arrive and are carried out; nobody hears of it. The connection seems fine.
-
-        The next `but` answers still pass.
-        """
-        left = iter(range(but))
-        self.passes = lambda number: number in (PING, EVENT) or next(left, None) is not None
-
-    def drop_events(self) -> None:
-        """Watches fire and nobody hears of it."""
-        self.passes = lambda number: number != EVENT
-
-    async def until_dropped(self, count: int) -> None:
-        """Return when so many frames were lost in all."""
-        while self._dropped < count:
-            self._changed.clear()
-            await self._changed.wait()
-
     def heal(self) -> None:
-        self.passes = lambda _: True
         self.up.unblock()
         self.down.unblock()
         self.refuses = False
@@ -127,12 +102,68 @@ class TcpProxy:
         writer: asyncio.StreamWriter,
         other: asyncio.StreamWriter,
     ) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65536):
-                await self.up.let_through()
-                writer.write(data)
-                await writer.drain()
+        await _pump(reader, writer, self.up)
         _end(writer, other)
+
+    async def _pump_down(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        other: asyncio.StreamWriter,
+    ) -> None:
+        await _pump(reader, writer, self.down)
+        _end(writer, other)
+
+
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction
+) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            await direction.let_through()
+            writer.write(data)
+            await writer.drain()
+
+
+def _end(*writers: asyncio.StreamWriter) -> None:
+    for writer in writers:
+        writer.transport.abort()
+
+
+class ZooKeeperProxy(TcpProxy):
+    """Knows ZooKeeper's protocol far enough to tell frames apart, and so can lose some of them.
+
+    A stream has no holes: a connection that lost an answer passes no other one, even when the proxy
+    is healed.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(host, port)
+        self.passes: Filter = lambda _: True
+        self._dropped = 0
+        self._changed = asyncio.Event()
+
+    def drop_answers(self, *, but: int = 0) -> None:
+        """Requests arrive and are carried out; nobody hears of it. The connection seems fine.
+
+        The next `but` answers still pass.
+        """
+        left = iter(range(but))
+        self.passes = lambda number: number in (PING, EVENT) or next(left, None) is not None
+
+    def drop_events(self) -> None:
+        """Watches fire and nobody hears of it."""
+        self.passes = lambda number: number != EVENT
+
+    async def until_dropped(self, count: int) -> None:
+        """Return when so many frames were lost in all."""
+        while self._dropped < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def heal(self) -> None:
+        super().heal()
+        self.passes = lambda _: True
 
     async def _pump_down(
         self,
@@ -160,18 +191,16 @@ class TcpProxy:
         _end(writer, other)
 
 
-def _end(*writers: asyncio.StreamWriter) -> None:
-    for writer in writers:
-        writer.transport.abort()
+ProxyT = TypeVar("ProxyT", bound=TcpProxy)
 
 
 @asynccontextmanager
-async def tcp_proxy(address: str) -> AsyncIterator[TcpProxy]:
+async def proxy(kind: type[ProxyT], address: str) -> AsyncIterator[ProxyT]:
     """Run a proxy in front of host:port while the block runs."""
     host, _, port = address.rpartition(":")
-    proxy = TcpProxy(host, int(port))
-    await proxy.start()
+    running = kind(host, int(port))
+    await running.start()
     try:
-        yield proxy
+        yield running
     finally:
-        await proxy.stop()
+        await running.stop()

@@ -1,5 +1,6 @@
 """The key-value server on real processes: leader killed, leader paused, bookie killed, replicas cut
-off from ZooKeeper; and every answer that clients got fits one order of events.
+off from ZooKeeper, clients cut off from replicas; and every answer that clients got fits one order
+of events.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import httpx
 import pytest
 
 from quire.cluster import LocalCluster
-from tests.support.tcp_proxy import TcpProxy, tcp_proxy
+from tests.support.tcp_proxy import TcpProxy, ZooKeeperProxy, proxy
 from tutorial.kv.history import Kind, Operation, check
 
 REPLICAS = 3
@@ -101,14 +102,17 @@ async def serving(stores: Sequence[str]) -> AsyncIterator[Servers]:
 
 
 @asynccontextmanager
-async def behind_lines(directory: Path) -> AsyncIterator[tuple[Servers, dict[str, TcpProxy]]]:
+async def behind_lines(directory: Path) -> AsyncIterator[tuple[Servers, dict[str, ZooKeeperProxy]]]:
     """Replicas that reach their ZooKeeper each by a line of its own."""
     async with (
         LocalCluster(directory, bookies=4, zookeeper=1) as cluster,
         AsyncExitStack() as stack,
     ):
         uri = urlsplit(cluster.store_uri)
-        lines = [await stack.enter_async_context(tcp_proxy(uri.netloc)) for _ in range(REPLICAS)]
+        lines = [
+            await stack.enter_async_context(proxy(ZooKeeperProxy, uri.netloc))
+            for _ in range(REPLICAS)
+        ]
         stores = [uri._replace(netloc=line.address).geturl() for line in lines]
         async with serving(stores) as servers:
             yield servers, dict(zip(servers.addresses, lines, strict=True))
@@ -117,14 +121,16 @@ async def behind_lines(directory: Path) -> AsyncIterator[tuple[Servers, dict[str
 class Client:
     """Sends random requests until it is told to stop, and notes what came of them."""
 
-    def __init__(self, number: int, servers: Servers, history: list[Operation]) -> None:
+    def __init__(self, number: int, addresses: Sequence[str], history: list[Operation]) -> None:
         self.number = number
-        self.servers = servers
+        self.addresses = addresses
         self.history = history
         self.rng = random.Random(number)
         self.values: Iterator[int] = iter(range(10**6))
         self.seen: str | None = None
         self.answered = 0
+        self.sent_again = 0
+        """Requests that were answered at last, and not the first time."""
 
     async def run(self, over: asyncio.Event) -> None:
         async with httpx.AsyncClient(follow_redirects=True, timeout=3.0) as http:
@@ -142,8 +148,8 @@ class Client:
         body = {"value": value, "id": f"{self.number}/{len(self.history)}"}
         if kind is Kind.SWAP:
             body["expected"] = self.seen
-        for _ in range(3):  # the same id again: it must not be done twice
-            url = f"http://{self.rng.choice(self.servers.addresses)}/kv/{key}"
+        for attempt in range(3):  # the same id again: it must not be done twice
+            url = f"http://{self.rng.choice(self.addresses)}/kv/{key}"
             try:
                 if kind is Kind.READ:
                     response = await http.get(url)
@@ -153,6 +159,7 @@ class Client:
                 continue
             if response.status_code in (200, 404, 409):
                 self.note(operation, response, clock())
+                self.sent_again += attempt > 0
                 return
             await asyncio.sleep(0.1)
 
@@ -172,7 +179,7 @@ def test_answers_are_linearizable_while_leaders_die_and_sleep(tmp_path: Path) ->
         async with asyncio.timeout(100), running(tmp_path) as (cluster, servers):
             history: list[Operation] = []
             over = asyncio.Event()
-            clients = [Client(number, servers, history) for number in range(CLIENTS)]
+            clients = [Client(number, servers.addresses, history) for number in range(CLIENTS)]
             async with httpx.AsyncClient() as http:
                 first = await servers.leader(http)
                 tasks = [asyncio.create_task(client.run(over)) for client in clients]
@@ -201,7 +208,7 @@ def test_answers_are_linearizable_while_lines_are_cut(tmp_path: Path) -> None:
         async with asyncio.timeout(150), behind_lines(tmp_path) as (servers, lines):
             history: list[Operation] = []
             over = asyncio.Event()
-            clients = [Client(number, servers, history) for number in range(CLIENTS)]
+            clients = [Client(number, servers.addresses, history) for number in range(CLIENTS)]
             async with httpx.AsyncClient() as http:
                 first = await servers.leader(http)
                 tasks = [asyncio.create_task(client.run(over)) for client in clients]
@@ -227,6 +234,46 @@ def test_answers_are_linearizable_while_lines_are_cut(tmp_path: Path) -> None:
             assert check(history) == []
 
     asyncio.run(main())
+
+
+@pytest.mark.timeout(120)
+def test_answers_are_linearizable_while_clients_are_cut_off(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            asyncio.timeout(100),
+            running(tmp_path) as (_, servers),
+            AsyncExitStack() as stack,
+            httpx.AsyncClient() as http,
+        ):
+            names = servers.addresses
+            doors = [await stack.enter_async_context(proxy(TcpProxy, name)) for name in names]
+            history: list[Operation] = []
+            over = asyncio.Event()
+            clients = [
+                Client(number, [door.address for door in doors], history)
+                for number in range(CLIENTS)
+            ]
+            leader = await servers.leader(http)
+            at_leader = doors[names.index(leader)]
+            tasks = [asyncio.create_task(client.run(over)) for client in clients]
+            for trouble in (lose_answers, silence, TcpProxy.cut):
+                await asyncio.sleep(SCENE_SECONDS / 2)
+                trouble(at_leader)
+                await asyncio.sleep(SCENE_SECONDS)
+                reconnect(at_leader)
+            await asyncio.sleep(SCENE_SECONDS / 2)
+            over.set()
+            await asyncio.gather(*tasks)
+            assert all(client.answered > 5 for client in clients)
+            assert sum(client.sent_again for client in clients) > 0
+            assert check(history) == []
+
+    asyncio.run(main())
+
+
+def lose_answers(line: TcpProxy) -> None:
+    """Let requests through; nobody hears what came of them."""
+    line.down.block()
 
 
 def silence(line: TcpProxy) -> None:
