@@ -308,7 +308,7 @@ class Client:
 
     @property
     def logs(self) -> LogDirectory:
-        """All logs, with what is seldom needed: `rebuild` and `sweep`."""
+        """All logs, with what is seldom needed: `create`, `watch`, `rebuild` and `sweep`."""
         return self._logs
 
     async def list_logs(self) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 import click
 
 from quire.cli.cursor import cursor, parse_place
-from quire.cli.log_shape import list_, set_, show
+from quire.cli.log_shape import create, list_, set_, show, watch
 from quire.cli.output import Value, flush, note, print_json, progress, write_line
 from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
 from quire.cli.replication import key_file_option, password_option, replication_options
@@ -43,12 +43,8 @@ def log() -> None:
     """Write and read logs."""
 
 
-log.add_command(cursor)
-log.add_command(rebuild)
-log.add_command(sweep)
-log.add_command(list_)
-log.add_command(show)
-log.add_command(set_)
+for command in (cursor, create, list_, show, watch, set_, rebuild, sweep):
+    log.add_command(command)
 
 
 @log.command()

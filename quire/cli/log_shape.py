@@ -1,12 +1,39 @@
-"""`quire log list`, `show` and `set`: what logs are made of, and what they are told to be."""
+"""`quire log create`, `list`, `show`, `watch`, `set`: what logs are made of and told to be."""
 
 from __future__ import annotations
 
 import click
 
-from quire.cli.output import Value, print_fields, print_json, print_table
+from quire.cli.output import Value, cell, flush, note, print_fields, print_json, print_table
 from quire.cli.settings import Settings, run, with_settings
 from quire.log.manifest import LogManifest, Segment
+
+
+@click.command()
+@click.argument("name")
+@click.argument("assignments", metavar="[SETTING=VALUE]...", nargs=-1)
+@with_settings
+def create(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
+    """Create an empty log, with settings (see `quire log set`) that hold from the beginning.
+
+    `quire log append` creates what it does not find: this is for settings, and for readers who come
+    first.
+
+    \b
+    Example:
+      quire log create orders replication=5/4/3 retention_seconds=604800
+    """
+    parsed = dict(_assignment(each) for each in assignments)
+    run(lambda: _create(settings, name, parsed))
+
+
+async def _create(settings: Settings, name: str, values: dict[str, str]) -> None:
+    async with settings.connect() as client:
+        manifest = await client.logs.create(name, values)
+    if settings.json:
+        print_json(_shape(manifest))
+    else:
+        note(f"Log {name} is created.")
 
 
 @click.command("list")
@@ -62,17 +89,25 @@ def show(settings: Settings, name: str) -> None:
 async def _show(settings: Settings, name: str) -> None:
     async with settings.connect() as client:
         manifest = await client.describe_log(name)
-    stored = dict(sorted(manifest.settings.items()))
     if settings.json:
-        segments = [_segment(each) for each in manifest.segments]
-        print_json({**_summary(manifest), "settings": stored, "segment_list": segments})
+        print_json(_shape(manifest))
         return
-    shown = " ".join(f"{setting}={value}" for setting, value in stored.items())
-    print_fields({**_summary(manifest), "settings": shown or "none"})
+    print_fields({**_summary(manifest), "settings": _stored(manifest)})
     click.echo()
     rows = [tuple(_segment(segment).values()) for segment in manifest.segments]
     columns = ("segment", "ledger", "epoch", "first offset", "records", "bytes", "open")
     print_table((*columns, "file", "on bookies"), rows, empty="It has no segments.")
+
+
+def _shape(manifest: LogManifest) -> dict[str, Value]:
+    segments: list[Value] = [_segment(each) for each in manifest.segments]
+    stored: dict[str, Value] = dict(sorted(manifest.settings.items()))
+    return {**_summary(manifest), "settings": stored, "segment_list": segments}
+
+
+def _stored(manifest: LogManifest) -> str:
+    stored = sorted(manifest.settings.items())
+    return " ".join(f"{setting}={value}" for setting, value in stored) or "none"
 
 
 def _segment(segment: Segment) -> dict[str, Value]:
@@ -87,6 +122,45 @@ def _segment(segment: Segment) -> dict[str, Value]:
         "file": segment.cold.uri if segment.cold else None,
         "on_bookies": segment.is_hot,
     }
+
+
+@click.command()
+@click.argument("name", required=False)
+@with_settings
+def watch(settings: Settings, name: str | None) -> None:
+    """Print which logs there are, now and whenever that changes, until Ctrl-C; of one log, what it
+    is made of, until it is deleted.
+
+    \b
+    Examples:
+      quire log watch
+      quire log watch orders
+    """
+    run(lambda: _watch(settings) if name is None else _watch_log(settings, name))
+
+
+async def _watch(settings: Settings) -> None:
+    async with settings.connect() as client:
+        async for names in client.logs.watch():
+            if settings.json:
+                print_json({"logs": list(names)})
+            else:
+                click.echo(" ".join(map(cell, names)) or "no logs")
+            flush()
+
+
+async def _watch_log(settings: Settings, name: str) -> None:
+    async with settings.connect() as client:
+        async for manifest in client.logs.watch_log(name):
+            if settings.json:
+                print_json(_shape(manifest))
+            else:
+                shown = {**_summary(manifest), "settings": _stored(manifest)}
+                del shown["log"]
+                pairs = (f"{what} {cell(value)}" for what, value in shown.items())
+                click.echo(f"{cell(name)}: " + ", ".join(pairs))
+            flush()
+    note(f"Log {name} is deleted.")
 
 
 @click.command("set")

@@ -42,7 +42,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
         numeric = isinstance(sample, int | float) and not isinstance(sample, bool)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=not numeric)
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(cell(value) for value in row))
     _console().print(table)
 
 
@@ -52,7 +52,7 @@ def print_fields(fields: Mapping[str, object]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in fields.items():
-        table.add_row(name, _cell(value))
+        table.add_row(name, cell(value))
     _console().print(table)
 
 
@@ -112,7 +112,8 @@ def _console() -> Console:
     return console
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """Return a value as people read it, in a table or in a line."""
     if value is None:
         return "-"
     if isinstance(value, bool):

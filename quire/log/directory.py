@@ -1,8 +1,7 @@
-"""The logs of a cluster: open for writing, read, describe, trim, list, delete."""
+"""The logs of a cluster: create, open for writing, read, describe, watch, trim, list, delete."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -15,18 +14,18 @@ from quire.errors import (
     InvalidRequestError,
     NoSuchLedgerError,
     NoSuchLogError,
-    NoSuchNodeError,
     PositionTrimmedError,
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
-from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
-from quire.log.errors import ManifestExistsError
+from quire.log.cursor import LogCursors
+from quire.log.deletion import delete_log
+from quire.log.errors import LogExistsError, ManifestExistsError
 from quire.log.gap import OnGap
 from quire.log.keyring import Keyring
 from quire.log.log import Log
-from quire.log.manifest import LogManifest, Segment, SegmentEnd
+from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_record import Edit, ManifestRecord
 from quire.log.offload import Offload
 from quire.log.options import LogOptions
@@ -46,12 +45,12 @@ from quire.log.search import (
 )
 from quire.log.segment_reader import SegmentReader, open_segment
 from quire.log.snapshot import take_snapshot
-from quire.log.source import parquet
 from quire.log.span import Slice, Span, read_span_anywhere
-from quire.log.takeover import ATTEMPTS_MAX, TakeOver, recover_open_segments
+from quire.log.takeover import TakeOver
 from quire.log.transactions import check_transaction
 from quire.log.upkeep import find_orphans, rebuild_manifest
-from quire.metastore.layout import LOGS, unquote_name
+from quire.log.watching import names_of, watch_manifest, watch_names
+from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
 
 
@@ -242,9 +241,37 @@ class LogDirectory:
             self._catalog, span, self.describe, password=password, keyring=keyring
         )
 
+    async def create(self, name: str, settings: Mapping[str, str] | None = None) -> LogManifest:
+        """Create an empty log, with settings (`SETTINGS`) that hold before anybody leads it.
+
+        Not needed to write one: `open` creates what it does not find. Raises `LogExistsError`, and
+        `ConfigurationError` for a setting that makes no sense.
+        """
+        log_id = f"{self._rng.getrandbits(128):032x}"
+        new = LogManifest(name, log_id, int(self._clock() * 1000)).set_settings(settings or {})
+        LogOptions().with_settings(new.settings)
+
+        def edit(found: LogManifest | None) -> LogManifest:
+            if found is not None and found.log_id != log_id:
+                raise LogExistsError(name)
+            return found or new
+
+        return await self._record(name).edit(edit)
+
     async def list(self) -> list[str]:
         """Return the names of all logs, sorted."""
-        return sorted(unquote_name(each) for each in await self._store.children(LOGS))
+        return names_of(await self._store.children(LOGS))
+
+    def watch(self) -> AsyncGenerator[Sequence[str], None]:
+        """Yield the names of all logs now, and again whenever logs came or went (watching.py)."""
+        return watch_names(self._store, self._rng)
+
+    def watch_log(self, name: str) -> AsyncGenerator[LogManifest, None]:
+        """Yield a log's manifest now, and again whenever it is another, until the log is deleted.
+
+        Raises `NoSuchLogError` when there is no such log to begin with.
+        """
+        return watch_manifest(self._record(name), self._rng)
 
     async def set_settings(self, name: str, settings: Mapping[str, str]) -> LogManifest:
         """Store options that hold for every leader of the log, the present one too (`SETTINGS`).
@@ -287,35 +314,8 @@ class LogDirectory:
 
         Can be repeated after a failure. Raises `NoSuchLogError`, and errors of recovery.
         """
-        manifest = await self.describe(name)
-        for _ in range(ATTEMPTS_MAX):
-            if manifest.sealed and not manifest.segments:
-                break
-            ends = await recover_open_segments(self._catalog, manifest, password)
-            manifest = await self._edit(name, _retire_as(manifest, ends))
-        else:
-            raise ConflictError(f"log {name!r} was taken over whenever it was to be deleted")
-        for ledger in manifest.doomed:
-            with suppress(NoSuchLedgerError):
-                await self._catalog.delete(ledger)
-        for tier in manifest.tiers:
-            await asyncio.to_thread(parquet(tier).delete_tier, tier)
-        adoption = self.adoption(name)
-        for job in await adoption.jobs():
-            await adoption.drop(job)
-        await self._delete_records(name)
-
-    async def _delete_records(self, name: str) -> None:
-        """Delete manifest and cursors at once: of a log that is gone nobody would look for them."""
         record, cursors = self._record(name), self.cursors(name)
-        for _ in range(ATTEMPTS_MAX):
-            manifest, version = await record.read()
-            await cursors.forget(manifest.log_id, but=CURSORS_AT_ONCE)
-            try:
-                return await record.delete(version, await cursors.deletions(manifest.log_id))
-            except NoSuchNodeError:  # a cursor was deleted meanwhile
-                continue
-        raise ConflictError(f"the cursors of log {name!r} changed whenever it was to be deleted")
+        await delete_log(record, self._catalog, cursors, self.adoption(name), password)
 
     async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """Make the manifest of a log whose record is lost, from the labels of its ledgers.
@@ -379,16 +379,3 @@ class LogDirectory:
 
         apply: Edit = edit
         return await self._record(name).edit(apply)
-
-
-def _retire_as(
-    seen: LogManifest, ends: Mapping[int, SegmentEnd]
-) -> Callable[[LogManifest], LogManifest]:
-    """The edit that begins the epoch in which a log has no segments; nothing when it changed."""
-
-    def change(manifest: LogManifest) -> LogManifest:
-        if (manifest.epoch, manifest.open_segments) != (seen.epoch, seen.open_segments):
-            return manifest
-        return manifest.retire(ends)
-
-    return change

@@ -1,6 +1,7 @@
 """Errors that only a log raises; their places are in the tree of `quire.errors`.
 
 ConflictError
+├── LogExistsError             a log of that name is there; nothing was created
 ├── ManifestExistsError        only a lost manifest is made again, and this one is there
 └── TransactionOrderError      a transaction id is below one that the log has; nothing written
 InvalidRequestError
@@ -11,6 +12,14 @@ InvalidRequestError
 from __future__ import annotations
 
 from quire.errors import ConflictError, InvalidRequestError
+
+
+class LogExistsError(ConflictError):
+    """A log was to be created, and there is one of that name; nothing was changed."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(f"log {log!r} exists: open it, or delete it before it is created anew")
+        self.log = log
 
 
 class ManifestExistsError(ConflictError):

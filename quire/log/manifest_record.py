@@ -68,9 +68,12 @@ class ManifestRecord:
         for _ in range(EDIT_ATTEMPTS_MAX):
             try:
                 before, version = await self.find()
-                after = edit(before)
-                if after == before:
-                    return after
+            except StoreUnavailableError as error:
+                raise unknown or error from error
+            after = edit(before)
+            if after == before:
+                return after
+            try:
                 await self._write(after, version)
                 return after
             except ConflictError:

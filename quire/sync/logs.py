@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -139,6 +139,18 @@ class SyncLogDirectory:
     def __init__(self, portal: Portal, logs: LogDirectory) -> None:
         self._portal = portal
         self._logs = logs
+
+    def create(self, name: str, settings: Mapping[str, str] | None = None) -> LogManifest:
+        """See `LogDirectory.create`."""
+        return self._portal.call(self._logs.create(name, settings))
+
+    def watch(self) -> Iterator[Sequence[str]]:
+        """See `LogDirectory.watch`."""
+        return self._portal.iterate(self._logs.watch, lambda _: 0)
+
+    def watch_log(self, name: str) -> Iterator[LogManifest]:
+        """See `LogDirectory.watch_log`."""
+        return self._portal.iterate(lambda: self._logs.watch_log(name), lambda _: 0)
 
     def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """See `LogDirectory.rebuild`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import signal
 import socket
 from pathlib import Path
@@ -102,6 +103,33 @@ class TestLogs:
         assert "compression=zstd replication=3/2/2" in shown.out
         assert quire("log", "delete", "kept", "--yes", store=cluster.store).code == 0
         assert quire("log", "show", "kept", store=cluster.store).code == 3
+
+    def test_create_and_watch(self, cluster: RunningCluster) -> None:
+        setting = "replication=3/2/2"
+        created = quire("log", "create", "new", setting, "--json", store=cluster.store)
+        assert created.json[0]["settings"] == {"replication": "3/2/2"}
+        again = quire("log", "create", "new", store=cluster.store)
+        assert again.code != 0
+        assert again.err.startswith("quire: log 'new' exists: open it, or delete it before")
+        assert quire("log", "read", "new", store=cluster.store).out == ""
+        wrong = quire("log", "create", "other", "colour=red", store=cluster.store)
+        assert "no setting 'colour'" in wrong.err
+        assert quire("log", "show", "other", store=cluster.store).code == 3
+        with started("log", "watch", "new", "--json", store=cluster.store) as watch:
+            assert watch.stdout is not None
+            assert json.loads(watch.stdout.readline())["segments"] == 0
+            assert quire("log", "append", "new", "a", store=cluster.store).code == 0
+            while not json.loads(watch.stdout.readline())["records"]:
+                pass
+            with started("log", "watch", store=cluster.store) as names:
+                assert names.stdout is not None
+                assert "new" in names.stdout.readline().split()
+                assert quire("log", "delete", "new", "--yes", store=cluster.store).code == 0
+                assert "new" not in names.stdout.readline().split()
+                names.send_signal(signal.SIGINT)
+                assert names.wait() == 130
+            assert watch.communicate()[1] == "Log new is deleted.\n"
+            assert watch.returncode == 0
 
     def test_delete_asks(self, cluster: RunningCluster) -> None:
         assert quire("log", "append", "asked", "a", store=cluster.store).code == 0

@@ -16,7 +16,7 @@ from quire.errors import (
     StoreUnavailableError,
 )
 from quire.log import cursor as cursor_module
-from quire.log import directory
+from quire.log import deletion
 from quire.log.cursor import CursorState
 from quire.log.position import LATEST, Position
 from quire.metastore.layout import CURSORS, cursors_path
@@ -190,7 +190,7 @@ def test_more_cursors_than_one_change_takes_are_deleted_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cursor_module, "CURSORS_AT_ONCE", 2)
-    monkeypatch.setattr(directory, "CURSORS_AT_ONCE", 2)
+    monkeypatch.setattr(deletion, "CURSORS_AT_ONCE", 2)
 
     async def main() -> None:
         async with LogCluster() as cluster:

@@ -72,6 +72,22 @@ def test_a_lost_answer_is_settled_by_reading_again(method: str) -> None:
     run(main)
 
 
+def test_what_an_edit_raises_is_final() -> None:
+    async def main() -> None:
+        _, record = _record()
+        asked: list[LogManifest | None] = []
+
+        def refuses(manifest: LogManifest | None) -> LogManifest:
+            asked.append(manifest)
+            raise ConflictError("not now")
+
+        with pytest.raises(ConflictError, match="not now"):
+            await record.edit(refuses)
+        assert asked == [None]
+
+    run(main)
+
+
 def test_what_could_not_be_settled_is_unknown_and_what_was_not_tried_is_not() -> None:
     async def main() -> None:
         store, record = _record()

@@ -1,0 +1,73 @@
+"""Deleting a log: fenced and emptied first, so that nobody goes on writing what is being removed.
+
+The manifest is retired, then everything that it names is deleted, then its record. A deletion that
+was cut short is repeated from where it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from quire.errors import ConflictError, NoSuchLedgerError, NoSuchLogError, NoSuchNodeError
+from quire.ledger.catalog import LedgerCatalog
+from quire.log.adoption import Adoption
+from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
+from quire.log.manifest import LogManifest, SegmentEnd
+from quire.log.manifest_record import ManifestRecord
+from quire.log.source import parquet
+from quire.log.takeover import ATTEMPTS_MAX, recover_open_segments
+
+
+async def delete_log(
+    record: ManifestRecord,
+    catalog: LedgerCatalog,
+    cursors: LogCursors,
+    adoption: Adoption,
+    password: bytes,
+) -> None:
+    """Delete a log with everything in it. Raises `NoSuchLogError`, and errors of recovery."""
+    manifest, _ = await record.read()
+    for _ in range(ATTEMPTS_MAX):
+        if manifest.sealed and not manifest.segments:
+            break
+        ends = await recover_open_segments(catalog, manifest, password)
+        manifest = await record.edit(_retire_as(manifest, ends))
+    else:
+        raise ConflictError(f"log {record.name!r} was taken over whenever it was to be deleted")
+    for ledger in manifest.doomed:
+        with suppress(NoSuchLedgerError):
+            await catalog.delete(ledger)
+    for tier in manifest.tiers:
+        await asyncio.to_thread(parquet(tier).delete_tier, tier)
+    for job in await adoption.jobs():
+        await adoption.drop(job)
+    await _delete_records(record, cursors)
+
+
+async def _delete_records(record: ManifestRecord, cursors: LogCursors) -> None:
+    """Delete manifest and cursors at once: of a log that is gone nobody would look for them."""
+    for _ in range(ATTEMPTS_MAX):
+        manifest, version = await record.read()
+        await cursors.forget(manifest.log_id, but=CURSORS_AT_ONCE)
+        try:
+            return await record.delete(version, await cursors.deletions(manifest.log_id))
+        except NoSuchNodeError:  # a cursor was deleted meanwhile
+            continue
+    raise ConflictError(f"the cursors of log {record.name!r} changed whenever it was to be deleted")
+
+
+def _retire_as(
+    seen: LogManifest, ends: Mapping[int, SegmentEnd]
+) -> Callable[[LogManifest | None], LogManifest]:
+    """The edit that begins the epoch in which a log has no segments; nothing when it changed."""
+
+    def change(manifest: LogManifest | None) -> LogManifest:
+        if manifest is None:
+            raise NoSuchLogError(seen.name)
+        if (manifest.epoch, manifest.open_segments) != (seen.epoch, seen.open_segments):
+            return manifest
+        return manifest.retire(ends)
+
+    return change
