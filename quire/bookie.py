@@ -30,6 +30,9 @@ from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 READ_BYTES_MAX: Final = 1024 * 1024
 """Default bound on the bytes of one read's answer; a first frame that is larger is sent alone."""
 
+READ_ANSWER_BYTES_MAX: Final = 4 * READ_BYTES_MAX
+"""Largest bound that a bookie accepts; a larger one counts as this."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerTail:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
-from quire.bookie import READ_BYTES_MAX
+from quire.bookie import READ_ANSWER_BYTES_MAX
 from quire.entry import HEADER, Entry, EntryId
 from quire.ledger.options import LedgerOptions
 
@@ -39,7 +39,7 @@ async def read_ahead(
     payload_bytes: int = PAYLOAD_BYTES_GUESS,
 ) -> AsyncGenerator[list[Entry], None]:
     """Yield entries first..last in order, as they come. Raises what `fetch` raises."""
-    bytes_max = max(1, min(READ_BYTES_MAX, options.read_ahead_bytes // PIECES))
+    bytes_max = max(1, min(READ_ANSWER_BYTES_MAX, options.read_ahead_bytes // PIECES))
     pieces: deque[tuple[EntryId, asyncio.Task[list[Entry]]]] = deque()
     following = first
 

@@ -21,9 +21,10 @@ from typing import Any, Final, TypeVar
 from quire.bookie import READ_BYTES_MAX, BookieAddress, BookieInfo, LedgerTail, refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, BookieUnavailableError, InvalidRequestError, QuireError
+from quire.wire import adds, reads
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
-from quire.wire.adds import METHOD, EncodedRun, encode_request, encode_run
+from quire.wire.adds import EncodedRun, encode_request, encode_run
 from quire.wire.codec import decode_failure, decode_info, decode_ranges, decode_tail
 from quire.wire.transport import (
     BATCH_BYTES_MAX,
@@ -65,7 +66,10 @@ class RemoteBookie:
         self._channel = open_channel(address.address)
         self._stub: Any = rpc.BookieStub(self._channel)
         open_stream: Any = self._channel.stream_stream  # of bytes: adds.py has serialized them
-        self._open_adds = open_stream(METHOD, response_deserializer=pb.AddReply.FromString)
+        self._open_adds = open_stream(adds.METHOD, response_deserializer=pb.AddReply.FromString)
+        open_call: Any = self._channel.unary_stream  # of bytes: reads.py takes them apart
+        serialize = pb.ReadRequest.SerializeToString
+        self._open_read = open_call(reads.METHOD, request_serializer=serialize)
         self._stream: _AddStream | None = None
         self._broken: list[_AddStream] = []
         self._closed = False
@@ -122,22 +126,19 @@ class RemoteBookie:
         )
         self._check_open()
         return await self._answer(
-            self._collect(self._stub.Read(request, timeout=self._timeout)), self._timeout
+            self._collect(self._open_read(request, timeout=self._timeout)), self._timeout
         )
 
     async def _collect(self, call: Any) -> bytes:
-        parts: list[bytes] = []
+        parts: list[bytes | memoryview] = []
         size = received = 0
-        while (reply := await call.read()) is not EOF:
-            if reply.HasField("failure"):
-                raise decode_failure(reply.failure)
-            size = reply.size
-            part: bytes = reply.part  # a copy each time it is asked for
-            received += len(part)
-            parts.append(part)
+        while (message := await call.read()) is not EOF:
+            size, data = reads.decode_part(message)
+            received += len(data)
+            parts.append(data)
         if received != size or not parts:
             raise self._unavailable(f"a read ended after {received} of {size} bytes")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return b"".join(parts)
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
         """See `Bookie.read_tail`."""

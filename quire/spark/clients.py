@@ -9,10 +9,15 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from functools import cache
+from typing import Final
 
 import quire.sync
+from quire.ledger.options import LedgerOptions
 from quire.log.keyring import Keyring, read_key_file
 from quire.sync import SyncClient
+
+OPTIONS: Final = LedgerOptions(read_ahead_bytes=16 * 1024 * 1024)
+"""Workers read from end to end: four answers of the largest size are under way."""
 
 _kept: tuple[int, str, SyncClient, AbstractContextManager[SyncClient]] | None = None
 
@@ -25,7 +30,7 @@ def worker_client(cluster: str) -> SyncClient:
     if _kept is not None and _kept[0] == os.getpid():
         kept, _kept = _kept, None
         kept[3].__exit__(None, None, None)
-    manager = quire.sync.connect(cluster)
+    manager = quire.sync.connect(cluster, options=OPTIONS)
     client = manager.__enter__()
     _kept = (os.getpid(), cluster, client, manager)
     return client

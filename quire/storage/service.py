@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
-from quire.bookie import READ_BYTES_MAX, Bookie
+from quire.bookie import READ_ANSWER_BYTES_MAX, Bookie
 from quire.entry import BookieId
 from quire.errors import (
     BookieBusyError,
@@ -29,7 +29,6 @@ from quire.errors import (
     WrongBookieError,
 )
 from quire.wire import bookie_pb2 as pb
-from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire.codec import (
     encode_failure,
     encode_info,
@@ -37,11 +36,12 @@ from quire.wire.codec import (
     encode_tail,
     is_internal,
 )
+from quire.wire.reads import encode_parts
 from quire.wire.transport import (
     EOF,
-    PART_BYTES_MAX,
     SENT_RUN_BYTES_MAX,
     ServerContext,
+    add_service,
     bind,
     open_server,
 )
@@ -51,9 +51,6 @@ _Handler: TypeAlias = "Callable[[BookieService, Any, ServerContext], Awaitable[R
 ReplyT = TypeVar("ReplyT", pb.TailReply, pb.WriteLacReply, pb.ListEntriesReply, pb.InfoReply)
 
 _log = logging.getLogger(__name__)
-
-READ_REPLY_BYTES_MAX: Final = 4 * READ_BYTES_MAX
-"""Largest run a read may ask for; a single larger entry is sent nevertheless."""
 
 WAIT_SECONDS_MAX: Final = 600.0
 """Longest time a long poll is held."""
@@ -156,7 +153,7 @@ class BookieService:
             self._reads -= 1
             self.settled()
 
-    async def _read(self, request: pb.ReadRequest) -> list[pb.ReadReply]:
+    async def _read(self, request: pb.ReadRequest) -> Iterable[bytes]:
         try:
             self.expect(request.bookie)
             self.refuse_when_draining()
@@ -167,14 +164,11 @@ class BookieService:
                 request.first,
                 request.last,
                 fence_key=request.fence_key if request.HasField("fence_key") else None,
-                bytes_max=min(request.bytes_max, READ_REPLY_BYTES_MAX),
+                bytes_max=min(request.bytes_max, READ_ANSWER_BYTES_MAX),
             )
         except Exception as error:
-            return [pb.ReadReply(failure=self.failure(error))]
-        return [
-            pb.ReadReply(size=len(run), part=run[start : start + PART_BYTES_MAX])
-            for start in range(0, len(run), PART_BYTES_MAX)
-        ]
+            return [pb.ReadReply(failure=self.failure(error)).SerializeToString()]
+        return encode_parts(run)
 
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802
@@ -366,7 +360,7 @@ async def serve_bookie(
     server = open_server()
     address = bind(server, listen)
     service = BookieService(bookie, bookie_id, limits)
-    rpc.add_BookieServicer_to_server(service, server)
+    add_service(server, service)
     await server.start()
     try:
         yield address

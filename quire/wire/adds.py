@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from quire.entry import BookieId, LedgerId
 from quire.wire import bookie_pb2 as pb
+from quire.wire.varint import varint
 
 METHOD: Final = f"/{pb.DESCRIPTOR.services_by_name['Bookie'].full_name}/Add"
 
@@ -36,8 +37,8 @@ def encode_run(
 ) -> EncodedRun:
     """Prepare a run. Raises `ValueError` or `TypeError` for values that do not fit their fields."""
     fields = pb.AddRun(ledger=ledger, key=key, recovery=recovery, deferred=deferred)
-    head = fields.SerializeToString() + _RUN_TAG + _varint(len(run))
-    return EncodedRun(_RUNS_TAG + _varint(len(head) + len(run)) + head, run)
+    head = fields.SerializeToString() + _RUN_TAG + varint(len(run))
+    return EncodedRun(_RUNS_TAG + varint(len(head) + len(run)) + head, run)
 
 
 def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRun]) -> bytes:
@@ -46,12 +47,3 @@ def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRu
     for encoded in runs:
         parts += encoded
     return b"".join(parts)
-
-
-def _varint(number: int) -> bytes:
-    groups = bytearray()
-    while number > 0x7F:
-        groups.append(number & 0x7F | 0x80)
-        number >>= 7
-    groups.append(number)
-    return bytes(groups)

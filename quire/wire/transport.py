@@ -11,9 +11,12 @@ from typing import Any, Final, TypeAlias
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 from quire.errors import ConfigurationError
 from quire.run import FRAME_BYTES_MAX, RUN_BYTES_MAX
+from quire.wire import bookie_pb2 as pb
 
 BATCH_BYTES_MAX: Final = 1024 * 1024
 """Runs are put into one message until it has this many bytes; a larger run travels alone."""
@@ -25,9 +28,6 @@ size."""
 MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Largest message: BATCH_BYTES_MAX + SENT_RUN_BYTES_MAX is 6 MiB and a little; the rest is
 headroom."""
-
-PART_BYTES_MAX: Final = 256 * 1024
-"""Part of a run in one message of a read: above it throughput no longer grows."""
 
 RPCS_MAX: Final = 16_384
 """Calls one server carries at the same time, long polls included, whoever makes them."""
@@ -54,6 +54,14 @@ ServerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 """One call on the server."""
 
 Options: TypeAlias = tuple[tuple[str, int], ...]
+
+_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Bookie"]
+
+_HANDLERS: Final[dict[tuple[bool, bool], Any]] = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
 
 _BOTH: Final[Options] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -95,6 +103,28 @@ def open_channel(address: str) -> grpc.aio.Channel:
 def open_server() -> grpc.aio.Server:
     """Return a server without services and ports."""
     return grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
+
+
+def add_service(server: grpc.aio.Server, servicer: object) -> None:
+    """Have a server answer the calls of `quire.v1.Bookie`, each by the servicer's method.
+
+    What `Read` yields goes out as it is: reads.py has serialized it.
+    """
+    methods = {method.name: _handler(servicer, method) for method in _SERVICE.methods}
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(_SERVICE.full_name, methods),)
+    )
+
+
+def _handler(servicer: object, method: MethodDescriptor) -> grpc.RpcMethodHandler[Any, Any]:
+    make = _HANDLERS[method.client_streaming, method.server_streaming]
+    reply = GetMessageClass(method.output_type).SerializeToString
+    handler: grpc.RpcMethodHandler[Any, Any] = make(
+        getattr(servicer, method.name),
+        request_deserializer=GetMessageClass(method.input_type).FromString,
+        response_serializer=None if method.name == "Read" else reply,
+    )
+    return handler
 
 
 def bind(server: grpc.aio.Server, listen: str) -> str:

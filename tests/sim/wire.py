@@ -26,6 +26,7 @@ from quire.wire.codec import (
     encode_ranges,
     encode_tail,
 )
+from quire.wire.reads import decode_part, encode_parts
 
 _Args = dict[str, Any]
 
@@ -106,11 +107,13 @@ def _carry_added(bookie: BookieId, outcome: Any) -> None:
     _decode_added(pb.AddReply.FromString(reply.SerializeToString()))
 
 
-def _decode_part(reply: pb.ReadReply) -> bytes:
-    if reply.HasField("failure"):
-        raise decode_failure(reply.failure)
-    assert reply.size == len(reply.part)
-    return reply.part
+def _carry_run(bookie: BookieId, outcome: Any) -> bytes:
+    if isinstance(outcome, Exception):
+        failure = pb.ReadReply(failure=encode_failure(outcome, bookie))
+        decode_part(failure.SerializeToString())
+    parts = [decode_part(message) for message in encode_parts(outcome)]
+    assert {part.size for part in parts} == {len(outcome)}
+    return b"".join(part.data for part in parts)
 
 
 def _decode_written(reply: pb.WriteLacReply) -> None:
@@ -124,9 +127,7 @@ def _encode_tail(tail: LedgerTail) -> pb.TailReply:
 
 _ANSWERS: Final[dict[str, Callable[[BookieId, Any], Any]]] = {
     "add": _carry_added,
-    "read": _carry_reply(
-        pb.ReadReply, _decode_part, lambda run: pb.ReadReply(size=len(run), part=run)
-    ),
+    "read": _carry_run,
     "read_tail": _carry_reply(pb.TailReply, decode_tail, _encode_tail),
     "wait_tail": _carry_reply(pb.TailReply, decode_tail, _encode_tail),
     "write_lac": _carry_reply(pb.WriteLacReply, _decode_written, lambda _: pb.WriteLacReply()),

@@ -17,12 +17,12 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quire.bookie import BookieAddress
+from quire.bookie import READ_ANSWER_BYTES_MAX, BookieAddress
 from quire.entry import DigestKind, Sealer
 from quire.errors import QuireError
 from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
-from quire.storage.service import READ_REPLY_BYTES_MAX, serve_bookie
+from quire.storage.service import serve_bookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.transport import CHANNEL_OPTIONS, EOF, RpcError
 from tests.support.memory_bookie import MemoryBookie
@@ -203,7 +203,7 @@ class Pair:
         if method in ("Read", "ReadTail") and request.HasField("fence_key"):
             fence_key = request.fence_key
         if method == "Read":
-            size = min(request.bytes_max, READ_REPLY_BYTES_MAX)
+            size = min(request.bytes_max, READ_ANSWER_BYTES_MAX)
             await self._apply_one(
                 oracle.read(
                     request.ledger,

@@ -1,0 +1,26 @@
+"""Protobuf's variable-length numbers, for messages that are put together by hand."""
+
+from __future__ import annotations
+
+
+def varint(number: int) -> bytes:
+    """Return a number that is not negative, seven bits a byte, the low ones first."""
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number that begins at an offset, and where it ends.
+
+    Raises `IndexError` when the data end inside it.
+    """
+    number = shift = 0
+    while (group := data[at]) > 0x7F:
+        number |= (group & 0x7F) << shift
+        shift += 7
+        at += 1
+    return number | group << shift, at + 1

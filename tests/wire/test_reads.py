@@ -1,0 +1,73 @@
+"""The hand-made answer of a read is one that protobuf understands, and the other way round."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quire.errors import NoSuchEntryError
+from quire.wire import bookie_pb2 as pb
+from quire.wire.codec import encode_failure
+from quire.wire.reads import METHOD, PART_BYTES_MAX, decode_part, encode_parts
+from quire.wire.varint import read_varint, varint
+
+runs = st.one_of(st.binary(min_size=1, max_size=300), st.integers(1, 40_000).map(bytes))
+
+
+@given(runs)
+def test_protobuf_reads_what_was_meant(run: bytes) -> None:
+    (message,) = encode_parts(run)
+    assert pb.ReadReply.FromString(message) == pb.ReadReply(size=len(run), part=run)
+    assert decode_part(message) == (len(run), run)
+
+
+def test_a_large_run_travels_in_parts() -> None:
+    run = bytes(range(256)) * (PART_BYTES_MAX // 100)
+    messages = list(encode_parts(run))
+    assert [len(message) < PART_BYTES_MAX + 20 for message in messages] == [True] * 3
+    parts = [decode_part(message) for message in messages]
+    assert [part.size for part in parts] == [len(run)] * 3
+    assert b"".join(part.data for part in parts) == run
+
+
+@given(st.integers(0, 2**32 - 1), runs)
+def test_what_protobuf_wrote_is_read(size: int, run: bytes) -> None:
+    assert decode_part(pb.ReadReply(size=size, part=run).SerializeToString()) == (size, run)
+    turned = pb.ReadReply(part=run), pb.ReadReply(size=size)
+    behind = b"".join(each.SerializeToString() for each in turned)
+    assert decode_part(behind) == (size, run)
+
+
+def test_what_the_bookie_raised_is_raised() -> None:
+    failure = encode_failure(NoSuchEntryError(3, 4), "b")
+    with pytest.raises(NoSuchEntryError, match="entry 4"):
+        decode_part(pb.ReadReply(failure=failure).SerializeToString())
+
+
+@given(runs, st.data())
+def test_a_damaged_message_is_a_value_or_an_error(run: bytes, data: st.DataObject) -> None:
+    (message,) = encode_parts(run)
+    cut = message[: data.draw(st.integers(0, len(message)))]
+    at = data.draw(st.integers(0, len(message) - 1))
+    flipped = bytearray(message)
+    flipped[at] ^= data.draw(st.integers(1, 255))
+    for wrong in (cut, bytes(flipped)):
+        try:
+            expected = pb.ReadReply.FromString(wrong)
+        except DecodeError:
+            with pytest.raises(ValueError, match="ReadReply"):
+                decode_part(wrong)
+            continue
+        if not expected.HasField("failure"):
+            assert decode_part(wrong) == (expected.size, expected.part)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_numbers_come_back(number: int) -> None:
+    assert read_varint(b"x" + varint(number), 1) == (number, 1 + len(varint(number)))
+
+
+def test_the_method_is_the_one_of_the_service() -> None:
+    assert METHOD == "/quire.v1.Bookie/Read"
