@@ -87,7 +87,7 @@ class BookieServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Read(self, request, context):
-        """One run, in messages of at most 256 KiB.
+        """One run, in messages of at most 1 MiB.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
