@@ -25,6 +25,7 @@ from quire.storage.cookie import read_cookie
 from quire.storage.disk import Disk
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import EntryIndex, entries_path, load_index
+from quire.storage.fresh import check_first
 from quire.storage.ledger_state import decode_rows
 from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.record import Record, RecordKind
@@ -79,6 +80,7 @@ async def check_disk(
         findings.damage.append(Damage(UNFINISHED, "a repair was begun and not finished"))
     try:
         checkpoint = await read_checkpoint(disk)
+        await check_first(disk, cookie.bookie, checkpoint)
     except CorruptStorageError as error:
         findings.damage.append(Damage(error.path, error.reason))
         return findings

@@ -44,7 +44,7 @@ class Checkpoint:
 
 
 FIRST: Final = Checkpoint(1, JournalPosition(0, 0, 0), ())
-"""Of a bookie that never started: segment 0 does not exist."""
+"""Of a bookie that never served (fresh.py): segment 0 does not exist."""
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 from quire.entry import LedgerId
 from quire.errors import BookieBusyError, BookieUnavailableError
 from quire.run import ScannedRun, scan_run
+from quire.storage.checkpoint import FIRST
 from quire.storage.collector import Collector, Deletions
 from quire.storage.compaction import Compactor
 from quire.storage.copies import OpenCopies
@@ -114,16 +115,15 @@ class Engine:
         """
         await self.upkeep.look_for_room()
         await self.storage.load()
-        start = self.storage.checkpoint.position
+        start, sequence = self.storage.checkpoint.position, 0
         numbers = await self._segments.load(start.segment)
-        if start.segment == 0 and numbers:
-            start = JournalPosition(numbers[0], BLOCK_BYTES, 0)
-        sequence = start.sequence
-        if start.segment:
+        if start != FIRST.position:
             sequence = await replay(self._disk, self.bookie, start, numbers, self._replay)
         segment = await self._segments.create(previous=0)
         position = JournalPosition(segment.header.number, BLOCK_BYTES, sequence)
         await self.storage.flush(lambda: position)
+        if start == FIRST.position:
+            await self.storage.flush(lambda: position)  # nobody falls back on it any more: fresh.py
         await self._segments.release(position.segment)
         self._journal.start(segment, sequence)
         self.upkeep.start()

@@ -39,6 +39,7 @@ from quire.storage.entry_log import (
     entries_path,
     load_index,
 )
+from quire.storage.fresh import check_first
 from quire.storage.ledger_state import LedgerState, decode_rows, encode_row
 from quire.storage.options import StorageOptions
 from quire.storage.read_cache import ReadCache, ReadCounts
@@ -84,6 +85,7 @@ class LedgerStorage:
         if UNFINISHED in await self._disk.list():
             raise CorruptStorageError(UNFINISHED, "a repair was begun and not finished")
         checkpoint = await read_checkpoint(self._disk)
+        await check_first(self._disk, self._bookie, checkpoint)
         for directory in (JOURNAL, ENTRIES):
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()

@@ -14,6 +14,8 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (13292, "ledger", "a repaired bookie was taken to owe what it never got of a younger ledger"),
     (27, "ledger", "a second power cut during a restart left a journal that looked broken"),
     (2, "election", "a log forgot its producers when it adopted ledgers"),
+    (24279, "ledger", "a bookie believed its first checkpoint after the later one was lost"),
+    (24205, "election", "an adoption whose parts were trimmed could not be repeated"),
     (1, "service", "a replica that had failed to begin to lead never answered again"),
     (55, "service", "a replica read a trimmed log from its beginning and missed what was gone"),
 )

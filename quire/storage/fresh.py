@@ -1,0 +1,40 @@
+"""The first checkpoint, which says that a bookie never served, has to look like the truth.
+
+A directory gets it when it is formatted, and it is overwritten before the bookie serves anybody
+(engine.py). If it is the only one left and something was ever written, the checkpoints that said so
+are lost, and with them what only they knew: where the journal begins, which entry logs count, which
+ledgers are doubtful.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quire.errors import CorruptStorageError
+from quire.storage.checkpoint import FIRST, PATHS, Checkpoint
+from quire.storage.disk import Disk
+from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
+from quire.storage.record import BLOCK_BYTES
+from quire.storage.replay import load_segment
+from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered
+
+LATER: Final = PATHS[(FIRST.generation + 1) % len(PATHS)]
+
+
+async def check_first(disk: Disk, bookie: str, checkpoint: Checkpoint) -> None:
+    """Raise `CorruptStorageError` when a checkpoint is the first one and cannot be the last."""
+    if checkpoint.position != FIRST.position:
+        return
+    if await _numbers(disk, ENTRIES, ENTRIES_SUFFIX):
+        raise CorruptStorageError(LATER, "it is lost or damaged, and there are entry logs")
+    for number in await _numbers(disk, JOURNAL, SEGMENT_SUFFIX):
+        data, _ = await load_segment(disk, bookie, number)
+        if data[BLOCK_BYTES:].strip(b"\0"):
+            raise CorruptStorageError(LATER, f"it is lost or damaged, and segment {number} is used")
+
+
+async def _numbers(disk: Disk, directory: str, suffix: str) -> list[int]:
+    try:
+        return numbered(await disk.list(directory), suffix)
+    except FileNotFoundError:  # the bookie never started: it makes its directories then
+        return []
