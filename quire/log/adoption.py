@@ -101,9 +101,14 @@ class Adoption:
         With `remember` nothing is done when this job has done this or later work before. Either way
         the call may be repeated after any error. Returns the manifest as it then is.
 
-        Raises `LogSealedError`; `NoSuchLedgerError` when another attempt of the job swept a part;
+        Raises `LogSealedError`; `NoSuchLedgerError` when another attempt of the job swept a part,
+        or, unless the log remembers the job, when a part was adopted and trimmed away since;
         `InvalidRequestError` for one that is not closed; the errors of recovery and of the store.
         """
+        seen, _ = await self._record.find()
+        if remember and seen is not None and seen.has_done(job):
+            await self._sweep(job.name, seen)
+            return seen
         ends = [(ledger, await self._end_of(ledger, password)) for ledger in parts]
         full = [(ledger, end) for ledger, end in ends if end.records]
         for attempt in range(ATTEMPTS_MAX):

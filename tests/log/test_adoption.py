@@ -17,7 +17,7 @@ from quire.log.adoption import Adoption
 from quire.log.batch import UNPLACED, encode_batch
 from quire.log.manifest import Job, LogManifest
 from quire.log.options import LogOptions
-from quire.log.position import Position
+from quire.log.position import LATEST, Position
 from quire.log.producers import Stamp
 from quire.metastore.layout import PARTS, log_path
 from tests.support.log_cluster import (
@@ -93,6 +93,26 @@ def test_parts_come_behind_what_was_there_and_before_what_follows() -> None:
             ]
             assert found == [(each.offset, each.epoch) for each in records]
             await cluster.check()
+
+    run(main)
+
+
+def test_a_job_that_is_remembered_is_done_also_when_its_parts_were_trimmed_since() -> None:
+    """Found by the simulator: who had no answer tried again for ever."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            part = await write_part(client, "job", 0, 5)
+            await adopt(client, [part])
+            await client.logs.trim(NAME, LATEST)
+            assert part not in await cluster.ledgers()
+            manifest = await adopt(client, [part])
+            assert manifest.end_offset == 5
+            with pytest.raises(NoSuchLedgerError):
+                await adopt(client, [part], sequence=2)
+            with pytest.raises(NoSuchLedgerError):
+                await adopt(client, [part], remember=False)
 
     run(main)
 

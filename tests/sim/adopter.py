@@ -8,10 +8,11 @@ until it knows that it was done. What it gives up before is deleted, and nobody 
 from __future__ import annotations
 
 import random
+from itertools import count
 from typing import Final
 
 from quire.entry import LedgerId
-from quire.errors import QuireError
+from quire.errors import NoSuchLedgerError, QuireError
 from quire.ledger.writer import LedgerWriter
 from quire.log.adoption import Adoption
 from quire.log.batch import UNPLACED, encode_batch
@@ -75,8 +76,8 @@ class Adopter:
         encryption = Encryption.of(self._options.keyring, writer.metadata)
         entries, offset = list[bytes](), 0
         for entry in range(self._rng.choice([1, 2, 5])):
-            count = self._rng.choice([1, 3])
-            payloads = tuple(f"adopted.{name}.{entry}.{slot}".encode() for slot in range(count))
+            records = self._rng.choice([1, 3])
+            payloads = tuple(f"adopted.{name}.{entry}.{slot}".encode() for slot in range(records))
             mine.append(self._world.log.offer(NAME, 0, payloads))
             batch = encode_batch(
                 payloads,
@@ -84,7 +85,7 @@ class Adopter:
                 epoch=UNPLACED.epoch,
                 timestamp_ms=UNPLACED.timestamp_ms,
             )
-            offset += count
+            offset += records
             sealed = batch if encryption is None else encryption.seal(batch, entry, NO_TRANSACTION)
             entries.append(sealed)
         return entries
@@ -97,9 +98,22 @@ class Adopter:
         appends: dict[LedgerId, list[LogAppend]],
     ) -> None:
         job, remember = Job(JOB, sequence), self._rng.random() < 0.7
-        manifest = await client.insist(
-            lambda: adoption.adopt(list(appends), job, remember=remember)
-        )
+        tries = count()
+
+        async def attempt() -> LogManifest | None:
+            is_first = next(tries) == 0
+            try:
+                return await adoption.adopt(list(appends), job, remember=remember)
+            except NoSuchLedgerError:
+                if remember or is_first:
+                    raise
+                return None  # adopted and trimmed since, for all that anybody can tell
+
+        manifest = await client.insist(attempt)
+        if manifest is None:
+            for append in (each for part in appends.values() for each in part):
+                append.outcome = Outcome.UNKNOWN
+            return
         self._world.note_fault("parts adopted")
         self._world.say(client.name, f"has {sorted(appends)} adopted")
         for ledger, mine in appends.items():
