@@ -14,7 +14,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from quire.storage.record import BLOCK_BYTES, RECORD_MAGIC
+from quire.errors import CorruptStorageError
+from quire.storage.record import BLOCK_BYTES, decode_segment, read_header
 from tests.sim.disk import SimDisk
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def rot(disk: SimDisk, rng: random.Random) -> str | None:
     for path, data in disk.files().items():
         end = len(data)
         if path.startswith(JOURNAL):
-            end = _last_batch(bytes(disk.inode(path).durable))
+            end = _last_batch(path, bytes(disk.inode(path).durable))
         blocks = [at for at in range(0, end, ROT_BLOCK_BYTES) if any(data[at : at + 8])]
         if blocks:
             places[path] = blocks
@@ -77,11 +78,17 @@ def resize(disk: SimDisk, kind: str, rng: random.Random) -> str | None:
     return path
 
 
-def _last_batch(data: bytes) -> int:
-    """Where the last batch of a journal segment begins; 0 for a file without any."""
-    magic = RECORD_MAGIC.to_bytes(4, "big")
-    starts = [at for at in range(0, len(data), BLOCK_BYTES) if data.startswith(magic, at)]
-    return max(starts, default=0)
+def _last_batch(path: str, data: bytes) -> int:
+    """Where the last batch of a journal segment begins; 0 for a file without any.
+
+    Records of an earlier life of the file do not count: a segment is used again as it is.
+    """
+    try:
+        identity = decode_segment(path, data).identity
+    except CorruptStorageError:
+        return 0
+    blocks = range(BLOCK_BYTES, len(data), BLOCK_BYTES)
+    return max((at for at in blocks if read_header(data, at, identity)), default=0)
 
 
 def fail_reads(disk: SimDisk, rng: random.Random) -> Callable[[], None]:

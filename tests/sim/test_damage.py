@@ -17,10 +17,21 @@ from quire.errors import (
     NoSuchEntryError,
     QuireError,
 )
+from quire.storage.record import (
+    BLOCK_BYTES,
+    LAST_OF_BATCH,
+    RecordKind,
+    SegmentHeader,
+    encode_record,
+    encode_segment,
+)
+from quire.storage.segments import segment_path
 from tests.sim.damage import Budget, resize, rot
 from tests.sim.disk import Cut, SimDisk
 from tests.sim.operator import lose_files
 from tests.sim.wire import carry_answer, carry_request
+
+SEGMENT = segment_path(1)
 
 
 def bits_that_differ(before: dict[str, bytes], after: dict[str, bytes]) -> int:
@@ -47,14 +58,29 @@ def test_rot_flips_one_bit(seed: int) -> None:
     assert bits_that_differ(before, disk.files()) == (path is not None)
 
 
-def test_rot_spares_the_journals_last_batch() -> None:
-    disk = SimDisk(random.Random(0))
-    magic = bytes.fromhex("71724a52")
-    batches = [(magic + b"x" * 96).ljust(4096, b"\0") for _ in range(3)]
-    asyncio.run(write(disk, "journal/1", b"h" * 4096 + b"".join(batches)))
-    for seed in range(200):
+def batch(identity: int, sequence: int) -> bytes:
+    body = b"x" * 96
+    head = encode_record(RecordKind.MARK, body, sequence, sequence - 1, identity, LAST_OF_BATCH)
+    return (head + body).ljust(BLOCK_BYTES, b"\0")
+
+
+@pytest.mark.parametrize("life_before", [0, 1])
+def test_rot_spares_the_journals_last_batch(life_before: int) -> None:
+    """Also in a segment that is used again, where records of its life before stand behind."""
+    size = BLOCK_BYTES * (4 + life_before)
+    header = encode_segment(SegmentHeader(1, 7, 0, size, "b")).ljust(BLOCK_BYTES, b"\0")
+    batches = [batch(7, sequence) for sequence in (1, 2, 3)]
+    before = [batch(5, 4)] * life_before
+    whole = b"".join((header, *batches, *before))
+    rotten = 0
+    for seed in range(100):
+        disk = SimDisk(random.Random(seed))
+        asyncio.run(write(disk, SEGMENT, whole))
         rot(disk, random.Random(seed))
-    assert disk.files()["journal/1"].endswith(batches[-1])
+        found = disk.files()[SEGMENT]
+        rotten += found != whole
+        assert found[3 * BLOCK_BYTES :] == whole[3 * BLOCK_BYTES :]
+    assert rotten > 50
 
 
 @pytest.mark.parametrize("seed", range(10))
