@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final, TypeAlias
 
 from quire.entry import LedgerId
 from quire.errors import (
@@ -32,6 +33,7 @@ from quire.errors import (
     InvalidRequestError,
     LedgerClosedError,
     LedgerFencedError,
+    NoSuchLedgerError,
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
@@ -43,6 +45,15 @@ from quire.log.manifest_record import ManifestRecord
 from quire.log.outbox import Parcel
 from quire.log.position import Position
 from quire.log.takeover import Tenure, ledger_labels, recover_segment
+
+Taken: TypeAlias = LedgerFencedError | LedgerClosedError | NoSuchLedgerError
+"""What tells a leader that its ledger is another one's by now."""
+
+_DONE: Final[dict[type[Taken], str]] = {
+    LedgerFencedError: "is recovering",
+    LedgerClosedError: "has closed",
+    NoSuchLedgerError: "has deleted",
+}
 
 
 class LiveSegment:
@@ -273,7 +284,7 @@ class Chain:
         if segment.end is None:
             try:
                 await segment.writer.close()
-            except (LedgerFencedError, LedgerClosedError) as error:
+            except (LedgerFencedError, LedgerClosedError, NoSuchLedgerError) as error:
                 raise deposed_by(self.name, self.epoch, error) from error
             if not segment.writer.metadata.is_closed:  # it was abandoned: a close was cancelled
                 return await self._recover(segment)
@@ -289,9 +300,12 @@ class Chain:
         listed = self.check_mine((await self._record.find())[0]).segment_from(segment.number)
         if listed is None or listed.ledger != segment.writer.ledger:
             raise DeposedError(self.name, self.epoch, f"segment {segment.number} is gone")
-        segment.end = listed.end or await recover_segment(
-            self._catalog, listed, segment.first_offset or 0, self._options.now.password
-        )
+        try:
+            segment.end = listed.end or await recover_segment(
+                self._catalog, listed, segment.first_offset or 0, self._options.now.password
+            )
+        except NoSuchLedgerError as error:
+            raise deposed_by(self.name, self.epoch, error) from error
         return segment.end
 
     async def finish(self, *, seal_log: bool) -> LogManifest:
@@ -343,8 +357,7 @@ def _seal(manifest: LogManifest, ends: dict[LedgerId, SegmentEnd]) -> LogManifes
     return manifest
 
 
-def deposed_by(log: str, epoch: int, cause: LedgerFencedError | LedgerClosedError) -> DeposedError:
-    """Return the error of a leader whose ledger somebody closed; what it costs is said once."""
-    is_fenced = isinstance(cause, LedgerFencedError)
-    done = "is recovering" if is_fenced else "has closed"
+def deposed_by(log: str, epoch: int, cause: Taken) -> DeposedError:
+    """Return the error of a leader whose ledger somebody took; what it costs is said once."""
+    done = next(text for kind, text in _DONE.items() if isinstance(cause, kind))
     return DeposedError(log, epoch, f"another client {done} its ledger {cause.ledger}")

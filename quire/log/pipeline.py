@@ -31,12 +31,10 @@ from quire.entry import EntryId
 from quire.errors import (
     EntryTooLargeError,
     InvalidRequestError,
-    LedgerClosedError,
-    LedgerFencedError,
     QuireError,
     TailConflictError,
 )
-from quire.log.chain import Chain, LiveSegment, deposed_by
+from quire.log.chain import Chain, LiveSegment, Taken, deposed_by
 from quire.log.live_options import LiveOptions
 from quire.log.outbox import SINGLE, Outbox, Parcel
 from quire.log.position import Position
@@ -352,7 +350,7 @@ class Pipeline:
         """Close the broken ledger by recovery; confirm what it holds, send the rest again."""
         segment = self._chain.current
         segment.writer.abandon()
-        if isinstance(cause, LedgerFencedError | LedgerClosedError):
+        if isinstance(cause, Taken):
             raise deposed_by(self._chain.name, self._chain.epoch, cause) from cause
         self._mends += 1
         if self._mends > MENDS_MAX:

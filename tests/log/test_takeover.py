@@ -198,6 +198,37 @@ async def slow_adds(method: str, ledger: int) -> None:
         await asyncio.sleep(0.01)
 
 
+def test_a_leader_whose_ledger_was_deleted_before_it_knew_is_deposed() -> None:
+    """Found by the simulator: a replica that wanted to resign ended with an error instead."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, other = cluster.new_client(), cluster.new_client()
+            log = await client.open()
+            await log.append(b"a")
+            await asyncio.sleep(1)  # its bookies know all they will, and are not asked again
+            late, never = Gate("get", PATH), Gate("get", LEDGERS)
+
+            async def after(method: str, path: str) -> None:
+                await late(method, path)  # what it reads of the manifest arrives late
+                await never(method, path)  # and what it reads of its ledger not at all
+
+            client.store.after = after
+            closing = asyncio.create_task(log.seal())
+            await late.reached.wait()
+            successor = await other.open()
+            await successor.append(b"b")
+            await other.logs.trim(NAME, (await other.manifest()).segments[-1].start)
+            late.open.set()
+            with pytest.raises(DeposedError, match="another client has deleted its ledger"):
+                await closing
+            assert log.is_deposed
+            await successor.close()
+            assert await other.payloads() == [b"b"]
+
+    run(main)
+
+
 def test_records_in_flight_when_a_leader_is_deposed_are_unknown_never_lost_or_doubled() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:

@@ -16,6 +16,8 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (2, "election", "a log forgot its producers when it adopted ledgers"),
     (24279, "ledger", "a bookie believed its first checkpoint after the later one was lost"),
     (24205, "election", "an adoption whose parts were trimmed could not be repeated"),
+    (40555, "service", "a leader whose ledger was deleted before it knew ended with an error"),
+    (43190, "log", "an answer that a follower had not taken yet was taken for a forgotten error"),
     (1, "service", "a replica that had failed to begin to lead never answered again"),
     (55, "service", "a replica read a trimmed log from its beginning and missed what was gone"),
 )
