@@ -97,6 +97,8 @@ class Asking(Generic[K, T]):
 
     def _end(self, key: K, task: asyncio.Task[T]) -> None:
         del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # looked at: it may wait here for long, or for ever
         self._ended.append((key, task))
         self._arrived.set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -63,6 +64,28 @@ def test_leaving_ends_every_call() -> None:
         assert ended == ["a", "b"]
 
     virtually(main)
+
+
+def test_an_error_that_nobody_has_taken_yet_is_no_complaint() -> None:
+    """Found by the simulator: whoever follows a ledger takes answers when he wants more."""
+
+    async def main() -> None:
+        complaints: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, seen: complaints.append(seen))
+
+        async def fail() -> None:
+            raise BookieUnavailableError("b", "gone")
+
+        asking = Asking[str, None]()
+        asking.ask("b", fail())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert asking.outstanding == 1
+        del asking
+        gc.collect()
+        assert complaints == []
+
+    asyncio.run(main())
 
 
 def test_a_call_that_the_link_cancels_is_a_failed_bookie() -> None:
