@@ -133,7 +133,10 @@ class RemoteBookie:
         parts: list[bytes | memoryview] = []
         size = received = 0
         while (message := await call.read()) is not EOF:
-            size, data = reads.decode_part(message)
+            try:
+                size, data = reads.decode_part(message)
+            except ValueError as error:
+                raise self._unavailable(f"what it answered is no message: {error}") from error
             received += len(data)
             parts.append(data)
         if received != size or not parts:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.errors import NoSuchEntryError
+from quire.bookie import BookieAddress
+from quire.errors import BookieUnavailableError, NoSuchEntryError
+from quire.ledger.remote import RemoteBookie
 from quire.wire import bookie_pb2 as pb
+from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire.codec import encode_failure
 from quire.wire.reads import METHOD, PART_BYTES_MAX, decode_part, encode_parts
+from quire.wire.transport import ServerContext, add_service, bind, open_server
 from quire.wire.varint import read_varint, varint
 
 runs = st.one_of(st.binary(min_size=1, max_size=300), st.integers(1, 40_000).map(bytes))
@@ -62,6 +68,44 @@ def test_a_damaged_message_is_a_value_or_an_error(run: bytes, data: st.DataObjec
             continue
         if not expected.HasField("failure"):
             assert decode_part(wrong) == (expected.size, expected.part)
+
+
+class Babbler(rpc.BookieServicer):  # type: ignore[misc]  # generated code has no types
+    """Answers a read with whatever it is told to."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = answers
+
+    async def Read(self, _: object, context: ServerContext) -> None:  # noqa: N802 gRPC's name
+        for answer in self.answers:
+            await context.write(answer)
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ((b"\xff\xff",), "is no message"),
+        ((), "ended after 0 of 0 bytes"),
+        ((pb.ReadReply(size=9, part=b"run").SerializeToString(),), "ended after 3 of 9 bytes"),
+    ],
+)
+def test_an_answer_that_is_none_is_an_unavailable_bookie(
+    answers: tuple[bytes, ...], reason: str
+) -> None:
+    async def main() -> None:
+        server = open_server()
+        address = bind(server, "127.0.0.1:0")
+        add_service(server, Babbler(*answers))
+        await server.start()
+        bookie = RemoteBookie(BookieAddress("b1", address), request_timeout=5.0)
+        try:
+            with pytest.raises(BookieUnavailableError, match=reason):
+                await bookie.read(7, 0, 1)
+        finally:
+            await bookie.close()
+            await server.stop(None)
+
+    asyncio.run(main())
 
 
 @given(st.integers(0, 2**64 - 1))
