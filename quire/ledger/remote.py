@@ -135,7 +135,7 @@ class RemoteBookie:
         while (message := await call.read()) is not EOF:
             try:
                 size, data = reads.decode_part(message)
-            except ValueError as error:
+            except reads.NoMessageError as error:
                 raise self._unavailable(f"what it answered is no message: {error}") from error
             received += len(data)
             parts.append(data)

@@ -27,6 +27,10 @@ _SIZE_TAG: Final = pb.ReadReply.SIZE_FIELD_NUMBER << 3
 _PART_TAG: Final = pb.ReadReply.PART_FIELD_NUMBER << 3 | 2
 
 
+class NoMessageError(Exception):
+    """What was to be decoded is no message at all. Never leaves the stub (ledger/remote.py)."""
+
+
 class Part(NamedTuple):
     """One message of an answer: how many bytes the run has in all, and the next ones of them."""
 
@@ -46,7 +50,7 @@ def encode_parts(run: bytes) -> Iterator[bytes]:
 def decode_part(message: bytes) -> Part:
     """Return what a message carries, without copying it when it was encoded here.
 
-    Raises the error that a bookie answered, and `ValueError` for what is no message.
+    Raises the error that a bookie answered, and `NoMessageError`.
     """
     return _decode_own(message) or _decode_any(message)
 
@@ -69,7 +73,7 @@ def _decode_any(message: bytes) -> Part:
     try:
         reply = pb.ReadReply.FromString(message)
     except DecodeError as error:
-        raise ValueError(str(error)) from error
+        raise NoMessageError(str(error)) from error
     if reply.HasField("failure"):
         raise decode_failure(reply.failure)
     return Part(reply.size, reply.part)

@@ -15,7 +15,7 @@ from quire.ledger.remote import RemoteBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire.codec import encode_failure
-from quire.wire.reads import METHOD, PART_BYTES_MAX, decode_part, encode_parts
+from quire.wire.reads import METHOD, PART_BYTES_MAX, NoMessageError, decode_part, encode_parts
 from quire.wire.transport import ServerContext, add_service, bind, open_server
 from quire.wire.varint import read_varint, varint
 
@@ -63,7 +63,7 @@ def test_a_damaged_message_is_a_value_or_an_error(run: bytes, data: st.DataObjec
         try:
             expected = pb.ReadReply.FromString(wrong)
         except DecodeError:
-            with pytest.raises(ValueError, match="ReadReply"):
+            with pytest.raises(NoMessageError, match="ReadReply"):
                 decode_part(wrong)
             continue
         if not expected.HasField("failure"):
