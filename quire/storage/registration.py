@@ -99,7 +99,7 @@ class Registration:
                     if on_ready is not None:
                         on_ready(address)
                         on_ready = None
-                    await self._hold(session, address, version)
+                    await self._hold(session, version)
                 finally:
                     await session.close()
             except _PASSING as error:
@@ -120,7 +120,7 @@ class Registration:
             await self._store.delete(self._path, found.version)
             return address, await session.create(self._path, value)
 
-    async def _hold(self, session: Session, address: BookieAddress, version: int) -> None:
+    async def _hold(self, session: Session, version: int) -> None:
         """Keep the record true; returns when its session is over.
 
         An outage of the store that the session survives changes nothing.
@@ -131,14 +131,11 @@ class Registration:
                     async with asyncio.timeout(CHECK_SECONDS):
                         await self._store.wait(self._path, version)
                 found = await self._store.get(self._path)
-                if found.version != version:
-                    self._check_owner(found.value)
-                    version = found.version
-                current = await self._current()
-                if current != address:
-                    value = encode_registration(current)
+                self._check_owner(found.value)
+                version = found.version
+                value = encode_registration(await self._current())
+                if value != found.value:  # compared with the record: a put may have been lost
                     version = await self._store.put(self._path, value, version)
-                    address = current
             except (RetryError, OutcomeUnknownError) as error:
                 _log.warning("registration of bookie %s is unsure: %s", self._bookie_id, error)
                 await asyncio.sleep(CHECK_SECONDS)

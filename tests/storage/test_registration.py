@@ -107,6 +107,31 @@ def test_the_record_follows_whether_the_bookie_is_writable() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("applied", [True, False])
+def test_the_record_is_made_true_after_a_change_of_unknown_outcome(applied: bool) -> None:
+    """Found by the simulator: the record said read-only of a bookie that was not, for ever."""
+
+    async def main() -> None:
+        bench = Bench()
+        async with kept(bench):
+            put, tried = bench.store.put, asyncio.Event()
+
+            async def lose_answer(path: str, value: bytes, version: int) -> int:
+                bench.store.put = put  # type: ignore[method-assign]
+                if applied:
+                    await put(path, value, version)
+                bench.bookie.writable = True  # it has room again before it tries again
+                tried.set()
+                raise StoreOutcomeUnknownError(path, "lost")
+
+            bench.store.put = lose_answer  # type: ignore[method-assign]
+            bench.bookie.writable = False
+            await tried.wait()
+            await bench.registered(lambda address: address.writable)
+
+    asyncio.run(main())
+
+
 def test_a_lost_session_is_replaced() -> None:
     async def main() -> None:
         bench = Bench()
