@@ -2,8 +2,9 @@
 
 A confirmed entry is on Qa of them; the others had failed or were behind. Whoever closes the ledger,
 its writer or a recoverer, first asks each bookie of each fragment what it holds and copies what it
-lacks from the others. One that does not answer or takes nothing is replaced by a spare, which is
-given everything of its position.
+lacks from the others. One with damage, that cannot say what it holds, is given all of it again. One
+that does not answer or takes nothing is replaced by a spare, which is given everything of its
+position.
 
 Replacements are legal edits of re-replication and appear in metadata together with the end, when
 they hold what they stand for. Only confirmed entries are copied, so copies of an attempt that is
@@ -19,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from quire.bookie import READ_BYTES_MAX, Bookie
 from quire.entry import BookieId, EntryId, Sealer
-from quire.errors import NotEnoughBookiesError, QuireError
+from quire.errors import CorruptEntryError, NotEnoughBookiesError, QuireError
 from quire.ledger.asking import Asking, within
 from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import Fragment, LedgerMetadata, Replica
@@ -97,6 +98,8 @@ class Completion:
                 asking.ask(position, self._held(holders[position]))
             while asking.outstanding:
                 position, held = await asking.next()
+                if isinstance(held, CorruptEntryError):
+                    held = ()  # it cannot tell what is whole: it gets everything again
                 if isinstance(held, QuireError):
                     failed.append(position)
                     continue

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.entry import EntryId
-from quire.errors import NotEnoughBookiesError, QuireError
+from quire.errors import CorruptEntryError, NotEnoughBookiesError, QuireError
 from quire.ledger.completion import missing, stretches
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
@@ -56,6 +56,28 @@ def test_a_bookie_that_was_away_is_given_what_it_missed_before_the_writer_closes
 
     assert virtually(lambda: main(True))
     assert not virtually(lambda: main(False)), "without the option Qa copies are enough"
+
+
+def test_a_bookie_that_cannot_say_what_it_holds_is_given_all_of_it_again() -> None:
+    """Found by the simulator: of a ledger on all bookies there are, none could take its place."""
+
+    async def main() -> None:
+        async with MemoryCluster(3, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(full_quorum=True)
+            damaged = writer.metadata.last_fragment.bookies[1]
+            cluster.bookies[damaged].before = down("add")
+            await writer.append(b"a")
+            await writer.append(b"b")
+
+            async def before(method: str, ledger: int) -> None:
+                if method == "list_entries":
+                    raise CorruptEntryError(ledger, 0, "its chunk fails its checksum")
+
+            cluster.bookies[damaged].before = before
+            await writer.close()
+            assert is_full(cluster, await cluster.catalog.metadata(writer.ledger))
+
+    virtually(main)
 
 
 def test_a_bookie_lost_for_good_is_replaced_in_every_fragment() -> None:

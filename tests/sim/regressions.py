@@ -15,6 +15,8 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (27, "ledger", "a second power cut during a restart left a journal that looked broken"),
     (2, "election", "a log forgot its producers when it adopted ledgers"),
     (24279, "ledger", "a bookie believed its first checkpoint after the later one was lost"),
+    (52169, "ledger", "a full quorum was never reached beside a bookie with a damaged copy"),
+    (55265, "election", "a bookie stayed registered as read-only after a lost answer"),
     (24205, "election", "an adoption whose parts were trimmed could not be repeated"),
     (40555, "service", "a leader whose ledger was deleted before it knew ended with an error"),
     (43190, "log", "an answer that a follower had not taken yet was taken for a forgotten error"),
