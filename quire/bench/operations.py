@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from quire.metastore.store import MetadataStore, Session, Versioned
 
 APPENDS: Final = 1_000
 ROLLS: Final = 20
+QUIET_SECONDS: Final = 0.25
+LOOKS_MAX: Final = 40
 
 
 class CountingStore:
@@ -30,6 +33,17 @@ class CountingStore:
     @property
     def uri(self) -> str:
         return self._store.uri
+
+    async def settled(self) -> int:
+        """Return the count once nothing was asked for a while: watches of what was changed last
+        are answered late, and ask for more.
+        """
+        for _ in range(LOOKS_MAX):
+            seen = self.operations
+            await asyncio.sleep(QUIET_SECONDS)
+            if seen == self.operations:
+                break
+        return self.operations
 
     async def get(self, path: str) -> Versioned:
         self.operations += 1
@@ -84,12 +98,13 @@ async def count_operations(store_uri: str) -> tuple[float, float]:
         stack.push_async_callback(log.close)
         await log.append(b"x")
         await log.roll()
-        before = store.operations
+        before = await store.settled()
         for _ in range(APPENDS):
             await log.submit(b"x")
         await log.drain()
-        appended = store.operations
+        appended = await store.settled()
         for _ in range(ROLLS):
             await log.append(b"x")
             await log.roll()
-        return (appended - before) / APPENDS, (store.operations - appended) / ROLLS
+        rolled = await store.settled()
+        return (appended - before) / APPENDS, (rolled - appended) / ROLLS
