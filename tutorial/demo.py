@@ -60,7 +60,7 @@ async def perform(stage: Stage, cluster: LocalCluster) -> list[Finding]:
     await stage.until_rolls(ROLLS_A_SCENE)
 
     scene(4, f"Pausing {second.name} with SIGSTOP: it cannot know that its lease runs out.")
-    second.send(signal.SIGSTOP, State.PAUSED)
+    await second.pause()
     third = await next_leader(stage, second)
     await stage.until_rolls(ROLLS_A_SCENE)
     missed = stage.newest() - len(second.rolls)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 import quire
+from tutorial.pausing import pause
 
 FACES: Final = "⚀⚁⚂⚃⚄⚅"
 WAIT_SECONDS_MAX: Final = 30.0
@@ -46,8 +47,10 @@ class Player:
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._store = ""
 
     async def start(self, store: str, interval: float) -> None:
+        self._store = store
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tutorial.dice", "--store", store, "--name", self.name),
             *("--interval", str(interval)),
@@ -83,6 +86,11 @@ class Player:
         assert self._process is not None
         self._process.send_signal(number)
         self.state = state
+
+    async def pause(self) -> None:
+        assert self._process is not None
+        await pause(self._process, self._store)
+        self.state = State.PAUSED
 
     async def end(self, number: signal.Signals, state: State) -> None:
         """End the process and read what it still had to say. Harmless when it never ran."""

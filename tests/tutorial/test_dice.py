@@ -46,7 +46,7 @@ async def a_paused_leader_is_replaced_and_says_nothing_of_its_own(stage: Stage) 
     old = current_leader(stage)
     epoch = old.rolls[-1].epoch
     started = asyncio.get_running_loop().time()
-    old.send(signal.SIGSTOP, State.PAUSED)
+    await old.pause()
     new = await next_leader(stage, old)
     assert asyncio.get_running_loop().time() - started < TAKE_OVER_SECONDS
     assert any("becoming leader" in line for line in new.said)

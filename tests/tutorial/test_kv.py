@@ -21,6 +21,7 @@ import pytest
 from quire.cluster import LocalCluster
 from tests.support.tcp_proxy import TcpProxy, ZooKeeperProxy, proxy
 from tutorial.kv.history import Kind, Operation, check
+from tutorial.pausing import pause
 
 REPLICAS = 3
 CLIENTS = 5
@@ -188,7 +189,7 @@ def test_answers_are_linearizable_while_leaders_die_and_sleep(tmp_path: Path) ->
                 second = await servers.leader(http, but=first)
                 await servers.start(first)
                 await asyncio.sleep(SCENE_SECONDS)
-                servers.signal(second, signal.SIGSTOP)
+                await pause(servers.processes[second], servers.stores[second])
                 await servers.leader(http, but=second)
                 await asyncio.sleep(SCENE_SECONDS / 2)
                 servers.signal(second, signal.SIGCONT)

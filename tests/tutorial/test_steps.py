@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from quire.cluster import LocalCluster
+from tutorial.pausing import pause
 
 
 class Program:
@@ -63,6 +64,10 @@ class Scene:
         )
         self.programs.append(Program(process))
         return self.programs[-1]
+
+    async def pause(self, program: Program) -> None:
+        assert self.store is not None
+        await pause(program.process, self.store)
 
 
 @asynccontextmanager
@@ -120,7 +125,7 @@ def test_step_2_has_the_flaw_that_the_later_steps_mend(tmp_path: Path) -> None:
             await alice.until(at_least(2))
             bob = await playing.start("bob")
             await asyncio.sleep(1)
-            alice.process.send_signal(signal.SIGSTOP)
+            await playing.pause(alice)
             await bob.until(at_least(2))
             before = len(alice.lines)
             alice.process.send_signal(signal.SIGCONT)
@@ -140,7 +145,7 @@ def test_steps_4_to_6_share_one_sequence(step: str, repeats: bool, tmp_path: Pat
             await alice.until(at_least(3))
             bob = await playing.start("bob")
             await asyncio.sleep(1)
-            alice.process.send_signal(signal.SIGSTOP)
+            await playing.pause(alice)
             await bob.until(lambda lines: sum("leading" in line for line in lines) >= 3)
             alice.process.send_signal(signal.SIGCONT)
             await alice.until(lambda lines: any("no longer leading" in line for line in lines))
