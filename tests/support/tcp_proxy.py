@@ -9,7 +9,7 @@ send them again); a connection can be cut. Runs on the loop of the test.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
@@ -91,43 +91,30 @@ class TcpProxy:
             return
         self._writers += [writer, far_writer]
         for pump in (
-            self._pump_up(reader, far_writer, writer),
-            self._pump_down(far_reader, writer, far_writer),
+            _pump(reader, far_writer, self.up),
+            self._pump_down(far_reader, writer),
         ):
-            self._tasks.append(asyncio.create_task(pump))
+            self._tasks.append(asyncio.create_task(_carry(pump, writer, far_writer)))
 
-    async def _pump_up(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        other: asyncio.StreamWriter,
-    ) -> None:
-        await _pump(reader, writer, self.up)
-        _end(writer, other)
-
-    async def _pump_down(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        other: asyncio.StreamWriter,
-    ) -> None:
+    async def _pump_down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _pump(reader, writer, self.down)
-        _end(writer, other)
+
+
+async def _carry(pump: Coroutine[None, None, None], *writers: asyncio.StreamWriter) -> None:
+    """Carry bytes one way; when that ends, or fails, the connection ends."""
+    with suppress(OSError, asyncio.IncompleteReadError):
+        await pump
+    for writer in writers:
+        writer.transport.abort()
 
 
 async def _pump(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction
 ) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            await direction.let_through()
-            writer.write(data)
-            await writer.drain()
-
-
-def _end(*writers: asyncio.StreamWriter) -> None:
-    for writer in writers:
-        writer.transport.abort()
+    while data := await reader.read(65536):
+        await direction.let_through()
+        writer.write(data)
+        await writer.drain()
 
 
 class ZooKeeperProxy(TcpProxy):
@@ -165,30 +152,23 @@ class ZooKeeperProxy(TcpProxy):
         super().heal()
         self.passes = lambda _: True
 
-    async def _pump_down(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        other: asyncio.StreamWriter,
-    ) -> None:
+    async def _pump_down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first, spoiled = True, False
-        with suppress(OSError, asyncio.IncompleteReadError):
-            while True:
-                head = await reader.readexactly(4)
-                body = await reader.readexactly(int.from_bytes(head, "big"))
-                await self.down.let_through()
-                number = int.from_bytes(body[:4], "big", signed=True)
-                is_answer = number not in (PING, EVENT)
-                # The first frame answers the handshake and has no number.
-                if first or (self.passes(number) and not (spoiled and is_answer)):
-                    writer.write(head + body)
-                    await writer.drain()
-                else:
-                    spoiled = spoiled or is_answer
-                    self._dropped += 1
-                    self._changed.set()
-                first = False
-        _end(writer, other)
+        while True:
+            head = await reader.readexactly(4)
+            body = await reader.readexactly(int.from_bytes(head, "big"))
+            await self.down.let_through()
+            number = int.from_bytes(body[:4], "big", signed=True)
+            is_answer = number not in (PING, EVENT)
+            # The first frame answers the handshake and has no number.
+            if first or (self.passes(number) and not (spoiled and is_answer)):
+                writer.write(head + body)
+                await writer.drain()
+            else:
+                spoiled = spoiled or is_answer
+                self._dropped += 1
+                self._changed.set()
+            first = False
 
 
 ProxyT = TypeVar("ProxyT", bound=TcpProxy)
