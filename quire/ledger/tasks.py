@@ -44,4 +44,9 @@ class Tasks:
         """Wait until no task is left, the one that calls excepted."""
         current = asyncio.current_task()
         while tasks := [task for task in self._tasks if task is not current]:
-            await asyncio.gather(*tasks, return_exceptions=True)
+            if all(task.done() for task in tasks):
+                # A task is forgotten the turn after it ended, and from Python 3.12 on a gathering
+                # of ended tasks takes no turn: this loop would spin for ever.
+                await asyncio.sleep(0)
+            else:
+                await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from quire.ledger.tasks import Tasks
 from tests.support.virtual import virtually
 
@@ -41,5 +43,31 @@ def test_a_task_may_wait_for_the_others() -> None:
         task = tasks.start(tasks.join(), "join")
         tasks.start(asyncio.sleep(1), "other")
         await task
+
+    virtually(main)
+
+
+def test_joining_tasks_that_just_ended_ends_where_gathering_them_takes_no_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it is from Python 3.12 on; the owner hears of a task's end one turn after it."""
+
+    rounds = 0
+
+    async def gather(*tasks: asyncio.Future[None], return_exceptions: bool) -> None:
+        nonlocal rounds
+        rounds += 1
+        assert rounds < 10, "what has ended is gathered again and again"
+        if pending := [task for task in tasks if not task.done()]:
+            await asyncio.wait(pending)
+
+    async def main() -> None:
+        tasks = Tasks()
+        ended = asyncio.get_running_loop().create_future()
+        tasks.keep(ended)
+        ended.set_result(None)
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "gather", gather)
+            await tasks.join()
 
     virtually(main)
