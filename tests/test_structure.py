@@ -131,6 +131,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "zstandard": ("quire.log.batch",),
     "cryptography": ("quire.log.keyring", "quire.log.encryption"),
     "lz4": ("quire.log.batch",),
+    "prometheus_client": ("quire.storage.metrics",),
 }
 """Who may import a library. Libraries not named here need no door."""
 

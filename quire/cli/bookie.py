@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,24 +119,37 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
     metavar="HOST:PORT",
     help="Address to serve on; port 0 takes a free one.",
 )
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Address at which Prometheus finds figures (/metrics); none without it.",
+)
 @exit_with_parent_option
 @with_settings
-def serve(settings: Settings, directory: Path, listen: str, exit_with_parent: bool) -> None:
+def serve(
+    settings: Settings,
+    directory: Path,
+    listen: str,
+    metrics: str | None,
+    exit_with_parent: bool,
+) -> None:
     """Serve a formatted directory until Ctrl-C.
 
     \b
-    Example:
+    Examples:
       quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 --store zk://zoo:2181/quire
+      quire bookie serve /var/lib/quire --metrics 127.0.0.1:9181
     """
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    run(lambda: _serve(settings, directory, listen, exit_with_parent))
+    work = partial(_serve, settings, directory, listen, metrics)
+    run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
-async def _serve(settings: Settings, directory: Path, listen: str, exit_with_parent: bool) -> None:
+async def _serve(settings: Settings, directory: Path, listen: str, metrics: str | None) -> None:
     from quire.repair.copies import open_copies
     from quire.storage.server import serve as serve_bookie
 
@@ -147,8 +161,9 @@ async def _serve(settings: Settings, directory: Path, listen: str, exit_with_par
         sys.stdout.flush()
 
     uri = resolve_store(settings.store_uri())
-    work = serve_bookie(directory, uri, listen, on_ready=announce, copies=open_copies)
-    await (until_orphaned(work) if exit_with_parent else work)
+    await serve_bookie(
+        directory, uri, listen, on_ready=announce, copies=open_copies, metrics=metrics
+    )
 
 
 @bookie.command()

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
-from quire.bookie import BookieAddress
+from quire.bookie import Bookie, BookieAddress
 from quire.entry import BookieId
 from quire.errors import CorruptStorageError
 from quire.metastore import open_store
@@ -30,11 +30,13 @@ from quire.storage.deletions import MetadataDeletions
 from quire.storage.directories import open_directory
 from quire.storage.identity import identify, settle_twin
 from quire.storage.mending import Mender
+from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from quire.storage.registration import SESSION_SECONDS, Registration
 from quire.storage.scrub import Scrubber
 from quire.storage.service import ServiceLimits, serve_bookie
+from quire.wire.transport import split_address
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +48,12 @@ def end_process(error: BaseException) -> NoReturn:
     """End this process at once, without finishing anything."""
     _log.critical("storage failed, the bookie ends: %s", error, exc_info=error)
     os._exit(EXIT_FATAL)
+
+
+def _shown(bookie: Bookie, meter: Meter, listen: str) -> AbstractAsyncContextManager[str]:
+    from quire.storage.metrics import serve_metrics  # a tenth of a second that few bookies need
+
+    return serve_metrics(bookie, meter, *split_address(listen))
 
 
 @contextmanager
@@ -69,24 +77,28 @@ async def serve(
     session_timeout: float = SESSION_SECONDS,
     rng: random.Random | None = None,
     copies: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[Copies]] | None = None,
+    metrics: str | None = None,
 ) -> None:
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
     the process must end; `copies` reaches the other bookies, from whom this one takes what it lost
-    (without, it stays as it is).
+    (without, it stays as it is); `metrics` is a host:port where Prometheus finds its figures.
 
     Raises `ConfigurationError` when directory, store or address cannot be used, `WrongBookieError`
     when the directory belongs to another cluster or another process serves under its identity,
     `CorruptStorageError` when damage was found, and the metadata store's errors.
     """
     rng = rng or random.SystemRandom()
+    meter = Meter()
     async with AsyncExitStack() as stack:
         store = await open_store(store_uri)
         stack.push_async_callback(store.close)
         with _naming_the_remedy(directory):
             disk = await open_directory(directory)
+            if metrics is not None:
+                disk = MeteredDisk(disk, meter)
             stack.push_async_callback(disk.close)
             cookie = await identify(disk, store)
             await settle_twin(cookie, store)
@@ -94,6 +106,11 @@ async def serve(
                 disk, cookie.bookie, cookie.cluster, rng=rng, on_fatal=on_fatal, options=options
             )
         stack.push_async_callback(node.close)
+        bookie: Bookie = node
+        if metrics is not None:
+            bookie = MeteredBookie(node, meter)
+            shown = await stack.enter_async_context(_shown(bookie, meter, metrics))
+            _log.info("bookie %s shows its figures at http://%s/metrics", cookie.bookie, shown)
         others = None if copies is None else partial(copies, store, cookie.bookie)
         tasks: list[Collector | Scrubber | Mender] = [
             node.collector(MetadataDeletions(store, cookie.cluster)),
@@ -105,7 +122,7 @@ async def serve(
             stack.push_async_callback(task.close)
             task.start()
         address = await stack.enter_async_context(
-            serve_bookie(node, cookie.bookie, listen, limits=limits)
+            serve_bookie(bookie, cookie.bookie, listen, limits=limits)
         )
         registration = Registration(
             *(store, node, cookie.bookie, address, rng, session_timeout),

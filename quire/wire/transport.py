@@ -127,15 +127,21 @@ def _handler(servicer: object, method: MethodDescriptor) -> grpc.RpcMethodHandle
     return handler
 
 
+def split_address(listen: str) -> tuple[str, int]:
+    """Return host and port of an address to listen on. Raises `ConfigurationError` for another."""
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"{listen!r} is not an address to listen on: say host:port")
+    return host, int(port)
+
+
 def bind(server: grpc.aio.Server, listen: str) -> str:
     """Let a server that was not started listen on host:port and return the address with the real
     port.
 
     Raises `ConfigurationError` when it cannot, naming the address and what to do.
     """
-    host, colon, port = listen.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigurationError(f"{listen!r} is not an address to listen on: say host:port")
+    host, _ = split_address(listen)
     try:
         bound = server.add_insecure_port(listen)
     except RuntimeError as error:

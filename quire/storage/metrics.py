@@ -1,0 +1,149 @@
+"""A bookie's figures in the text format of Prometheus, over HTTP on an address of their own.
+
+The HTTP server is prometheus-client's and runs in threads; whatever it is asked, it asks the
+bookie's loop, so that one answer is one moment's. A bookie that does not answer in time, or whose
+storage failed, says `quire_bookie_up 0` and nothing else. The names are listed in
+docs/operations.md ("Metrics").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from quire.bookie import Bookie, BookieInfo
+from quire.errors import ConfigurationError, QuireError
+from quire.storage.metered import BOUNDS, Durations, Meter
+
+ANSWER_SECONDS: Final = 5.0
+"""How long a bookie may take to say how it is."""
+
+_BUCKETS: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
+
+
+class BookieCollector(Collector):
+    """What Prometheus asks. `collect` is called in another thread than the loop's."""
+
+    def __init__(self, bookie: Bookie, meter: Meter, loop: asyncio.AbstractEventLoop) -> None:
+        self._bookie = bookie
+        self._meter = meter
+        self._loop = loop
+
+    def describe(self) -> Iterable[Metric]:
+        """Say nothing: registering must not wait for the bookie."""
+        return []
+
+    def collect(self) -> list[Metric]:
+        """Return everything that is shown, as of one moment."""
+        looking = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
+        try:
+            return looking.result(ANSWER_SECONDS)
+        except (QuireError, TimeoutError):
+            looking.cancel()
+            return [_up(0)]
+
+    async def _look(self) -> list[Metric]:
+        info = await self._bookie.info()
+        return [
+            _up(1),
+            *_state(info),
+            *_counted(info),
+            *_requests(self._meter),
+            *_disk(self._meter),
+        ]
+
+
+def _up(value: int) -> Metric:
+    return GaugeMetricFamily("quire_bookie_up", "Whether the bookie answers.", value)
+
+
+def _state(info: BookieInfo) -> Iterator[Metric]:
+    yield InfoMetricFamily("quire_bookie", "Which bookie this is.", {"bookie": info.bookie})
+    for name, value, meaning in (
+        ("writable", info.writable, "Whether it takes new entries."),
+        ("disk_free_bytes", info.disk_free_bytes, "Room on the disk that is fullest."),
+        ("disk_total_bytes", info.disk_total_bytes, "Size of that disk."),
+        ("ledgers", info.ledgers, "Ledgers of which it stores something."),
+        ("ledgers_in_limbo", info.in_limbo, "Ledgers of which it may have lost something."),
+    ):
+        yield GaugeMetricFamily(f"quire_bookie_{name}", meaning, float(value))
+
+
+def _counted(info: BookieInfo) -> Iterator[Metric]:
+    for name, value in info.counters.items():
+        meaning = "See docs/operations.md, Counters."
+        yield CounterMetricFamily(f"quire_bookie_{name}", meaning, value)
+
+
+def _requests(meter: Meter) -> Iterator[Metric]:
+    taken = HistogramMetricFamily(
+        "quire_bookie_request_seconds",
+        "From a request's arrival to its answer.",
+        labels=("request", "outcome"),
+    )
+    for (request, outcome), durations in meter.requests.items():
+        _fill(taken, (request, outcome), durations)
+    size = CounterMetricFamily(
+        "quire_bookie_request_bytes", "Runs that were stored or read.", labels=("request",)
+    )
+    for request, count in meter.request_bytes.items():
+        size.add_metric((request,), count)
+    yield from (taken, size)
+
+
+def _disk(meter: Meter) -> Iterator[Metric]:
+    taken = HistogramMetricFamily(
+        "quire_bookie_disk_write_seconds",
+        "Writes, those with a sync in the same step apart, and syncs.",
+        labels=("place", "synced"),
+    )
+    for (place, synced), durations in meter.writes.items():
+        _fill(taken, (place, str(synced).lower()), durations)
+    size = CounterMetricFamily(
+        "quire_bookie_disk_written_bytes", "Bytes written, by directory.", labels=("place",)
+    )
+    for place, count in meter.written_bytes.items():
+        size.add_metric((place,), count)
+    yield from (taken, size)
+
+
+def _fill(family: HistogramMetricFamily, labels: tuple[str, str], durations: Durations) -> None:
+    buckets = list(zip(_BUCKETS, map(float, accumulate(durations.counts)), strict=True))
+    family.add_metric(labels, buckets, durations.seconds)
+
+
+@asynccontextmanager
+async def serve_metrics(bookie: Bookie, meter: Meter, host: str, port: int) -> AsyncIterator[str]:
+    """Show a bookie's figures on host:port while the block runs; yields the address with the real
+    port.
+
+    Raises `ConfigurationError` when the address cannot be used.
+    """
+    registry = CollectorRegistry()
+    registry.register(BookieCollector(bookie, meter, asyncio.get_running_loop()))
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot show metrics on {host}:{port}: {error.strerror}; choose another port, or "
+            "port 0 for any that is free"
+        ) from error
+    try:
+        yield f"{host}:{server.server_port}"
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        await asyncio.to_thread(thread.join)

@@ -1,0 +1,163 @@
+"""A bookie's figures, asked for over HTTP as Prometheus does, from a bookie that really serves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from quire.bookie import BookieAddress, BookieInfo
+from quire.entry import DigestKind, Sealer
+from quire.errors import (
+    BookieUnavailableError,
+    ConfigurationError,
+    LedgerFencedError,
+    NoSuchEntryError,
+)
+from quire.ledger.remote import RemoteBookie
+from quire.run import pack_run
+from quire.storage.identity import format_directory
+from quire.storage.metered import BOUNDS, Durations, Meter
+from quire.storage.metrics import serve_metrics
+from quire.storage.options import StorageOptions
+from quire.storage.server import serve
+from tests.support.memory_bookie import MemoryBookie
+
+SEALER = Sealer(7, DigestKind.CRC32C, b"secret")
+KEY = SEALER.access_key
+SMALL = StorageOptions(segment_bytes=1024 * 1024)
+
+Figures = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def run_of(entry: int) -> bytes:
+    return pack_run([SEALER.seal(entry, entry - 1, 2**40, b"x" * 1000)])
+
+
+def ask(address: str) -> Figures:
+    answer = httpx.get(f"http://{address}/metrics")
+    assert answer.status_code == 200
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+@asynccontextmanager
+async def served(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> AsyncIterator[tuple[RemoteBookie, str]]:
+    """A bookie of this process and the address of its figures."""
+    store = f"sqlite://{path}/metadata.db"
+    await format_directory(path / "bookie", store)
+    ready: asyncio.Future[BookieAddress] = asyncio.get_running_loop().create_future()
+    caplog.set_level(logging.INFO, "quire.storage.server")
+    serving = asyncio.create_task(
+        serve(
+            *(path / "bookie", store),
+            on_ready=ready.set_result,
+            options=SMALL,
+            metrics="127.0.0.1:0",
+        )
+    )
+    serving.add_done_callback(lambda _: ready.cancel())
+    link = RemoteBookie(await ready)
+    try:
+        shown = re.search(r"http://(127\.0\.0\.1:\d+)/metrics", caplog.text)
+        assert shown is not None
+        yield link, shown[1]
+    finally:
+        await link.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+def test_a_serving_bookie_shows_what_it_did(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with served(tmp_path, caplog) as (link, address):
+            runs = [run_of(entry) for entry in range(3)]
+            for run in runs:
+                await link.add(7, KEY, run)
+            assert await link.read(7, 0, 1) == runs[0] + runs[1]
+            with pytest.raises(NoSuchEntryError):
+                await link.read(7, 3, 3, fence_key=KEY)
+            with pytest.raises(LedgerFencedError):
+                await link.add(7, KEY, run_of(3))
+            figures = await asyncio.to_thread(ask, address)
+
+            def requests(request: str, outcome: str) -> float:
+                labels = (("outcome", outcome), ("request", request))
+                return figures["quire_bookie_request_seconds_count", labels]
+
+            size = sum(map(len, runs))
+            assert requests("add", "ok") == 3
+            assert requests("add", "LedgerFencedError") == 1
+            assert requests("read", "ok") == 1
+            assert requests("fencing_read", "NoSuchEntryError") == 1
+            assert figures["quire_bookie_request_bytes_total", (("request", "add"),)] == size
+            read = figures["quire_bookie_request_bytes_total", (("request", "read"),)]
+            assert read == len(runs[0] + runs[1])
+            assert figures["quire_bookie_up", ()] == 1
+            assert figures["quire_bookie_writable", ()] == 1
+            assert figures["quire_bookie_ledgers", ()] == 1
+            assert figures["quire_bookie_ledgers_in_limbo", ()] == 0
+            assert figures["quire_bookie_disk_free_bytes", ()] > 0
+            assert ("quire_bookie_collection_rounds_total", ()) in figures
+            synced = (("place", "journal"), ("synced", "true"))
+            assert figures["quire_bookie_disk_write_seconds_count", synced] >= 4
+            written = figures["quire_bookie_disk_written_bytes_total", (("place", "journal"),)]
+            assert written > size
+
+            await link.add(8, Sealer(8, DigestKind.CRC32C, b"").access_key, _other_run())
+            later = await asyncio.to_thread(ask, address)
+            assert later["quire_bookie_ledgers", ()] == 2
+
+    asyncio.run(main())
+
+
+def _other_run() -> bytes:
+    return pack_run([Sealer(8, DigestKind.CRC32C, b"").seal(0, -1, 2**40, b"y")])
+
+
+def test_a_bookie_whose_storage_failed_is_not_up() -> None:
+    class Failed(MemoryBookie):
+        async def info(self) -> BookieInfo:
+            raise BookieUnavailableError(self.bookie, "its journal failed")
+
+    async def main() -> None:
+        async with serve_metrics(Failed("b"), Meter(), "127.0.0.1", 0) as address:
+            assert await asyncio.to_thread(ask, address) == {("quire_bookie_up", ()): 0}
+
+    asyncio.run(main())
+
+
+def test_an_address_in_use_is_named_with_the_remedy() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(ConfigurationError, match=rf"127\.0\.0\.1:{port}.* port 0"):
+                async with serve_metrics(MemoryBookie("b"), Meter(), "127.0.0.1", port):
+                    pass
+
+    asyncio.run(main())
+
+
+def test_durations_are_counted_below_the_bound_they_reach() -> None:
+    durations = Durations()
+    for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1], BOUNDS[-1] + 1):
+        durations.add(seconds)
+    assert durations.counts[:2] == [2, 1]
+    assert durations.counts[-2:] == [1, 1]
+    assert sum(durations.counts) == 5
+    assert durations.seconds == pytest.approx(sum((BOUNDS[0] * 2.01, BOUNDS[-1] * 2, 1)))
