@@ -2,7 +2,7 @@
 
 The storage node implements this; so do the gRPC stub, the simulator's lossy link, and the reference
 in `tests/support/memory_bookie.py`. Ledger code holds a `Bookie` and cannot tell which. One
-contract suite (`tests/contract/test_bookie.py`) runs over all of them.
+contract suite (`tests/contract/bookie`) runs over all of them.
 
 Law, for every implementation (docs/protocol.md, "Bookie"):
 

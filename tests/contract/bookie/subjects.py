@@ -1,0 +1,140 @@
+"""Every bookie under test, and how to make each take no new entries."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from quire.bookie import Bookie, BookieAddress
+from quire.errors import NoSuchEntryError, NoSuchLedgerError
+from quire.ledger.remote import RemoteBookie
+from quire.storage.cookie import format_bookie
+from quire.storage.disk import Disk, DiskSpace
+from quire.storage.local_disk import LocalDisk
+from quire.storage.node import BookieNode
+from quire.storage.options import StorageOptions
+from quire.storage.service import serve_bookie
+from tests.sim.disk import SimDisk
+from tests.support.memory_bookie import MemoryBookie
+
+ABSENT = (NoSuchEntryError, NoSuchLedgerError)
+SOON = 5.0
+
+
+@dataclass
+class Subject:
+    """A bookie under test and how to make it take no new entries."""
+
+    bookie: Bookie
+    make_read_only: Callable[[], Awaitable[None]]
+
+
+Opener: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Subject]]
+Check: TypeAlias = Callable[[Subject], Awaitable[None]]
+Run: TypeAlias = Callable[[Check], None]
+
+
+@asynccontextmanager
+async def memory(_: Path) -> AsyncIterator[Subject]:
+    bookie = MemoryBookie("b1")
+
+    async def make_read_only() -> None:
+        bookie.writable = False
+
+    yield Subject(bookie, make_read_only)
+
+
+OPTIONS = StorageOptions(
+    segment_bytes=8 * 1024 * 1024,
+    write_cache_bytes=2000,  # so that reads meet entry-log files as well as the cache
+    memory_bytes_max=32 * 1024 * 1024,
+    space_check_seconds=0.01,
+)
+
+
+def fail(error: BaseException) -> None:
+    raise AssertionError("storage failed") from error
+
+
+@asynccontextmanager
+async def node_on(disk: Disk, fill: Callable[[], None]) -> AsyncIterator[Subject]:
+    """A storage node on a freshly formatted disk."""
+    await format_bookie(disk, "b1", "cluster")
+    node = await BookieNode.open(
+        disk, "b1", "cluster", rng=random.Random(1), on_fatal=fail, options=OPTIONS
+    )
+
+    async def make_read_only() -> None:
+        fill()
+        async with asyncio.timeout(SOON):
+            while (await node.info()).writable:  # noqa: ASYNC110
+                await asyncio.sleep(OPTIONS.space_check_seconds)
+
+    try:
+        yield Subject(node, make_read_only)
+    finally:
+        await node.close()
+
+
+class FillableDisk(LocalDisk):
+    """A real disk that can claim to be full."""
+
+    full = False
+
+    async def space(self) -> DiskSpace:
+        space = await super().space()
+        return DiskSpace(0, space.total_bytes) if self.full else space
+
+
+@asynccontextmanager
+async def local_node(path: Path) -> AsyncIterator[Subject]:
+    disk = FillableDisk(path)
+
+    def fill() -> None:
+        disk.full = True
+
+    try:
+        async with node_on(disk, fill) as subject:
+            yield subject
+    finally:
+        await disk.close()
+
+
+@asynccontextmanager
+async def simulated_node(_: Path) -> AsyncIterator[Subject]:
+    disk = SimDisk(random.Random(1))
+
+    def fill() -> None:
+        disk.taken_bytes += disk.free_bytes - OPTIONS.low_space_bytes // 2
+
+    async with node_on(disk.mount(), fill) as subject:
+        yield subject
+
+
+def remote(opener: Opener) -> Opener:
+    """The same bookie at the far end of a real connection."""
+
+    @asynccontextmanager
+    async def open_remote(path: Path) -> AsyncIterator[Subject]:
+        async with opener(path) as near, serve_bookie(near.bookie, "b1") as address:
+            far = RemoteBookie(BookieAddress("b1", address))
+            try:
+                yield Subject(far, near.make_read_only)
+            finally:
+                await far.close()
+
+    return open_remote
+
+
+OPENERS: dict[str, Opener] = {
+    "memory": memory,
+    "node": local_node,
+    "simulated-node": simulated_node,
+    "remote-memory": remote(memory),
+    "remote-node": remote(local_node),
+}
