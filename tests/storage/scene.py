@@ -18,6 +18,7 @@ from tests.sim.disk import Cut, SimDisk, SimMount
 BOOKIE = "b" * 32
 CLUSTER = "c" * 32
 KEY = b"k" * 20
+OTHER_KEY = b"o" * 20
 SMALL = StorageOptions(
     segment_bytes=64 * 1024,
     batch_bytes_max=16 * 1024,

@@ -1,0 +1,139 @@
+"""A flush that fails, a full disk, damage and limbo: the node says so, and denies nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from quire.errors import (
+    BookieUnavailableError,
+    CorruptEntryError,
+    EntryUnknownError,
+    NoSuchEntryError,
+    ReadOnlyBookieError,
+)
+from quire.storage.options import StorageOptions
+from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
+
+
+def test_a_failed_flush_ends_the_process() -> None:
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        scene.disk.fail_sync("entries")
+        entry = 0
+        while not scene.fatal:
+            try:
+                await node.add(7, KEY, run_of(7, entry, payload=bytes(1000)))
+                entry += 1
+            except BookieUnavailableError:
+                break
+        await scene.cut()
+        await scene.start()
+        assert list(await scene.entries(7)) == list(range(entry))
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_full_disk_makes_read_only_and_space_writable_again() -> None:
+    async def main() -> None:
+        scene = Scene(options=_with(space_check_seconds=0.01))
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0))
+        scene.disk.faults.is_full = True
+        await eventually(lambda: not node.is_writable)
+        with pytest.raises(ReadOnlyBookieError):
+            await node.add(7, KEY, run_of(7, 1))
+        assert not (await node.info()).writable
+        assert await node.read(7, 0, 0) == run_of(7, 0)
+        await node.read_tail(7, fence_key=KEY)
+        await node.add(7, KEY, run_of(7, 1), recovery=True)
+        scene.disk.faults.is_full = False
+        await eventually(lambda: node.is_writable)
+        await node.add(8, KEY, run_of(8, 0))
+        assert scene.fatal == []
+        await scene.cut()
+        await scene.start()
+        assert await scene.entries(7) == {0: sealed(7, 0), 1: sealed(7, 1)}
+        await scene.close()
+
+    drive(main())
+
+
+def _with(**changes: float) -> StorageOptions:
+    fields = {name: getattr(SMALL, name) for name in SMALL.__slots__}
+    return StorageOptions(**{**fields, **changes})
+
+
+def test_a_full_disk_during_a_flush_loses_nothing() -> None:
+    async def main() -> None:
+        scene = Scene(options=_with(space_check_seconds=0.01, low_space_bytes=0))
+        node = await scene.start()
+        written = 0
+        for entry in range(60):
+            scene.disk.faults.is_full = entry >= 20
+            try:
+                await node.add(7, KEY, run_of(7, entry, payload=bytes(1000)))
+                written += 1
+            except ReadOnlyBookieError:
+                break
+        assert written < 60
+        scene.disk.faults.is_full = False
+        await eventually(lambda: node.is_writable)
+        await node.add(7, KEY, run_of(7, written, payload=bytes(1000)))
+        assert scene.fatal == []
+        for _ in range(2):
+            assert list(await scene.entries(7)) == list(range(written + 1))
+            await scene.cut()
+            await scene.start()
+        await scene.close()
+
+    drive(main())
+
+
+def test_damage_in_an_entry_file_is_never_called_absence() -> None:
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0, 1))
+        await scene.close()
+        node = await scene.start()
+        (path,) = [path for path in scene.disk.files() if path.startswith("entries/")]
+        spot = scene.disk.files()[path].index(b"7/1")
+        scene.disk.rot(path, spot)
+        for entry in (0, 1):
+            with pytest.raises(CorruptEntryError):
+                await node.read(7, entry, entry)
+        with pytest.raises(NoSuchEntryError):
+            await node.read(7, 2, 2)
+        with pytest.raises(CorruptEntryError):
+            await node.read_tail(7)
+        scene.disk.rot(path, spot)
+        scene.disk.faults.read_error = "entries"
+        with pytest.raises(CorruptEntryError):
+            await node.read(7, 0, 0)
+        scene.disk.faults.read_error = None
+        assert await node.read(7, 0, 1) == run_of(7, 0, 1)
+        await scene.close()
+
+    drive(main())
+
+
+def test_limbo_says_unknown_and_never_absent() -> None:
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0))
+        scene.node._storage.state(7).in_limbo = True
+        scene.node._storage.touch(7)
+        for _ in range(2):
+            assert await node.read(7, 0, 0) == run_of(7, 0)
+            with pytest.raises(EntryUnknownError):
+                await node.read(7, 1, 1)
+            with pytest.raises(EntryUnknownError):
+                await node.read_tail(7)
+            await scene.close()
+            node = await scene.start()
+        await scene.close()
+
+    drive(main())
