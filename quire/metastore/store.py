@@ -2,7 +2,7 @@
 
 Implemented in memory (the reference, and the simulator's ground truth), on SQLite (the embedded
 default: several processes of one machine) and on ZooKeeper. One contract suite runs over all of
-them (`tests/contract/test_metastore.py`).
+them (`tests/contract/metastore`).
 
 Paths look like `/a/b/c`: a leading slash, segments of printable ASCII without slash, no `.` or
 `..`. Parents are made as needed and may hold a value (empty unless written).

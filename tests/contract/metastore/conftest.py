@@ -1,0 +1,30 @@
+"""The law of the metadata store, held against every implementation."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.contract.metastore.two_clients import Run, Scenario
+from tests.support.store_backends import BACKENDS
+
+DEADLINE_SECONDS = 30.0
+
+
+@pytest.fixture(params=sorted(BACKENDS))
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    """Run a scenario with two clients of one fresh tree."""
+
+    async def body(scenario: Scenario) -> None:
+        backend = BACKENDS[request.param](tmp_path)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            one, other = await backend.client(), await backend.client()
+            try:
+                await scenario(one, other, backend)
+            finally:
+                await other.close()
+                await one.close()
+
+    return lambda scenario: asyncio.run(body(scenario))
