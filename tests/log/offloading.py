@@ -1,0 +1,64 @@
+"""A log worth offloading, and its offload. Files are real, so tests run on asyncio's own loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from quire.log.adoption import Adoption
+from quire.log.batch import UNPLACED, encode_batch
+from quire.log.bounds import Bounds
+from quire.log.manifest import Job, LogManifest
+from quire.log.offload import Offload
+from quire.log.options import LogOptions
+from quire.log.position import Record
+from quire.log.producers import Stamp
+from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered
+
+
+async def write_log(cluster: LogCluster, **options: Any) -> list[Record]:
+    """A log of four sealed segments, one of them adopted, and return its records."""
+    client = cluster.new_client()
+    async with await client.open(batch_records=7, **options) as log:
+        for start in range(0, 90, 30):
+            await append_all(log, numbered(start, 30))
+            await log.append(b"stamped", stamp=Stamp("p\u00e9", start), transaction=start)
+            await log.roll()
+    await adopt(client.logs.adoption(NAME))
+    return await client.read()
+
+
+async def adopt(adoption: Adoption) -> None:
+    """Have the log adopt a ledger that was written outside it."""
+    part = await adoption.create_part("job", LogOptions())
+    for first in (0, 10):
+        records = numbered(90 + first, 10)
+        entry = encode_batch(records, first_offset=first, epoch=UNPLACED.epoch, timestamp_ms=0)
+        await part.append(entry)
+    await part.close()
+    await adoption.adopt([part.ledger], Job("job", 0), remember=True)
+
+
+async def offload(client: Client, target: Path, *, keep: bool = False) -> LogManifest:
+    work: Offload = client.logs.offload(NAME)
+    tier, segments = await work.begin(str(target))
+    manifest = await client.manifest()
+    for segment in segments:
+        manifest = await work.commit({segment.number: await work.write(segment, tier)})
+    if not keep:
+        manifest = await work.release()
+    await work.sweep()
+    return manifest
+
+
+def files(target: Path) -> list[Path]:
+    return sorted(each for each in target.rglob("*") if each.is_file())
+
+
+async def spanned(client: Client, bounds: Bounds) -> list[bytes]:
+    payloads: list[bytes] = []
+    for span in await client.logs.snapshot(NAME, bounds=bounds):
+        for piece in span.split(100):
+            async for found in client.logs.read_span(piece):
+                payloads += found.payloads()
+    return payloads

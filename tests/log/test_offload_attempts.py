@@ -1,0 +1,177 @@
+"""Offloads that crash, meet others or are trimmed away: nothing is lost, and no file left over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import pytest
+
+from quire.errors import NoSuchLogError
+from quire.log import manifest
+from quire.log.cold import ColdFile
+from quire.log.manifest import LogManifest
+from quire.log.offload import is_orphan
+from quire.log.position import Position
+from tests.log.offloading import files, offload, write_log
+from tests.support.log_cluster import NAME, PATH, LogCluster
+
+
+class CrashError(Exception):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_crash_at_any_call_of_the_store_loses_nothing(tmp_path: Path, moment: str) -> None:
+    async def attempt(number: int) -> bool:
+        """Crash at a call; returns False when there was none of that number."""
+        target = tmp_path / f"{moment}{number}"
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            doing, calls = cluster.new_client(), count()
+
+            async def crash(method: str, path: str) -> None:
+                if next(calls) == number:
+                    raise CrashError
+
+            setattr(doing.store, moment, crash)
+            crashed = False
+            try:
+                await offload(doing, target)
+            except CrashError:
+                crashed = True
+            assert await cluster.new_client().read() == records
+            again = cluster.new_client()
+            found = await offload(again, target)
+            assert await cluster.new_client().read() == records
+            assert await cluster.ledgers() == []
+            named = [each.cold.name for each in found.segments if each.cold]
+            assert [each.name for each in files(target)] == sorted(named)
+            await again.logs.delete(NAME)
+            assert files(target) == []
+            return crashed
+
+    async def main() -> int:
+        for number in count():
+            if not await attempt(number):
+                return number
+        raise AssertionError
+
+    assert asyncio.run(main()) > 25
+
+
+def test_a_trim_deletes_files_after_the_manifest_forgot_them(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            await offload(client, tmp_path, keep=True)
+            assert len(await cluster.ledgers()) == 4
+            doing, calls = cluster.new_client(), count()
+
+            async def crash(method: str, path: str) -> None:
+                if method == "put" and path == PATH and next(calls) == 0:
+                    raise CrashError
+
+            doing.store.after = crash
+            with pytest.raises(CrashError):
+                await doing.logs.trim(NAME, Position(3, 0, 0))
+            manifest = await client.manifest()
+            assert len(manifest.doomed_files) == len(manifest.doomed) == 2
+            assert (len(files(tmp_path)), len(await cluster.ledgers())) == (4, 4)
+            assert await client.read() == [each for each in records if each.position.segment >= 3]
+            await client.logs.trim(NAME, Position(3, 0, 0))
+            assert (len(files(tmp_path)), len(await cluster.ledgers())) == (2, 2)
+            manifest = await client.manifest()
+            assert (manifest.doomed_files, manifest.doomed) == ((), ())
+            await client.logs.delete(NAME)
+            assert files(tmp_path) == []
+
+    asyncio.run(main())
+
+
+def test_two_attempts_leave_one_file_and_both_may_be_repeated(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            one, other = (cluster.new_client().logs.offload(NAME) for _ in range(2))
+            tier, segments = await one.begin(str(tmp_path))
+            assert await other.begin(str(tmp_path)) == (tier, segments)
+            mine = {each.number: await one.write(each, tier) for each in segments}
+            theirs = {each.number: await other.write(each, tier) for each in segments}
+            assert len(files(tmp_path)) == 8
+            assert await one.sweep() == []  # somebody may still commit them
+            await one.commit(mine)
+            await other.commit(theirs)
+            await one.commit(mine)
+            assert sorted(each.name for each in mine.values()) == [
+                each.name for each in files(tmp_path)
+            ]
+            await one.release()
+            await other.release()
+            assert await cluster.new_client().read() == records
+
+    asyncio.run(main())
+
+
+def test_a_segment_that_was_trimmed_meanwhile_takes_its_file_along(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await write_log(cluster)
+            client = cluster.new_client()
+            work = client.logs.offload(NAME)
+            tier, segments = await work.begin(str(tmp_path))
+            cold = await work.write(segments[0], tier)
+            left = await work.write(segments[1], tier)
+            await client.logs.trim(NAME, Position(3, 0, 0))
+            manifest = await work.commit({segments[0].number: cold})
+            assert manifest.doomed_files == ()
+            assert [str(each) for each in await work.sweep()] == [left.uri]
+            await client.logs.delete(NAME)
+            with pytest.raises(NoSuchLogError):
+                await work.commit({segments[1].number: left})
+            assert files(tmp_path) == []
+
+    asyncio.run(main())
+
+
+def test_an_attempt_that_was_cut_short_is_swept_once_it_is_certain(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await write_log(cluster)
+            client = cluster.new_client()
+            work = client.logs.offload(NAME)
+            tier, segments = await work.begin(str(tmp_path))
+            name = f"{segments[0].number:08d}-{segments[0].ledger}-00000000.parquet"
+            half = Path(url2pathname(urlsplit(tier).path)) / name
+            half.parent.mkdir(parents=True)
+            half.write_bytes(b"PAR1 and what came before the crash")
+            assert await work.sweep() == []
+            await offload(client, tmp_path)
+            assert name not in [each.name for each in files(tmp_path)]
+
+    asyncio.run(main())
+
+
+def test_only_what_is_certain_is_an_orphan() -> None:
+    tier = "file:///t/id"
+    cold = ColdFile(tier, "00000001-100-aaaaaaaa.parquet", 1, 2)
+    log = LogManifest("a", "id", 0, tiers=(tier,)).take_over({}, 100, 0)
+    assert not is_orphan(log, tier, cold.name)
+    assert not is_orphan(log, tier, "00000002-101-aaaaaaaa.parquet")
+    assert not is_orphan(log, tier, "notes.txt")
+    sealed = log.append_segment(101, 0).seal_segment(1, manifest.SegmentEnd(0, 1, 1, 1, 0))
+    named = replace(sealed.segments[0], cold=cold)
+    sealed = replace(sealed, segments=(named, *sealed.segments[1:]))
+    assert not is_orphan(sealed, tier, cold.name)
+    assert is_orphan(sealed, tier, "00000001-100-bbbbbbbb.parquet")
+    assert is_orphan(sealed, "file:///u/id", cold.name)
+    trimmed = sealed.trim(Position(2, 0, 0))
+    assert trimmed.doomed_files == (cold.uri,)
+    assert is_orphan(trimmed, tier, cold.name)
+    assert LogManifest.decode("p", sealed.encode()) == sealed
+    assert LogManifest.decode("p", trimmed.encode()) == trimmed

@@ -1,0 +1,154 @@
+"""Offloaded segments read as before, whoever reads and while they move."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from quire.log.batch import Compression
+from quire.log.bounds import Bounds
+from quire.log.errors import DecryptionError
+from quire.log.keyring import Keyring
+from quire.log.manifest import LogManifest
+from quire.log.producers import Stamp
+from quire.metastore.layout import LEDGERS
+from tests.log.offloading import files, offload, spanned, write_log
+from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered
+
+
+def test_every_reader_reads_cold_segments_as_it_read_hot_ones(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster, compression=Compression.ZSTD)
+            client = cluster.new_client()
+            found = await offload(client, tmp_path)
+            assert [each.cold is not None for each in found.segments] == [True] * 4
+            assert await cluster.ledgers() == []
+            assert await client.read() == records
+            for start in (records[33].offset, records[33].position, records[50].position):
+                assert (await client.read(start))[0].position in [
+                    each.position for each in records if each.offset in (33, 50)
+                ]
+            tail = await client.logs.tail(NAME)
+            assert tail.offset == len(records)
+            cut = Bounds(first_offset=17, end_offset=110)
+            assert await spanned(client, cut) == [each.payload for each in records[17:110]]
+            cursor = await client.logs.cursors(NAME).open("c")
+            await cursor.advance(records[40].position)
+            (state,) = [each async for each in states(client)]
+            assert state == len(records) - 40
+
+    asyncio.run(main())
+
+
+async def states(client: Client) -> Any:
+    for each in await client.logs.cursors(NAME).list():
+        yield await client.logs.cursors(NAME).lag(each)
+
+
+def test_a_leader_goes_on_behind_cold_segments_and_remembers_producers(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                first = await log.append(b"one", stamp=Stamp("p", 7))
+            await offload(client, tmp_path)
+            async with await client.open() as log:
+                assert await log.append(b"again", stamp=Stamp("p", 7)) == first
+                await log.append(b"two", stamp=Stamp("p", 8))
+            assert await client.payloads() == [b"one", b"two"]
+
+    asyncio.run(main())
+
+
+def test_the_file_says_what_the_log_says(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            await offload(cluster.new_client(), tmp_path)
+            rows = [row for each in files(tmp_path) for row in pq.read_table(each).to_pylist()]
+            positions = [(row["segment"], row["entry"], row["slot"]) for row in rows]
+            assert positions == [each.position for each in records]
+            for row, record in zip(rows, records, strict=True):
+                time_ms = round(row["timestamp"].timestamp() * 1000)
+                found = (row["offset"], row["epoch"], time_ms, row["payload"], row["transaction"])
+                assert found == record[1:]
+            stamps = {(row["producer"], row["sequence"]) for row in rows}
+            assert stamps == {(None, None), ("p\u00e9", 0), ("p\u00e9", 30), ("p\u00e9", 60)}
+
+    asyncio.run(main())
+
+
+def test_what_was_encrypted_stays_so_and_opens_with_its_key(tmp_path: Path) -> None:
+    keyring = Keyring({"k": b"k" * 32}, current="k")
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open(batch_records=7) as log:
+                await append_all(log, numbered(0, 20))
+                await log.roll()
+            async with await client.open(batch_records=7, keyring=keyring) as log:
+                await append_all(log, [b"secret %d" % each for each in range(20)])
+                await log.append(b"secret and numbered", transaction=5)
+            records = await client.read(keyring=keyring)
+            await offload(client, tmp_path)
+            assert await cluster.ledgers() == []
+            assert await client.read(keyring=keyring) == records
+            assert (await client.logs.tail(NAME)).offset == 41
+            with pytest.raises(DecryptionError):
+                await client.read()
+            assert not any(b"secret" in each.read_bytes() for each in files(tmp_path))
+            table = pq.read_table(files(tmp_path)[-1])
+            assert table.column("payload").null_count == table.num_rows == 21
+            assert table.column("offset").to_pylist() == list(range(20, 41))
+
+    asyncio.run(main())
+
+
+def test_a_reader_crosses_into_the_file_while_its_segment_moves(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            spans = await client.logs.snapshot(NAME)
+            reader = await client.logs.read(NAME, follow=True)
+            read = [await anext(reader) for _ in range(40)]
+            slices = client.logs.read_span(spans[0])
+            first = await anext(slices)
+            await offload(cluster.new_client(), tmp_path)
+            for bookie in cluster.bookies.values():
+                bookie.ledgers.clear()
+            read += [await anext(reader) for _ in range(len(records) - 40)]
+            assert read == records
+            await reader.close()
+            pieces = [first, *[each async for each in slices]]
+            for span in spans[1:]:
+                pieces += [each async for each in client.logs.read_span(span)]
+            assert [each for piece in pieces for each in piece.payloads()] == [
+                each.payload for each in records
+            ]
+
+    asyncio.run(main())
+
+
+def test_a_ledger_that_goes_just_when_it_is_opened_is_read_from_its_file(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client, mover = cluster.new_client(), cluster.new_client()
+            moved: list[LogManifest] = []
+
+            async def move(method: str, path: str) -> None:
+                if method == "get" and path.startswith(LEDGERS) and not moved:
+                    moved.append(await offload(mover, tmp_path))
+
+            client.store.before = move
+            assert await client.read() == records
+            assert len(moved) == 1
+
+    asyncio.run(main())

@@ -1,0 +1,178 @@
+"""What is damaged, gone, from the future or impossible is named, and never served."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quire.entry import Entry
+from quire.errors import ConfigurationError, CorruptRecordError, CorruptStorageError, QuireError
+from quire.log import cold_parquet, manifest
+from quire.log.bounds import Bounds
+from quire.log.cold import ColdFileMissingError
+from quire.log.cold_seal import Summing
+from quire.log.manifest import LogManifest
+from quire.log.position import Position
+from tests.log.offloading import files, offload, spanned, write_log
+from tests.support.log_cluster import NAME, PATH, LogCluster, numbered
+
+Damage = Callable[[Path], object]
+
+
+def flip(at: Callable[[int], int]) -> Damage:
+    def damage(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[at(len(data))] ^= 0x20
+        path.write_bytes(data)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [
+        (Path.unlink, ColdFileMissingError),
+        (lambda path: path.write_bytes(b""), CorruptStorageError),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), CorruptStorageError),
+        (flip(lambda size: size - 6), CorruptStorageError),
+        (flip(lambda size: size // 3), CorruptStorageError),
+    ],
+)
+def test_a_file_that_is_gone_or_damaged_is_named(
+    tmp_path: Path, damage: Damage, kind: type[QuireError]
+) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            await offload(client, tmp_path)
+            (path, *_) = files(tmp_path)
+            damage(path)
+            with pytest.raises(kind, match=path.name) as raised:
+                await client.read()
+            assert "segment" not in str(raised.value) or path.name in str(raised.value)
+            with pytest.raises(kind):
+                await spanned(client, Bounds())
+            behind = Position(2, 0, 0)
+            assert await client.read(behind) == [
+                each for each in records if each.position >= behind
+            ]
+
+    asyncio.run(main())
+
+
+def test_every_flipped_byte_of_a_file_is_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await log.append_many(numbered(0, 50))
+            await offload(client, tmp_path)
+            (path,) = files(tmp_path)
+            whole = path.read_bytes()
+            found = 0
+            for at in range(0, len(whole), 3):
+                damaged = bytearray(whole)
+                damaged[at] ^= 0xFF
+                path.write_bytes(damaged)
+                try:
+                    await client.read()
+                except CorruptStorageError:
+                    found += 1
+            assert found == len(range(0, len(whole), 3))
+
+    asyncio.run(main())
+
+
+def test_a_write_that_does_not_read_back_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgetful(self: Any, entries: list[Entry]) -> None:
+        kept = [replace(each, payload=each.payload.replace(b"27", b"28")) for each in entries]
+        add(self, kept)
+        self.content = Summing()
+        for each in entries:
+            self.content.add(each.payload)
+
+    add = cold_parquet.FileWriter.add
+    monkeypatch.setattr(cold_parquet.FileWriter, "add", forgetful)
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            with pytest.raises(CorruptStorageError, match="read back as"):
+                await offload(client, tmp_path)
+            assert files(tmp_path) == []
+            assert await client.read() == records
+
+    asyncio.run(main())
+
+
+def test_a_program_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            await offload(client, tmp_path)
+            for name in [each for each in sys.modules if each.startswith("quire.log.cold_")]:
+                monkeypatch.delitem(sys.modules, name)
+            import quire.log
+
+            for name in ("cold_reader", "cold_parquet"):
+                monkeypatch.delattr(quire.log, name, raising=False)
+            monkeypatch.setitem(sys.modules, "pyarrow", None)
+            with pytest.raises(ConfigurationError, match=r"pip install 'quire\[cold\]'"):
+                await client.read()
+            await client.logs.trim(NAME, Position(2, 0, 0))  # deletes the file later
+            assert len((await client.manifest()).doomed_files) == 1
+            with pytest.raises(ConfigurationError):
+                await client.logs.delete(NAME)
+            assert len(files(tmp_path)) == 4
+            monkeypatch.undo()
+            assert len(await client.logs.offload(NAME).sweep()) == 4
+            assert files(tmp_path) == []
+            assert records
+            await client.logs.delete(NAME)
+
+    asyncio.run(main())
+
+
+def test_an_older_program_refuses_the_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> bytes:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await write_log(cluster)
+            before = (await client.store.get(PATH)).value
+            assert before.startswith(b"quire log v1 ")
+            await client.logs.offload(NAME).begin(str(tmp_path))
+            return (await client.store.get(PATH)).value
+
+    data = asyncio.run(main())
+    assert data.startswith(b"quire log v2 ")
+    monkeypatch.setattr(manifest, "COLD_VERSION", 99)
+    with pytest.raises(CorruptRecordError, match="from the future"):
+        LogManifest.decode(PATH, data)
+
+
+@pytest.mark.parametrize("target", ["nosuch://x/y", "s3://key:secret@bucket/x"])
+def test_a_place_that_cannot_be_is_refused(tmp_path: Path, target: str) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await write_log(cluster)
+            work = cluster.new_client().logs.offload(NAME)
+            with pytest.raises(ConfigurationError, match=r"(no place for|password)") as raised:
+                await work.begin(target)
+            assert "secret" not in str(raised.value)
+
+    asyncio.run(main())
