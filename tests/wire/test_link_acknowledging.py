@@ -1,0 +1,121 @@
+"""Answers on the stream of adds: many in one, refusals, the last ones, no details of defects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from quire.entry import LedgerId
+from quire.errors import BookieUnavailableError
+from quire.storage.service import serve_bookie
+from quire.wire import bookie_pb2 as pb
+from quire.wire import bookie_pb2_grpc as rpc
+from quire.wire.transport import EOF, open_channel
+from tests.support.memory_bookie import MemoryBookie
+from tests.wire.link import KEY, SOON, GatedBookie, connected, run_of
+
+
+@asynccontextmanager
+async def raw_adds(address: str) -> AsyncIterator[Any]:
+    """The Add stream itself, without the stub."""
+    channel = open_channel(address)
+    try:
+        yield rpc.BookieStub(channel).Add()
+    finally:
+        await channel.close(None)
+
+
+def add_run(entry: int) -> pb.AddRun:
+    return pb.AddRun(ledger=7, key=KEY, run=run_of(entry))
+
+
+async def reply_of(call: Any) -> pb.AddReply:
+    async with asyncio.timeout(SOON):
+        reply = await call.read()
+    assert isinstance(reply, pb.AddReply)
+    return reply
+
+
+def test_runs_that_become_durable_together_are_acknowledged_by_one_message() -> None:
+    async def main() -> None:
+        bookie = GatedBookie()
+        async with serve_bookie(bookie, "b1") as address, raw_adds(address) as call:
+            runs = [add_run(0), add_run(1), pb.AddRun(ledger=7, key=KEY, run=b"junk"), add_run(2)]
+            await call.write(pb.AddRequest(bookie="b1", first=1, runs=runs))
+            await bookie.arrived(4)
+            bookie.gate.set()
+            reply = await reply_of(call)
+            assert reply.settled == 4
+            assert [(f.number, f.failure.status) for f in reply.failures] == [
+                (3, pb.INVALID_REQUEST)
+            ]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        (pb.AddRequest(bookie="b1", first=2, runs=[add_run(0)]), pb.INVALID_REQUEST),
+        (pb.AddRequest(bookie="b1", first=0, runs=[add_run(0)]), pb.INVALID_REQUEST),
+        (pb.AddRequest(bookie="b1", first=1), pb.INVALID_REQUEST),
+        (pb.AddRequest(first=1, runs=[add_run(0)]), pb.WRONG_BOOKIE),
+    ],
+)
+def test_a_stream_that_breaks_the_rules_is_refused(message: pb.AddRequest, status: int) -> None:
+    async def main() -> None:
+        bookie = MemoryBookie("b1")
+        async with serve_bookie(bookie, "b1") as address, raw_adds(address) as call:
+            await call.write(message)
+            assert (await reply_of(call)).refusal.status == status
+            assert await call.read() is EOF
+            assert not bookie.ledgers
+
+    asyncio.run(main())
+
+
+def test_what_came_before_a_broken_rule_is_still_answered() -> None:
+    async def main() -> None:
+        async with serve_bookie(MemoryBookie("b1"), "b1") as address, raw_adds(address) as call:
+            await call.write(pb.AddRequest(bookie="b1", first=1, runs=[add_run(0)]))
+            assert (await reply_of(call)).settled == 1
+            await call.write(pb.AddRequest(first=1, runs=[add_run(1)]))
+            assert (await reply_of(call)).HasField("refusal")
+
+    asyncio.run(main())
+
+
+def test_a_client_that_finishes_gets_its_last_answers() -> None:
+    async def main() -> None:
+        bookie = GatedBookie()
+        async with serve_bookie(bookie, "b1") as address, raw_adds(address) as call:
+            await call.write(pb.AddRequest(bookie="b1", first=1, runs=[add_run(0)]))
+            await call.done_writing()
+            await bookie.arrived(1)
+            bookie.gate.set()
+            assert (await reply_of(call)).settled == 1
+            assert await call.read() is EOF
+
+    asyncio.run(main())
+
+
+def test_defects_of_a_bookie_go_to_its_log_only(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(method: str, ledger: LedgerId) -> None:
+        raise RuntimeError("the secret detail")
+
+    async def main() -> None:
+        bookie = MemoryBookie("b1")
+        bookie.before = fail
+        async with connected(bookie) as stub:
+            calls = [stub.add(7, KEY, run_of(0)), stub.read(7, 0, 0), stub.list_entries(7)]
+            for result in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(result, BookieUnavailableError)
+                assert "internal error" in str(result)
+                assert "secret" not in str(result)
+
+    asyncio.run(main())
+    assert caplog.text.count("RuntimeError: the secret detail") == 3
