@@ -2,7 +2,7 @@
 
     Why this scenario is kept, in a paragraph or two.
 
-    > a command                 what somebody does (tests/scenarios/stage.py has the grammar)
+    > a command                 what somebody does (*_commands.py beside this have the grammar)
     what happened               everything that ended or was seen since the command before
     # a remark                  belongs to the commands below it
 
