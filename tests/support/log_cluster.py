@@ -114,6 +114,18 @@ async def append_all(log: Log, records: Iterable[bytes]) -> list[Position]:
     return [await future for future in futures]
 
 
+async def three_segments(cluster: LogCluster) -> list[Position]:
+    """Twelve records, two in an entry, six in a segment; the last segment stays empty and open."""
+    log = await cluster.new_client().open()
+    positions: list[Position] = []
+    for start in (0, 6):
+        for number in range(start, start + 6, 2):
+            positions += await log.append_many(numbered(number, 2))
+        await log.roll()
+    log.abandon()
+    return positions
+
+
 def refuse(*methods: str, path: str = "") -> Hook:
     """A hook of `FaultyStore` under which calls (on paths that start so) are refused."""
 
