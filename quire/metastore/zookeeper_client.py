@@ -45,9 +45,32 @@ kazoo would wait for it as long as the session lasts, and lose the session meanw
 
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 
+COMPLAINTS_MAX: Final = 3
+"""Different reasons that are remembered of why a client cannot connect."""
 
 LOG: Final = logging.getLogger("quire.metastore.zookeeper")
 LOG.addHandler(logging.NullHandler())
+
+
+class Complaints:
+    """Why there is no connection: the latest reasons, each once. A name can stand for several
+    addresses, and what the last of them said need not be what helps.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[str, None] = {}
+
+    def add(self, complaint: str) -> None:
+        self._said.pop(complaint, None)
+        self._said[complaint] = None
+        if len(self._said) > COMPLAINTS_MAX:
+            del self._said[next(iter(self._said))]
+
+    def clear(self) -> None:
+        self._said.clear()
+
+    def __str__(self) -> str:
+        return "; ".join(self._said)
 
 
 class Listening(logging.LoggerAdapter[logging.Logger]):

@@ -47,6 +47,7 @@ from quire.errors import (
 )
 from quire.metastore.zookeeper_client import (
     LOG,
+    Complaints,
     Listening,
     make_client,
     seconds_of_silence,
@@ -111,7 +112,7 @@ class ZooKeeperConnection:
         self.granted = timeout
         self._expires = expires
         self._loop = asyncio.get_running_loop()
-        self._complaint = ""
+        self._complaints = Complaints()
         logger = Listening(self._on_complaint)
         self._make = partial(
             make_client, target.hosts, timeout, target.options, credentials, logger
@@ -259,9 +260,9 @@ class ZooKeeperConnection:
                     await self._changed.wait()
         except TimeoutError as error:
             reason = f"no connection within {seconds:g} s"
-            if self._complaint:
-                reason += f": {self._complaint}"
-            if self._plain and _BROKEN in self._complaint:
+            if complaints := str(self._complaints):
+                reason += f": {complaints}"
+            if self._plain and _BROKEN in complaints:
                 reason += "; if it is a port for TLS, add tls=yes to the URI"
             raise StoreUnavailableError(self._uri, reason) from error
 
@@ -292,7 +293,7 @@ class ZooKeeperConnection:
         self._hand_over(setattr, self, "granted", seconds)
 
     def _on_complaint(self, complaint: str) -> None:
-        self._hand_over(setattr, self, "_complaint", complaint)
+        self._hand_over(self._complaints.add, complaint)
 
     def _hand_over(self, call: Callable[..., None], *arguments: Any) -> None:
         """All that ever happens in a thread of kazoo's."""
@@ -309,11 +310,12 @@ class ZooKeeperConnection:
     def _follow_thread_end(self, client: KazooClient, reason: str) -> None:
         if client is not self._client or self._stopping is not None or self._refused:
             return
-        self._complaint = f"a thread of its client died: {reason}"
-        LOG.error("%s: %s", self._uri, self._complaint)
+        complaint = f"a thread of its client died: {reason}"
+        self._complaints.add(complaint)
+        LOG.error("%s: %s", self._uri, complaint)
         self._is_connected = False
         if self._expires:
-            self._end_reason = self._complaint
+            self._end_reason = complaint
             self._end()
         elif self._renewal is None:
             self._renewal = self._loop.call_later(RENEW_SECONDS, self._renew)
@@ -325,7 +327,7 @@ class ZooKeeperConnection:
         try:
             client = self._new_client()
         except QuireError as error:  # a file of the URI's options is gone
-            self._complaint = str(error)
+            self._complaints.add(str(error))
             self._renewal = self._loop.call_later(RENEW_SECONDS, self._renew)
             return
         retiring = asyncio.create_task(asyncio.to_thread(stop_client, self._client))
@@ -337,6 +339,8 @@ class ZooKeeperConnection:
         if client is not self._client or self._renewal is not None:
             return
         self._is_connected = state == KazooState.CONNECTED
+        if self._is_connected:
+            self._complaints.clear()
         if detail == KeeperState.AUTH_FAILED:
             self._refused = True  # kazoo does not try again
         self._cancel_alarm()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -169,6 +170,23 @@ def test_who_connects_in_vain_hears_why(place: Place, query: str, host: str, rea
 
     with pytest.raises(StoreUnavailableError, match=f"within 1 s.*({reason})"):
         asyncio.run(main())
+
+
+def test_every_address_that_was_tried_says_why(place: Place) -> None:
+    """A name can stand for several addresses: one that refuses must not hide what another said."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = closed.getsockname()[1]
+    query = f"tls=yes&ca={place.directory}/server.pem"
+    hosts = f"localhost:{place.tls_port},127.0.0.1:{nobody}"
+
+    async def main() -> None:
+        async with quire.connect(f"zk://{hosts}/root?{query}", timeout=3.0):
+            pytest.fail("connected")
+
+    with pytest.raises(StoreUnavailableError) as caught:
+        asyncio.run(main())
+    assert "Hostname mismatch" in str(caught.value)
+    assert "refused" in str(caught.value)
 
 
 def test_unusable_certificates_are_named(place: Place) -> None:
