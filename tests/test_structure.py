@@ -127,6 +127,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.zookeeper_client",
         "quire.metastore.zookeeper_server",
         "quire.spark.patience",
+        "quire.storage.metered",
     ),
     "zstandard": ("quire.log.batch",),
     "cryptography": ("quire.log.keyring", "quire.log.encryption"),

@@ -25,11 +25,12 @@ from quire.errors import (
 from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
 from quire.storage.identity import format_directory
-from quire.storage.metered import BOUNDS, Durations, Meter
+from quire.storage.metered import BOUNDS, OK, Answered, Durations, Meter, MeteredBookie
 from quire.storage.metrics import serve_metrics
 from quire.storage.options import StorageOptions
 from quire.storage.server import serve
 from tests.support.memory_bookie import MemoryBookie
+from tests.support.virtual import virtually
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"secret")
 KEY = SEALER.access_key
@@ -161,3 +162,14 @@ def test_durations_are_counted_below_the_bound_they_reach() -> None:
     assert durations.counts[-2:] == [1, 1]
     assert sum(durations.counts) == 5
     assert durations.seconds == pytest.approx(sum((BOUNDS[0] * 2.01, BOUNDS[-1] * 2, 1)))
+
+
+def test_what_takes_no_turn_of_the_loop_takes_time_all_the_same() -> None:
+    """uvloop's clock, as the one here, stands still within a turn."""
+
+    async def main() -> None:
+        meter = Meter()
+        assert await MeteredBookie(MemoryBookie("b"), meter).list_entries(7) == []
+        assert meter.requests[Answered("list_entries", OK)].seconds > 0
+
+    virtually(main)
