@@ -24,7 +24,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from benchmarks.storage import BOOKIE, CLUSTER, KEY, OPTIONS, sealed_run
+from benchmarks.appenders import BOOKIE, CLUSTER
+from benchmarks.storage import KEY, OPTIONS, sealed_run
 from quire.bookie import BookieAddress
 from quire.errors import QuireError
 from quire.ledger.remote import RemoteBookie

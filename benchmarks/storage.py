@@ -6,8 +6,9 @@ moment before, because disks and neighbours change from minute to minute:
   append   1 KiB entries, so many in flight, as lone runs (one entry each, the hardest case) and as
            a writer sends them (what is queued as one run, four runs under way), against a loop of
            pwritev + fdatasync that writes as many bytes each time. The journal's segments are
-           reused ones, as in a long life. `journal` has no flush while it is measured; `bookie`
-           has what it takes in the long run: what is appended is written to entry logs meanwhile
+           reused ones, as in a long life. `bookie` is what it can keep up: what is appended is
+           written to entry logs meanwhile. `unflushed` is the same before the first flush, and
+           `journal` the journal by itself: nothing is verified, indexed or readable
   ledgers  the same bytes to 1,000 ledgers at once against 1 ledger, flushes included
   read     the 1 ledger, and the 1,000 one after the other, read back in order and checked against
            their checksums, against pread of a plain file in pieces of the same size; from the disk
@@ -19,29 +20,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import random
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
+from benchmarks.appenders import Appender, Whole, journal_alone, whole_bookie
+from quire.bench.raw import loop_factory
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run
-from quire.storage.cookie import format_bookie
-from quire.storage.local_disk import LocalDisk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 
-BOOKIE: Final = "b" * 32
-CLUSTER: Final = "c" * 32
 KEY: Final = b"k" * 20
 PAYLOAD: Final = os.urandom(1024)
 RUNS_UNDER_WAY: Final = 4
-T = TypeVar("T")
 
 ROUNDS: Final = 3
 """Takes of each append figure: disks and neighbours change while one looks."""
@@ -68,12 +65,20 @@ UNFLUSHED: Final = replace(
 )
 """Room for everything that is appended while one looks."""
 
+
+@asynccontextmanager
+async def bookie(directory: Path, options: StorageOptions) -> AsyncIterator[Appender]:
+    async with whole_bookie(directory, options) as node:
+        yield Whole(node)
+
+
 ROWS: Final = (
-    ("lone runs, bookie", 1, OPTIONS),
-    ("as written, bookie", RUNS_UNDER_WAY, OPTIONS),
-    ("as written, journal", RUNS_UNDER_WAY, UNFLUSHED),
+    ("lone runs, bookie", 1, bookie, OPTIONS),
+    ("as written, bookie", RUNS_UNDER_WAY, bookie, OPTIONS),
+    ("as written, unflushed", RUNS_UNDER_WAY, bookie, UNFLUSHED),
+    ("as written, journal", RUNS_UNDER_WAY, journal_alone, UNFLUSHED),
 )
-"""What is measured, runs under way (1: each entry is one), options."""
+"""What is measured, runs under way (1: each entry is one), on what, options."""
 
 
 def sealed_run(ledger: int, first: int, count: int) -> bytes:
@@ -135,43 +140,21 @@ def bare_reads(directory: Path, piece: int, *, is_cold: bool) -> float:
         return FILE_BYTES / (time.perf_counter() - start) / 1e6
 
 
-async def with_node(
-    directory: Path,
-    work: Callable[[BookieNode], Awaitable[T]],
-    options: StorageOptions = OPTIONS,
-) -> T:
-    """Return what `work` measures on a bookie in an empty directory."""
-    with tempfile.TemporaryDirectory(dir=directory) as home:
-        disk = LocalDisk(home)
-        try:
-            await format_bookie(disk, BOOKIE, CLUSTER)
-            node = await BookieNode.open(
-                disk, BOOKIE, CLUSTER, rng=random.Random(1), on_fatal=print, options=options
-            )
-            try:
-                return await work(node)
-            finally:
-                await node.close()
-        finally:
-            await disk.close()
-
-
-async def warm_up(node: BookieNode) -> None:
+async def warm_up(appender: Appender) -> None:
     """Fill segments with a ledger of its own, and flush, so that they are free again."""
     ledger = 1 << 20
     run = sealed_run(ledger, 0, WARM_UP_ENTRIES)
     for _ in range(WARM_UP_RUNS // RUNS_UNDER_WAY):
-        await asyncio.gather(*(node.add(ledger, KEY, run) for _ in range(RUNS_UNDER_WAY)))
-    await node._engine.upkeep.flush()
+        await asyncio.gather(*(appender.add(ledger, KEY, run) for _ in range(RUNS_UNDER_WAY)))
+    await appender.flush()
 
 
 async def append(
-    node: BookieNode, streams: int, entries: int, seconds: float
+    appender: Appender, streams: int, entries: int, seconds: float
 ) -> tuple[float, float, float]:
     """Keep `streams` runs under way, each a ledger's next entries, until time is up or what was
     prepared is used up; return MB/s of payload, and p50 and p99 in ms.
     """
-    loop = asyncio.get_running_loop()
     taken: list[float] = []
     runs = PREPARED_BYTES // (streams * entries * len(PAYLOAD))
     ready = [
@@ -179,20 +162,20 @@ async def append(
         for stream in range(streams)
     ]
 
-    await warm_up(node)
-    end = loop.time() + seconds
+    await warm_up(appender)
+    end = time.perf_counter() + seconds
 
     async def stream(number: int) -> None:
         for run in ready[number]:
-            start = loop.time()
+            start = time.perf_counter()
             if start >= end:
                 return
-            await node.add(number, KEY, run)
-            taken.append(loop.time() - start)
+            await appender.add(number, KEY, run)
+            taken.append(time.perf_counter() - start)
 
-    start = loop.time()
+    start = time.perf_counter()
     await asyncio.gather(*(stream(number) for number in range(streams)))
-    spent = loop.time() - start
+    spent = time.perf_counter() - start
     cuts = statistics.quantiles(taken, n=100)
     return len(taken) * entries * 1024 / spent / 1e6, cuts[49] * 1e3, cuts[98] * 1e3
 
@@ -201,7 +184,6 @@ async def fill(node: BookieNode, ledgers: int, total_runs: int) -> float:
     """Write runs of 16 entries to ledgers in turn, 64 under way; return MB/s, last flush
     included.
     """
-    loop = asyncio.get_running_loop()
     spent = 0.0
     for base in range(0, total_runs, 512):
         numbers = range(base, min(base + 512, total_runs))
@@ -212,22 +194,21 @@ async def fill(node: BookieNode, ledgers: int, total_runs: int) -> float:
             )
             for at in numbers
         ]
-        start = loop.time()
+        start = time.perf_counter()
         for low in range(0, len(runs), 64):
             await asyncio.gather(
                 *(node.add(ledger, KEY, run) for ledger, run in runs[low : low + 64])
             )
-        spent += loop.time() - start
-    start = loop.time()
+        spent += time.perf_counter() - start
+    start = time.perf_counter()
     await node._engine.upkeep.flush()
-    spent += loop.time() - start
+    spent += time.perf_counter() - start
     return total_runs * ENTRIES_PER_RUN * 1024 / spent / 1e6
 
 
 async def read_back(node: BookieNode, ledgers: int) -> float:
     """Return MB/s of reading ledgers one after the other, each from its first entry on."""
-    loop = asyncio.get_running_loop()
-    size, start = 0, loop.time()
+    size, start = 0, time.perf_counter()
     for ledger in range(ledgers):
         for first, last in await node.list_entries(ledger):
             at = first
@@ -235,7 +216,7 @@ async def read_back(node: BookieNode, ledgers: int) -> float:
                 run = await node.read(ledger, at, last)
                 size += len(run)
                 at += len(run) // (len(PAYLOAD) + 40)
-    return size / (loop.time() - start) / 1e6
+    return size / (time.perf_counter() - start) / 1e6
 
 
 def share(figure: float, raw: float) -> str:
@@ -245,22 +226,19 @@ def share(figure: float, raw: float) -> str:
 async def measure_appends(directory: Path, in_flight: int, seconds: float) -> None:
     """Take turns between the bare loop and the bookie, and print medians."""
     raws: list[float] = []
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name, _, _ in ROWS}
+    found: dict[str, list[tuple[float, ...]]] = {name: [] for name, *_ in ROWS}
     for _ in range(ROUNDS):
         raws.append(bare_writes(directory, in_flight * 1024, seconds / ROUNDS))
-        for name, under_way, options in ROWS:
+        for name, under_way, opened_as, options in ROWS:
             streams = in_flight if under_way == 1 else under_way
 
-            async def work(
-                node: BookieNode, streams: int = streams, entries: int = in_flight // streams
-            ) -> tuple[float, ...]:
-                return await append(node, streams, entries, seconds / ROUNDS)
-
-            found[name].append(await with_node(directory, work, options))
+            async with opened_as(directory, options) as appender:
+                entries = in_flight // streams
+                found[name].append(await append(appender, streams, entries, seconds / ROUNDS))
     raw = statistics.median(raws)
     for name, figures in found.items():
         rate, p50, p99 = (statistics.median(column) for column in zip(*figures, strict=True))
-        what = f"append {in_flight:5} in flight, {name:19}"
+        what = f"append {in_flight:5} in flight, {name:21}"
         print(f"{what} {share(rate, raw)}   p50 {p50:6.2f} ms  p99 {p99:6.2f} ms", flush=True)
 
 
@@ -287,17 +265,11 @@ async def measure(directory: Path, seconds: float) -> None:
         (1, 1 << 20, "1 ledger of 64 MB,"),
         (1000, 1 << 16, "1,000 ledgers of 64 KB,"),
     ):
-
-        async def both(
-            node: BookieNode, count: int = ledgers, piece: int = piece, what: str = what
-        ) -> float:
-            rate = await fill(node, count, 4000)
+        async with whole_bookie(directory, OPTIONS) as node:
+            written[ledgers] = await fill(node, ledgers, 4000)
             for is_cold, where in ((True, "from the disk"), (False, "from the page cache")):
-                read, raw = await measure_reads(directory, node, count, piece, is_cold=is_cold)
+                read, raw = await measure_reads(directory, node, ledgers, piece, is_cold=is_cold)
                 reads.append(f"read   {what:24} {where:21} {share(read, raw)}")
-            return rate
-
-        written[ledgers] = await with_node(directory, both)
     print(
         f"write  1,000 ledgers at once against 1               {share(written[1000], written[1])}"
     )
@@ -311,8 +283,11 @@ def main() -> None:
         "--seconds", type=float, default=2.0, help="for each append figure, all takes"
     )
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=arguments.data) as directory:
-        asyncio.run(measure(Path(directory), arguments.seconds))
+    with (
+        tempfile.TemporaryDirectory(dir=arguments.data) as directory,
+        asyncio.Runner(loop_factory=loop_factory()) as runner,  # as a bookie's process has it
+    ):
+        runner.run(measure(Path(directory), arguments.seconds))
 
 
 if __name__ == "__main__":
