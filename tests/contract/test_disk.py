@@ -13,6 +13,7 @@ import pytest
 from quire.errors import ConfigurationError
 from quire.storage.disk import Disk
 from quire.storage.local_disk import BUFFERS_MAX, LocalDisk
+from quire.storage.metered import Meter, MeteredDisk
 from quire.storage.spread_disk import SpreadDisk
 from tests.sim.disk import SimDisk
 
@@ -26,10 +27,12 @@ def open_disk(kind: str, path: Path) -> Disk:
     if kind == "spread":
         main, journal, *entries = (LocalDisk(path / name, create=True) for name in "mjab")
         return SpreadDisk(main, journal, entries)
+    if kind == "metered":
+        return MeteredDisk(LocalDisk(path), Meter())
     return LocalDisk(path)
 
 
-@pytest.fixture(params=["local", "sim", "spread"])
+@pytest.fixture(params=["local", "sim", "spread", "metered"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     def over(check: Check) -> None:
         async def main() -> None:

@@ -16,6 +16,7 @@ from quire.ledger.remote import RemoteBookie
 from quire.storage.cookie import format_bookie
 from quire.storage.disk import Disk, DiskSpace
 from quire.storage.local_disk import LocalDisk
+from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from quire.storage.service import serve_bookie
@@ -106,6 +107,21 @@ async def local_node(path: Path) -> AsyncIterator[Subject]:
 
 
 @asynccontextmanager
+async def metered_node(path: Path) -> AsyncIterator[Subject]:
+    """The same with a meter above and below it."""
+    meter, disk = Meter(), FillableDisk(path)
+
+    def fill() -> None:
+        disk.full = True
+
+    try:
+        async with node_on(MeteredDisk(disk, meter), fill) as subject:
+            yield Subject(MeteredBookie(subject.bookie, meter), subject.make_read_only)
+    finally:
+        await disk.close()
+
+
+@asynccontextmanager
 async def simulated_node(_: Path) -> AsyncIterator[Subject]:
     disk = SimDisk(random.Random(1))
 
@@ -134,6 +150,7 @@ def remote(opener: Opener) -> Opener:
 OPENERS: dict[str, Opener] = {
     "memory": memory,
     "node": local_node,
+    "metered-node": metered_node,
     "simulated-node": simulated_node,
     "remote-memory": remote(memory),
     "remote-node": remote(local_node),
