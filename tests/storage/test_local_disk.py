@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -101,17 +102,29 @@ def test_a_cancelled_write_keeps_its_descriptor_until_it_ends(
     asyncio.run(main())
 
 
-def test_an_open_that_is_cancelled_leaves_no_descriptor(tmp_path: Path) -> None:
+def test_an_open_that_is_cancelled_leaves_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+    real_open = os.open
+
+    def slow_open(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if Path(path).name == "a":
+            begun.set()
+            go.wait()
+        return real_open(path, flags, mode)
+
     async def main() -> None:
         disk = LocalDisk(tmp_path)
         (tmp_path / "a").touch()
         before = len(os.listdir("/proc/self/fd"))
-        for _ in range(50):
-            opening = asyncio.ensure_future(disk.open("a"))
-            await asyncio.sleep(0)
-            opening.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await opening
+        monkeypatch.setattr(os, "open", slow_open)
+        opening = asyncio.ensure_future(disk.open("a"))
+        await asyncio.to_thread(begun.wait)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        go.set()
         await disk.close()
         lock, pools = 1, len(os.listdir("/proc/self/fd"))
         assert pools <= before - lock
