@@ -227,9 +227,11 @@ class Service(Generic[R]):
         """Apply what the log has from where we are; restore a snapshot when it was trimmed."""
         while True:
             await self._restore()
+            # `BEGINNING` would be where the log begins, trimmed or not: at its very end, perhaps.
+            start = self._offset if self._next == BEGINNING else self._next
             reader = await self._logs.read(
                 self._election.name,
-                self._next,
+                start,
                 follow=follow,
                 wait_for_log=follow,
                 password=self._options.log.password,

@@ -225,6 +225,33 @@ def test_a_replica_that_meets_a_log_trimmed_since_it_looked_for_a_snapshot_misse
     run(main)
 
 
+def test_a_replica_whose_log_was_trimmed_to_its_end_does_not_wait_for_the_next_command() -> None:
+    """Found by the simulator: it began to wait before there was a log, met one of which nothing was
+    left, and had nothing until somebody submitted a command.
+    """
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [leader] = await replicas(cluster, 1, snapshot_records=20)
+            late = Replica(cluster, "late", snapshot_records=20)
+            reading = Gate("get", log_path(NAME))
+            late.client.store.before = reading
+            await late.service.__aenter__()
+            await reading.reached.wait()
+            for number in range(20):
+                await leader.service.submit(f"{number}".encode())
+            await asyncio.sleep(1)
+            manifest = await leader.client.logs.describe(NAME)
+            assert manifest.trimmed_to == leader.service._next
+            reading.open.set()
+            await agree([leader, late], 20)
+            assert late.state.restored
+            await late.service.close()
+            await leader.service.close()
+
+    run(main)
+
+
 def test_an_encrypted_service_leaves_no_plain_snapshots() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:

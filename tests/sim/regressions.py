@@ -21,6 +21,7 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (40555, "service", "a leader whose ledger was deleted before it knew ended with an error"),
     (43190, "log", "an answer that a follower had not taken yet was taken for a forgotten error"),
     (1, "service", "a replica that had failed to begin to lead never answered again"),
+    (87215, "service", "a replica met a log trimmed to its end and waited for the next command"),
     (55, "service", "a replica read a trimmed log from its beginning and missed what was gone"),
 )
 """(seed, workload, what it found)."""
