@@ -28,6 +28,7 @@ from typing import Final, Protocol
 import quire
 from quire.cluster import LocalCluster
 from tests.soak_worker import LOG, SESSION_SECONDS
+from tutorial.pausing import pause
 
 WAIT_SECONDS_MAX: Final = 60.0
 BOOKIES: Final = 6
@@ -99,10 +100,15 @@ class Workers:
             process.kill()
         await process.wait()
 
-    def signal(self, slot: str, number: signal.Signals) -> None:
+    async def pause(self, slot: str) -> None:
         process, life = self.processes[slot]
-        life.paused = number is signal.SIGSTOP
-        process.send_signal(number)
+        life.paused = True
+        await pause(process, self.store)
+
+    def resume(self, slot: str) -> None:
+        process, life = self.processes[slot]
+        life.paused = False
+        process.send_signal(signal.SIGCONT)
 
     def leader(self) -> str | None:
         leading = [
@@ -213,11 +219,11 @@ async def torment(workers: Workers, storm: Storm, seconds: float, kills: int) ->
 async def depose(workers: Workers, slot: str, epoch: int, rng: random.Random) -> None:
     """Pause a leader and wake it when it was replaced, or kill it and start it again."""
     if rng.random() < 0.3:
-        workers.signal(slot, signal.SIGSTOP)
         try:
+            await workers.pause(slot)
             await workers.new_leader(epoch)
         finally:
-            workers.signal(slot, signal.SIGCONT)
+            workers.resume(slot)
     else:
         await workers.kill(slot)
         await workers.start(slot)

@@ -21,6 +21,9 @@ PATH: Final = "/pausing"
 
 async def pause(process: asyncio.subprocess.Process, store_uri: str) -> None:
     """Send SIGSTOP at a moment in which the process holds no lock of the store."""
+    if not store_uri.startswith("sqlite:"):
+        process.send_signal(signal.SIGSTOP)  # the others have no lock that a client could keep
+        return
     for _ in range(TRIES_MAX):
         process.send_signal(signal.SIGSTOP)
         if await _takes_changes(store_uri):
