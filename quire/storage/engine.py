@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
-from quire.entry import LedgerId
-from quire.errors import BookieBusyError, BookieUnavailableError
+from quire.entry import EntryId, LedgerId
+from quire.errors import BookieBusyError, BookieUnavailableError, CorruptEntryError
 from quire.run import ScannedRun, scan_run
 from quire.storage.checkpoint import FIRST
 from quire.storage.collector import Collector, Deletions
@@ -82,6 +82,7 @@ class Engine:
         self._disk = disk
         self._on_fatal = on_fatal
         self._failure: str | None = None
+        self._suspect: Callable[[LedgerId, EntryId], None] = lambda *_: None
         self._counted: dict[str, DataclassInstance] = {
             "compaction": self.compactor.counts,
             "read": self.storage.read_counts,
@@ -209,6 +210,7 @@ class Engine:
             copies=copies,
         )
         self._counted["scrub"] = scrubber.counts
+        self._suspect = scrubber.suspect
         return scrubber
 
     def mender(self, copies: OpenCopies) -> Mender:
@@ -268,12 +270,20 @@ class Engine:
             raise BookieBusyError(self.bookie, HANGING)
 
     async def from_disk(self, reading: Awaitable[T]) -> T:
-        """Return what a read gives. Raises `BookieBusyError` when the disk hangs."""
+        """Return as `watched`. Raises `BookieBusyError` when the disk hangs."""
         try:
             async with asyncio.timeout(self.options.stall_seconds):
-                return await reading
+                return await self.watched(reading)
         except TimeoutError:
             raise BookieBusyError(self.bookie, HANGING) from None
+
+    async def watched(self, reading: Awaitable[T]) -> T:
+        """Return what a read gives; damage that it meets is looked at soon."""
+        try:
+            return await reading
+        except CorruptEntryError as error:
+            self._suspect(error.ledger, error.entry)
+            raise
 
     def _die(self, error: BaseException) -> None:
         """Refuse everything from now on, and have the process ended."""

@@ -327,12 +327,12 @@ class BookieNode:
         await self._check_fence(state)
         self._forget_if_unknown(state)
         await self._engine.settle()
-        return await self._storage.ranges(ledger, first, last)
+        return await self._engine.watched(self._storage.ranges(ledger, first, last))
 
     async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.list_entries`."""
         self._engine.check_alive()
-        return await self._storage.ranges(ledger)
+        return await self._engine.watched(self._storage.ranges(ledger))
 
     def doubts(self, ledger: LedgerId) -> bool:
         """Whether this bookie may have lost something of a ledger that it has not got back."""

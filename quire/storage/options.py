@@ -85,6 +85,10 @@ class StorageOptions:
     scrub_seconds: float = 7 * 24 * 3600.0
     """Pause between two rounds of scrubbing."""
 
+    suspect_seconds: float = 60.0
+    """Damage that somebody met is looked at soon, and the same not again for so long: what cannot
+    be repaired yet may be met a thousand times a second."""
+
     scrub_bytes_per_second: int = 8 * 1024 * 1024
     """What scrubbing reads: a terabyte takes a day and a half."""
 

@@ -1,5 +1,5 @@
 """Scrubbing: everything stored is read again now and then, so that rot is found while other copies
-still exist.
+still exist. What somebody met in the meantime is looked at when he meets it (`suspect`).
 
 Every entry log that counts is verified as a read would verify it: header, footer and index, then
 each chunk against its checksum. Damage is logged by ledger and entries, and the file is left alone
@@ -7,18 +7,18 @@ by compaction. Then the entries are taken from the other bookies, and the file i
 (patching.py). What nobody else has stays in `damage`, is reported by every round, and is never
 served. Everything keeps to a rate.
 
-Owns one task. Not here: the check of a stopped bookie's whole disk (check.py).
+Owns two tasks. Not here: the check of a stopped bookie's whole disk (check.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
-from quire.entry import BookieId, LedgerId
+from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptStorageError, NoSuchLedgerError, QuireError
 from quire.storage.check import Damage
 from quire.storage.compaction import Compactor
@@ -34,6 +34,10 @@ _log = logging.getLogger(__name__)
 DAMAGE_MAX: Final = 10_000
 """Findings kept; more are only counted and logged."""
 
+SUSPECTS_MAX: Final = 1000
+"""Entries that wait to be looked at, and those that are left alone for a while; more are left to
+the next round."""
+
 
 @dataclass(slots=True)
 class ScrubCounts:
@@ -46,6 +50,15 @@ class ScrubCounts:
     damaged: int = 0
     repaired: int = 0
     """Damages that are no more."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is damaged in one file."""
+
+    number: int
+    chunks: list[tuple[LedgerId, ChunkAt, Damage]] = field(default_factory=list)
+    indexes: list[Damage] = field(default_factory=list)
 
 
 class Scrubber:
@@ -71,26 +84,66 @@ class Scrubber:
         self._compactor = compactor
         self._options = options
         self._on_fatal = on_fatal
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._repairing = asyncio.Lock()
+        self._suspects: dict[tuple[LedgerId, EntryId], None] = {}
+        self._resting: dict[tuple[LedgerId, EntryId], float] = {}
+        """Suspects that were looked at, and until when they are not looked at again."""
+        self._is_suspicious = asyncio.Event()
         self.counts: Final = ScrubCounts()
         self.damage: list[Damage] = []
         """What the last round found and could not repair, or the one under way so far."""
-        self._chunks: list[tuple[LedgerId, ChunkAt, Damage]] = []
-        self._indexes: list[tuple[int, Damage]] = []
-        """Damage of the file that is being verified."""
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        for work in (self._run, self._look_at_suspects):
+            self._tasks.append(asyncio.create_task(self._guard(work)))
 
-    async def _run(self) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            if not self._storage.limbo():  # what was just repaired is looked at at once
-                await asyncio.sleep(self._options.scrub_seconds)
-            while True:
-                await self.round()
-                await asyncio.sleep(self._options.scrub_seconds)
+            await work()
         except Exception as error:
             self._on_fatal(error)
+
+    async def _run(self) -> None:
+        if not self._storage.limbo():  # what was just repaired is looked at at once
+            await asyncio.sleep(self._options.scrub_seconds)
+        while True:
+            await self.round()
+            await asyncio.sleep(self._options.scrub_seconds)
+
+    def suspect(self, ledger: LedgerId, entry: EntryId) -> None:
+        """Note that somebody met damage. It is looked at soon, and then left alone for a while:
+        what cannot be repaired yet is met again and again.
+        """
+        suspect = (ledger, entry)
+        if asyncio.get_running_loop().time() < self._resting.get(suspect, 0.0):
+            return
+        if len(self._suspects) < SUSPECTS_MAX:
+            self._suspects[suspect] = None
+            self._is_suspicious.set()
+
+    async def _look_at_suspects(self) -> None:
+        clock = asyncio.get_running_loop()
+        while True:
+            await self._is_suspicious.wait()
+            self._is_suspicious.clear()
+            while self._suspects:
+                suspect = next(iter(self._suspects))
+                await self.look_at(*suspect)
+                del self._suspects[suspect]
+                self._resting.pop(suspect, None)
+                if len(self._resting) >= SUSPECTS_MAX:
+                    del self._resting[next(iter(self._resting))]
+                self._resting[suspect] = clock.time() + self._options.suspect_seconds
+
+    async def look_at(self, ledger: LedgerId, entry: EntryId) -> None:
+        """Verify what files hold of an entry, and repair it. Raises OSError."""
+        for chunk in self._storage.chunks(ledger):
+            if chunk.first <= entry <= chunk.last and chunk.file in self:
+                span, found = (ledger, chunk.first, chunk.last), _Found(chunk.file)
+                self.damage = [each for each in self.damage if each[2:] != span]  # met before
+                await self._verify_chunk(found, ledger, chunk)
+                await self._repair(found)
 
     async def round(self) -> None:
         """Verify every file once, and repair. What is replaced in the meantime is left to the next
@@ -98,49 +151,52 @@ class Scrubber:
         """
         self.damage = []
         for number in self._storage.shelf.files:
-            self._chunks, self._indexes = [], []
-            await self._verify_file(number)
-            if self._copies is not None and (self._chunks or self._indexes):
-                await self._repair(self._copies, number)
+            await self._repair(await self._verify_file(number))
         self.counts.rounds += 1
         if self.damage:
             _log.error("bookie %s has %d damages left", self._bookie, len(self.damage))
         _log.info("bookie %s scrubbed: %s", self._bookie, self.counts)
 
-    async def _verify_file(self, number: int) -> None:
-        path = entries_path(number)
+    async def _verify_file(self, number: int) -> _Found:
+        path, found = entries_path(number), _Found(number)
         try:
             await load_index(self._disk, number, self._bookie)
         except (CorruptStorageError, OSError) as error:
             damage = Damage(path, str(error))
             if self._report(number, damage):
-                self._indexes.append((number, damage))
+                found.indexes.append(damage)
         for ledger in self._storage.shelf.members([number]) if number in self else ():
             for part in self._storage.shelf.parts_in(ledger, [number]):
                 for chunk in part.all():
-                    await self._verify_chunk(ledger, chunk)
+                    await self._verify_chunk(found, ledger, chunk)
         self.counts.files += 1
+        return found
 
-    async def _repair(self, copies: OpenCopies, number: int) -> None:
+    async def _repair(self, found: _Found) -> None:
         """Patch a file's chunks and write it anew; what cannot be had stays reported."""
-        patched = [damage for _, damage in self._indexes]
-        try:
-            async with copies() as others:
-                for ledger, chunk, damage in self._chunks:
-                    if await self._patch(others, ledger, chunk):
-                        patched.append(damage)
-        except QuireError as error:
-            _log.warning("bookie %s cannot ask for copies: %s", self._bookie, error)
-        if len(patched) < len(self._chunks) + len(self._indexes):
-            # Written anew, a file keeps what is damaged in it: later, when that can be had.
-            patched = [damage for damage in patched if damage.ledger is not None]
-        elif not await self._patcher.write_anew(number):
+        if self._copies is None or not (found.chunks or found.indexes):
             return
+        patched = list(found.indexes)
+        async with self._repairing:
+            try:
+                async with self._copies() as others:
+                    for ledger, chunk, damage in found.chunks:
+                        if await self._patch(others, ledger, chunk):
+                            patched.append(damage)
+            except QuireError as error:
+                _log.warning("bookie %s cannot ask for copies: %s", self._bookie, error)
+            if len(patched) < len(found.chunks) + len(found.indexes):
+                # Written anew, a file keeps what is damaged in it: later, when that can be had.
+                patched = [damage for damage in patched if damage.ledger is not None]
+            elif found.number in self and not await self._patcher.write_anew(found.number):
+                return
         self.damage = [damage for damage in self.damage if damage not in patched]
         self.counts.repaired += len(patched)
 
     async def _patch(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
         entries = f"entries {chunk.first} to {chunk.last} of ledger {ledger}"
+        if chunk not in self._storage.chunks(ledger):
+            return True  # by whoever met it first
         try:
             is_patched = await self._patcher.patch(copies, ledger, chunk)
         except NoSuchLedgerError:
@@ -157,13 +213,13 @@ class Scrubber:
     def __contains__(self, number: int) -> bool:
         return number in self._storage.shelf
 
-    async def _verify_chunk(self, ledger: LedgerId, chunk: ChunkAt) -> None:
+    async def _verify_chunk(self, found: _Found, ledger: LedgerId, chunk: ChunkAt) -> None:
         error = await self._storage.verify(ledger, chunk)
         if error is not None:
             path = entries_path(chunk.file)
             damage = Damage(path, error.reason, ledger, chunk.first, chunk.last)
             if self._report(chunk.file, damage):
-                self._chunks.append((ledger, chunk, damage))
+                found.chunks.append((ledger, chunk, damage))
         self.counts.chunks += 1
         self.counts.bytes += chunk.size
         await asyncio.sleep(chunk.size / self._options.scrub_bytes_per_second)
@@ -184,6 +240,6 @@ class Scrubber:
 
     async def close(self) -> None:
         """Stop at once."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

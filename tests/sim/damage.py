@@ -91,12 +91,13 @@ def _last_batch(path: str, data: bytes) -> int:
     return max((at for at in blocks if read_header(data, at, identity)), default=0)
 
 
-def fail_reads(disk: SimDisk, rng: random.Random) -> Callable[[], None]:
-    """Let reads of some files fail; return what ends it."""
-    disk.faults.read_error = rng.choice(READ_ERRORS)
+def fail_reads(machine: BookieMachine, rng: random.Random) -> Callable[[], None]:
+    """Let reads of some of a bookie's files fail; return what ends it."""
+    machine.world.loop.ailing.add(machine.name)
+    machine.disk.faults.read_error = rng.choice(READ_ERRORS)
 
     def mend() -> None:
-        disk.faults.read_error = None
+        machine.disk.faults.read_error = None
 
     return mend
 
@@ -131,6 +132,7 @@ class Budget:
         if len(self.damaged) >= self._left:
             return False
         machine.is_damaged = True
+        machine.world.loop.ailing.add(machine.name)
         self.damaged.append(machine)
         self.lost.add(machine.name)
         return True

@@ -68,6 +68,8 @@ class SimLoop(SealedLoop):
         """How the step under way ends."""
         self._thread = threading.get_ident()
         self.trace = Trace()
+        self.ailing: set[str] = set()
+        """Names of machines whose disk was hurt: they may report damage."""
         self.steps = 0
         self.root = Incarnation(self, "world", 0)
 

@@ -24,6 +24,7 @@ from quire.storage.cookie import format_bookie
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from quire.storage.registration import Registration
+from quire.storage.scrub import ScrubCounts
 from tests.sim import operator
 from tests.sim.disk import SimDisk
 from tests.sim.history import Violation
@@ -51,6 +52,8 @@ STORAGE: Final = StorageOptions(
     low_space_bytes=1024,
     mend_seconds=0.2,
     mend_seconds_max=1.0,
+    scrub_seconds=3.0,
+    suspect_seconds=0.3,
 )
 """Small, so that a short run flushes, rolls and reclaims."""
 
@@ -161,6 +164,7 @@ class BookieMachine(Machine):
         self.ready = asyncio.Event()
         self.settled = asyncio.Event()
         """Serves, or will never serve again."""
+        self._scrubs: list[ScrubCounts] = []
         self.is_retired = False
         self.is_damaged = False
         """Something durable was taken from its disk: it may find that out at any time."""
@@ -170,6 +174,11 @@ class BookieMachine(Machine):
         """Of which it may have had something when it was repaired. Of others it lost nothing, and
         may lack what it never got, as every bookie may.
         """
+
+    @property
+    def repaired(self) -> int:
+        """How often damage was put away in all its lives."""
+        return sum(counts.repaired for counts in self._scrubs)
 
     def boot(self) -> None:
         """Start the process, unless it runs."""
@@ -225,6 +234,9 @@ class BookieMachine(Machine):
         self.settled.set()
         if self.was_repaired:
             node.mender(lambda: operator.copies(self, life)).start()
+        scrubber = node.scrubber(lambda: operator.copies(self, life))
+        scrubber.start()
+        self._scrubs.append(scrubber.counts)
         store = self.world.store(life)
         await Registration(store, node, self.name, self.name, rng, SESSION_SECONDS).keep()
 

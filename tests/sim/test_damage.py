@@ -115,7 +115,10 @@ def test_lost_files_are_gone_for_good_and_the_cookie_stays() -> None:
 
 
 def test_the_budget_is_one_bookie_where_an_ack_means_two_copies() -> None:
-    one, other = (SimpleNamespace(name=name, is_damaged=False) for name in ("b0", "b1"))
+    world = SimpleNamespace(loop=SimpleNamespace(ailing=set()))
+    one, other = (
+        SimpleNamespace(name=name, is_damaged=False, world=world) for name in ("b0", "b1")
+    )
     machines: list[Any] = [one, other]
     budget = Budget(0)
     budget.set(ack_quorum=1)
@@ -127,6 +130,7 @@ def test_the_budget_is_one_bookie_where_an_ack_means_two_copies() -> None:
     assert one.is_damaged
     assert not other.is_damaged
     assert budget.lost == {"b0"}
+    assert world.loop.ailing == {"b0"}
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ CONSEQUENCES = {
     "bookie gave up",
     "damaged bookie refused to start",
     "bookie repaired",
+    "damage repaired",
     "rot of journal",
     "rot of entries",
     "intruder refused",

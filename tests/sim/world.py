@@ -289,7 +289,7 @@ class SimWorld(World):
             faults.sync_error = ""
             return lambda: setattr(faults, "sync_error", None)
         if kind == "read error":
-            return fail_reads(machine.disk, rng)
+            return fail_reads(machine, rng)
         if kind == "disk full":
             return fill(machine.disk)
         assert kind == "break streams", kind
@@ -300,6 +300,7 @@ class SimWorld(World):
         """What happened in this run, faults and their consequences."""
         found = self.network.counters + self.faults + self.metadata_watch.counters
         watch = self.manifest_watch
+        found["damage repaired"] = sum(each.repaired for each in self.bookies)
         return found + Counter({"take-over": watch.takeovers, "roll": watch.rolls})
 
     def is_in_limbo(self, bookie: str, ledger: LedgerId) -> bool:

@@ -12,6 +12,7 @@ from quire.storage import (
     ledger_storage,
     mending,
     node,
+    patching,
     record,
     replay,
     segments,
@@ -160,3 +161,11 @@ def leave_limbo_at_once() -> list[Patch]:
         return True
 
     return [(mending.Mender, "_mend", mend)]
+
+
+def forget_damage_at_once() -> list[Patch]:
+    async def patch(self: Any, copies: Any, ledger: int, chunk: Any) -> bool:
+        self._storage.leave_out(ledger, chunk)
+        return True
+
+    return [(patching.Patcher, "patch", patch)]

@@ -151,6 +151,13 @@ ABLATIONS: Final = (
         _loss,
     ),
     Ablation("a ledger leaves limbo when whole", "ledger", bookies.leave_limbo_at_once, "", _loss),
+    Ablation(
+        "a damaged chunk is forgotten when its entries are back",
+        "ledger",
+        bookies.forget_damage_at_once,
+        "",
+        _rot,
+    ),
     Ablation("a ledger has one key", "ledger", bookies.take_any_key),
     Ablation("recovery reads fence", "ledger", recovery.read_without_fence, "", _silence),
     Ablation("absence needs Qw − Qa + 1 negatives", "ledger", recovery.believe_one_negative),
