@@ -15,7 +15,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from itertools import islice
+from itertools import groupby, islice
 from typing import Final
 
 from quire.bookie import READ_BYTES_MAX
@@ -76,14 +76,22 @@ class Patcher:
         return True
 
     async def patch_ledger(self, copies: Copies, ledger: LedgerId) -> None:
-        """Verify every chunk of a ledger and patch what is damaged. Raises as `patch`."""
-        for chunk in self._storage.chunks(ledger):
-            error = await self._storage.verify(ledger, chunk)
-            if error is not None:
-                self._compactor.avoid(chunk.file)
-                if not await self.patch(copies, ledger, chunk):
-                    raise error
-                await self.write_anew(chunk.file)
+        """Verify every chunk of a ledger, patch what is damaged, and write the files of that anew.
+        Raises as `patch`.
+        """
+        for number, chunks in groupby(self._storage.chunks(ledger), lambda chunk: chunk.file):
+            patched = [await self._patch_if_damaged(copies, ledger, chunk) for chunk in chunks]
+            if any(patched):
+                await self.write_anew(number)
+
+    async def _patch_if_damaged(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
+        error = await self._storage.verify(ledger, chunk)
+        if error is None or chunk.file not in self._storage.shelf:
+            return False  # sound, or compaction has read it and put another file in its place
+        self._compactor.avoid(chunk.file)
+        if not await self.patch(copies, ledger, chunk):
+            raise error
+        return True
 
     async def write_anew(self, number: int) -> bool:
         """Write a file again, from the index in memory, and tell whether that went well: a file

@@ -1,0 +1,54 @@
+"""What is put in the place of damage stays there, costs no more than it must, and leaves nothing
+behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from quire.storage.copies import Owed, Stretch
+from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
+from tests.storage.test_mending import FakeCopies
+from tests.storage.test_scrub import paths
+
+FAST = replace(SMALL, scrub_bytes_per_second=1 << 40, upkeep_bytes_per_second=1 << 40)
+ROOMY = replace(FAST, write_cache_bytes=1 << 20, memory_bytes_max=1 << 21)
+
+
+async def striped(entries: int, scene: Scene | None = None) -> Scene:
+    """Return a served bookie that has every other entry of ledger 7 in several chunks of one file,
+    and ledger 8 behind them.
+    """
+    scene = scene or Scene(options=ROOMY)
+    await scene.start()
+    for entry in range(0, 2 * entries, 2):
+        await scene.node.add(7, KEY, run_of(7, entry, payload=bytes(3000)))
+    await scene.node.add(8, KEY, run_of(8, 0))
+    await scene.close()
+    await scene.start()
+    return scene
+
+
+def owed_of(entries: int) -> Owed:
+    return Owed((Stretch(0, 2 * entries - 2, 2, (0,)),), is_final=True)
+
+
+def test_chunks_behind_a_patched_one_are_kept_and_not_asked_for() -> None:
+    async def main() -> None:
+        entries = 100
+        scene = await striped(entries)
+        storage = scene.node._storage
+        first, second, *_ = storage.chunks(7)
+        scene.disk.rot(paths(scene)[0], first.offset + 100)
+        copies = FakeCopies({7: owed_of(entries)}, gone=set(range(second.first, 2 * entries)))
+        storage.state(7).doubt()
+        mender = scene.node.mender(copies.open)
+        await mender.round()
+        assert mender.counts.ledgers_cleared == 1
+        assert mender.counts.failures == 0
+        assert all(entry <= first.last for _, entry in copies.asked)
+        assert scene.node._engine.compactor.counts.files_damaged == 1
+        assert list(await scene.entries(7)) == list(range(0, 2 * entries, 2))
+        await scene.close()
+
+    drive(main())
