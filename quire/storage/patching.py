@@ -3,7 +3,8 @@
 Entries that others hold are stored as every entry is, through the journal. A damaged chunk counts
 until all that the bookie owes of it has come back and is durable; then it is left out of the index,
 and its file is written anew without it. A crash in between finds the chunk again, still damaged and
-still not served, and it is patched again.
+still not served, and it is patched again: with what newer files have by then, and the rest from
+others.
 
 Not here: what is missing (mending.py), what is damaged (scrub.py), where copies come from
 (quire/repair).
@@ -20,6 +21,8 @@ from typing import Final
 
 from quire.bookie import READ_BYTES_MAX
 from quire.entry import EntryId, LedgerId
+from quire.errors import CorruptEntryError
+from quire.storage import slices as tidy
 from quire.storage.compaction import Compactor
 from quire.storage.copies import Copies
 from quire.storage.entry_log import ChunkAt
@@ -71,9 +74,39 @@ class Patcher:
         owed = await copies.owed(ledger)
         if not owed.is_final and chunk.last > owed.settled_to:
             return False
-        await self.bring(copies, ledger, owed.within(chunk.first, chunk.last))
+        held = frozenset(await self._held_later(ledger, chunk))
+        wanted = owed.within(chunk.first, chunk.last)
+        await self.bring(copies, ledger, (entry for entry in wanted if entry not in held))
         self._storage.leave_out(ledger, chunk)
         return True
+
+    async def _held_later(self, ledger: LedgerId, chunk: ChunkAt) -> list[EntryId]:
+        """Return entries of a chunk's range that newer files hold and that can be read: perhaps
+        nobody else has them any more. Not all of them when there is damage in those, too.
+        """
+        shelf = self._storage.shelf
+        held = shelf.ledgers.get(ledger)
+        if held is None or chunk.file not in shelf:
+            return []
+        rank = shelf.rank(chunk.file)
+        parts = [
+            part
+            for part in held.overlapping(chunk.first, chunk.last)
+            if shelf.rank(part.file) > rank
+        ]
+        entries: list[EntryId] = []
+        first = chunk.first
+        while first <= chunk.last:
+            try:
+                found, complete_to = await self._storage.find_tidy(
+                    ledger, parts, first, chunk.last, READ_BYTES_MAX
+                )
+            except CorruptEntryError:
+                break
+            for low, high in tidy.ranges(found):
+                entries += range(low, high + 1)
+            first = complete_to + 1
+        return entries
 
     async def patch_ledger(self, copies: Copies, ledger: LedgerId) -> None:
         """Verify every chunk of a ledger, patch what is damaged, and write the files of that anew.

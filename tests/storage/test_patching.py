@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from quire.storage.copies import Owed, Stretch
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
-from tests.storage.test_mending import FakeCopies
+from tests.storage.test_mending import FakeCopies, all_to
 from tests.storage.test_scrub import paths
 
 FAST = replace(SMALL, scrub_bytes_per_second=1 << 40, upkeep_bytes_per_second=1 << 40)
@@ -49,6 +49,44 @@ def test_chunks_behind_a_patched_one_are_kept_and_not_asked_for() -> None:
         assert all(entry <= first.last for _, entry in copies.asked)
         assert scene.node._engine.compactor.counts.files_damaged == 1
         assert list(await scene.entries(7)) == list(range(0, 2 * entries, 2))
+        await scene.close()
+
+    drive(main())
+
+
+async def pair() -> Scene:
+    """Return a served bookie with an entry of ledger 7 and one of ledger 8 in one file."""
+    scene = Scene(options=FAST)
+    await scene.start()
+    for ledger in (7, 8):
+        await scene.node.add(ledger, KEY, run_of(ledger, 0, payload=bytes(3000)))
+    await scene.close()
+    await scene.start()
+    return scene
+
+
+def damage_chunk(scene: Scene, ledger: int) -> None:
+    (chunk,) = scene.node._storage.chunks(ledger)
+    scene.disk.rot(paths(scene)[0], chunk.offset + 100)
+
+
+def test_what_was_repaired_beside_other_damage_is_not_lost_with_the_others() -> None:
+    async def main() -> None:
+        scene = await pair()
+        for ledger in (7, 8):
+            damage_chunk(scene, ledger)
+        copies = FakeCopies({7: all_to(0), 8: all_to(-1, is_final=False)})
+        scrubber = scene.node.scrubber(copies.open)
+        await scrubber.round()
+        assert [damage.ledger for damage in scrubber.damage] == [8]
+        good = await scene.entries(7)
+        await scene.cut()
+        await scene.start()
+        copies.gone = {0}  # whoever gave the copy has lost it since
+        scrubber = scene.node.scrubber(copies.open)
+        await scrubber.round()
+        assert [damage.ledger for damage in scrubber.damage] == [8]
+        assert await scene.entries(7) == good
         await scene.close()
 
     drive(main())
