@@ -21,7 +21,7 @@ from typing import Final
 
 from quire.bookie import READ_BYTES_MAX
 from quire.entry import EntryId, LedgerId
-from quire.errors import CorruptEntryError
+from quire.errors import CorruptEntryError, UnreadableError
 from quire.storage import slices as tidy
 from quire.storage.compaction import Compactor
 from quire.storage.copies import Copies
@@ -54,13 +54,16 @@ class Patcher:
         self, copies: Copies, ledger: LedgerId, entries: Iterable[EntryId]
     ) -> tuple[int, int]:
         """Fetch some ascending entries and make them durable, at a rate; return how many entries
-        and bytes came. Raises what `Copies.fetch` raises at the first that cannot be had.
+        and bytes came. Raises what `Copies.fetch` raises at the first that cannot be had, and
+        `UnreadableError` for more than the journal can take.
         """
         room = min(READ_BYTES_MAX, self._options.run_bytes_max)
         waiting, count, size = iter(entries), 0, 0
         while wanted := list(islice(waiting, BATCH_ENTRIES)):
             while wanted:
                 run, got = await copies.fetch(ledger, wanted, room)
+                if len(run) > self._options.run_bytes_max:  # there is no segment it fits into
+                    raise UnreadableError(ledger, wanted[0], f"its copy has {len(run)} bytes")
                 await self._store_run(run)
                 count, size = count + len(got), size + len(run)
                 wanted = sorted(set(wanted).difference(got))

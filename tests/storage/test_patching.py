@@ -4,8 +4,11 @@ behind.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
+from quire.entry import EntryId, LedgerId
 from quire.storage.copies import Owed, Stretch
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
 from tests.storage.test_mending import FakeCopies, all_to
@@ -87,6 +90,29 @@ def test_what_was_repaired_beside_other_damage_is_not_lost_with_the_others() -> 
         await scrubber.round()
         assert [damage.ledger for damage in scrubber.damage] == [8]
         assert await scene.entries(7) == good
+        await scene.close()
+
+    drive(main())
+
+
+class Generous(FakeCopies):
+    """A bookie that gives more than it was asked for."""
+
+    async def fetch(
+        self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int
+    ) -> tuple[bytes, Sequence[EntryId]]:
+        return run_of(ledger, *entries, payload=bytes(2 * bytes_max)), entries
+
+
+def test_a_run_that_fits_into_no_segment_is_refused_and_the_bookie_goes_on() -> None:
+    async def main() -> None:
+        scene = await pair()
+        damage_chunk(scene, 7)
+        scrubber = scene.node.scrubber(Generous({7: all_to(0)}).open)
+        async with asyncio.timeout(5):
+            await scrubber.round()
+            assert len(scrubber.damage) == 1
+            await scene.node.add(8, KEY, run_of(8, 1))
         await scene.close()
 
     drive(main())
