@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,9 +121,10 @@ class Mender:
         """Fetch what is missing of a ledger; tell whether it is whole now."""
         owed = await copies.owed(ledger)
         missing = owed.missing(await self._held(copies, ledger))
-        count, size = await self._patcher.bring(copies, ledger, missing)
-        self.counts.entries += count
-        self.counts.bytes += size
+        async with aclosing(self._patcher.bring(copies, ledger, missing)) as bringing:
+            async for count, size in bringing:
+                self.counts.entries += count
+                self.counts.bytes += size
         left = owed.missing(await self._held(copies, ledger))
         return owed.is_final and next(left, None) is None
 

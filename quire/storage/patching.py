@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from itertools import groupby, islice
 from typing import Final
 
@@ -33,6 +34,10 @@ _log = logging.getLogger(__name__)
 
 BATCH_ENTRIES: Final = 4096
 """Ids looked at together."""
+
+MISSES_MAX: Final = 8
+"""Entries in a row that nobody gives, after which those who could give them count as away. Asking
+takes up to 5 s for each of the others in a write set: with two of them a minute or so."""
 
 
 class Patcher:
@@ -52,23 +57,35 @@ class Patcher:
 
     async def bring(
         self, copies: Copies, ledger: LedgerId, entries: Iterable[EntryId]
-    ) -> tuple[int, int]:
-        """Fetch some ascending entries and make them durable, at a rate; return how many entries
-        and bytes came. Raises what `Copies.fetch` raises at the first that cannot be had, and
-        `UnreadableError` for more than the journal can take.
+    ) -> AsyncGenerator[tuple[int, int], None]:
+        """Fetch some ascending entries and make them durable, at a rate; yield how many entries
+        and bytes came, again and again. Raises what `Copies.fetch` raises, and `UnreadableError`
+        for more than the journal can take. An entry that nobody has keeps none behind it away: that
+        is raised in the end, or after `MISSES_MAX` of them in a row.
         """
         room = min(READ_BYTES_MAX, self._options.run_bytes_max)
-        waiting, count, size = iter(entries), 0, 0
+        waiting = iter(entries)
+        missed: UnreadableError | None = None
+        misses = 0
         while wanted := list(islice(waiting, BATCH_ENTRIES)):
             while wanted:
-                run, got = await copies.fetch(ledger, wanted, room)
+                try:
+                    run, got = await copies.fetch(ledger, wanted, room)
+                except UnreadableError as error:
+                    missed, misses = missed or error, misses + 1
+                    if misses == MISSES_MAX:
+                        raise missed from None
+                    wanted = wanted[1:]
+                    continue
                 if len(run) > self._options.run_bytes_max:  # there is no segment it fits into
                     raise UnreadableError(ledger, wanted[0], f"its copy has {len(run)} bytes")
                 await self._store_run(run)
-                count, size = count + len(got), size + len(run)
+                misses = 0
+                yield len(got), len(run)
                 wanted = sorted(set(wanted).difference(got))
                 await asyncio.sleep(len(run) / self._options.upkeep_bytes_per_second)
-        return count, size
+        if missed is not None:
+            raise missed
 
     async def patch(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
         """Put good copies in the place of a damaged chunk; False when it is not settled yet which
@@ -78,8 +95,11 @@ class Patcher:
         if not owed.is_final and chunk.last > owed.settled_to:
             return False
         held = frozenset(await self._held_later(ledger, chunk))
-        wanted = owed.within(chunk.first, chunk.last)
-        await self.bring(copies, ledger, (entry for entry in wanted if entry not in held))
+        wanted: Iterable[EntryId] = owed.within(chunk.first, chunk.last)
+        wanted = (entry for entry in wanted if entry not in held)
+        async with aclosing(self.bring(copies, ledger, wanted)) as bringing:
+            async for _ in bringing:
+                pass
         self._storage.leave_out(ledger, chunk)
         return True
 
