@@ -46,6 +46,15 @@ class Owed:
         """The entry up to which this says everything."""
         return max((stretch.last for stretch in self.stretches), default=NO_ENTRY)
 
+    def settles(self, first: EntryId, last: EntryId) -> bool:
+        """Whether this is the last word about the entries from first to last: of a ledger that is
+        not closed yet, only about fragments the bookie is in. Into others it may still come.
+        """
+        for stretch in self.stretches:
+            if stretch.first <= first:
+                first = max(first, stretch.last + 1)
+        return self.is_final or first > last
+
     def within(self, first: EntryId, last: EntryId) -> Iterator[EntryId]:
         """Yield the entries owed at or between the two, ascending."""
         for stretch in self.stretches:

@@ -92,7 +92,7 @@ class Patcher:
         entries these are. Raises as `bring`, and then the chunk stays as it is.
         """
         owed = await copies.owed(ledger)
-        if not owed.is_final and chunk.last > owed.settled_to:
+        if not owed.settles(chunk.first, chunk.last):
             return False
         held = frozenset(await self._held_later(ledger, chunk))
         wanted: Iterable[EntryId] = owed.within(chunk.first, chunk.last)

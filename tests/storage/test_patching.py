@@ -8,7 +8,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from quire.entry import EntryId, LedgerId
+from quire.errors import CorruptEntryError
 from quire.storage.copies import Owed, Stretch
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
 from tests.storage.test_mending import FakeCopies, all_to
@@ -90,6 +93,27 @@ def test_what_was_repaired_beside_other_damage_is_not_lost_with_the_others() -> 
         await scrubber.round()
         assert [damage.ledger for damage in scrubber.damage] == [8]
         assert await scene.entries(7) == good
+        await scene.close()
+
+    drive(main())
+
+
+def test_of_an_open_ledger_nothing_is_given_up_that_may_be_owed_in_the_end() -> None:
+    """Whoever closes it gives entries to bookies that metadata names only then."""
+
+    async def main() -> None:
+        scene = await pair()
+        damage_chunk(scene, 7)
+        copies = FakeCopies({7: Owed((Stretch(20, 29, 1, (0,)),), is_final=False)})
+        scrubber = scene.node.scrubber(copies.open)
+        await scrubber.round()
+        assert [damage.ledger for damage in scrubber.damage] == [7]
+        with pytest.raises(CorruptEntryError):
+            await scene.node.read(7, 0, 0)
+        copies.ledgers[7] = Owed((Stretch(0, 9, 1, (0,)), Stretch(20, 29, 1, (0,))), is_final=True)
+        await scrubber.round()
+        assert scrubber.damage == []
+        assert (await scene.entries(7)).keys() == {0}
         await scene.close()
 
     drive(main())
