@@ -31,6 +31,9 @@ from quire.storage.metered import BOUNDS, Durations, Meter
 ANSWER_SECONDS: Final = 5.0
 """How long a bookie may take to say how it is."""
 
+MAY_FALL: Final = ("mending_ledgers_left",)
+"""Figures among a bookie's counters that are none: they go down as well."""
+
 _BUCKETS: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
 
@@ -85,7 +88,8 @@ def _state(info: BookieInfo) -> Iterator[Metric]:
 def _counted(info: BookieInfo) -> Iterator[Metric]:
     for name, value in info.counters.items():
         meaning = "See docs/operations.md, Counters."
-        yield CounterMetricFamily(f"quire_bookie_{name}", meaning, value)
+        family = GaugeMetricFamily if name in MAY_FALL else CounterMetricFamily
+        yield family(f"quire_bookie_{name}", meaning, value)
 
 
 def _requests(meter: Meter) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -139,6 +140,22 @@ def test_a_bookie_whose_storage_failed_is_not_up() -> None:
     async def main() -> None:
         async with serve_metrics(Failed("b"), Meter(), "127.0.0.1", 0) as address:
             assert await asyncio.to_thread(ask, address) == {("quire_bookie_up", ()): 0}
+
+    asyncio.run(main())
+
+
+def test_what_can_fall_is_no_counter() -> None:
+    class Mending(MemoryBookie):
+        async def info(self) -> BookieInfo:
+            counters = {"mending_entries": 7, "mending_ledgers_left": 3}
+            return replace(await super().info(), counters=counters)
+
+    async def main() -> None:
+        async with serve_metrics(Mending("b"), Meter(), "127.0.0.1", 0) as address:
+            figures = await asyncio.to_thread(ask, address)
+        assert figures["quire_bookie_mending_entries_total", ()] == 7
+        assert figures["quire_bookie_mending_ledgers_left", ()] == 3
+        assert ("quire_bookie_mending_ledgers_left_total", ()) not in figures
 
     asyncio.run(main())
 
