@@ -45,7 +45,8 @@ class MetadataDeletions:
         if type(following) is not int:
             raise CorruptRecordError(LEDGER_IDS, f"next id {following!r}")
         gone: list[LedgerId] = []
-        known = sorted(ledger for ledger in ledgers if ledger < following)
+        # Somebody may be waiting for the tail of a ledger that can never be.
+        known = sorted(ledger for ledger in ledgers if 0 <= ledger < following)
         for shard, members in groupby(known, key=lambda ledger: parent_of(ledger_path(ledger))):
             listed = frozenset(await self._store.children(shard))
             missing = [each for each in members if name_of(ledger_path(each)) not in listed]

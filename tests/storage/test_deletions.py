@@ -13,6 +13,7 @@ from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
 from quire.storage.deletions import MetadataDeletions
 from quire.storage.identity import cluster_id
+from tests.storage.scene import KEY, Scene, drive, run_of
 
 
 async def made(next_id: int = 5000) -> tuple[MemoryStore, MetadataDeletions]:
@@ -39,6 +40,23 @@ def test_an_id_that_was_never_given_out_was_not_deleted() -> None:
         assert await deletions.deleted([2, 4, 1003]) == [2]
 
     asyncio.run(main())
+
+
+def test_who_waits_for_a_ledger_that_cannot_be_does_not_stop_collection() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await scene.start()
+        _, deletions = await made()
+        collector = scene.node.collector(deletions)
+        waiting = asyncio.ensure_future(scene.node.wait_tail(-1, 0, 60))
+        await scene.node.add(2, KEY, run_of(2, 0))
+        for _ in range(2):
+            await collector.round()
+        assert (collector.counts.rounds_failed, collector.counts.ledgers_dropped) == (0, 1)
+        waiting.cancel()
+        await scene.close()
+
+    drive(main())
 
 
 @pytest.mark.parametrize("path", [CLUSTER, LEDGER_IDS])
