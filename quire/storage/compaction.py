@@ -179,7 +179,11 @@ class Compactor:
             for ledger in self._storage.shelf.members(files):
                 await self._copy_ledger(writer, ledger, files)
 
-        return await writer.write_by(fill, lambda: self._rows(files))
+        try:
+            return await writer.write_by(fill, lambda: self._rows(files))
+        except CorruptEntryError:
+            await self._disk.unlink(entries_path(writer.number))
+            raise
 
     async def _copy_ledger(
         self, writer: EntryWriter, ledger: LedgerId, files: tuple[int, ...]

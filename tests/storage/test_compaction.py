@@ -18,7 +18,7 @@ from quire.errors import (
 )
 from quire.storage.collector import Collector
 from quire.storage.compaction import Plan, choose
-from quire.storage.entry_log import _CHUNK, LedgerChunks
+from quire.storage.entry_log import _CHUNK, LedgerChunks, entries_path
 from quire.storage.shelf import FileUse, LedgerParts
 from tests.sim.disk import Cut
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
@@ -272,5 +272,29 @@ def test_a_crash_at_any_point_of_compaction_loses_nothing(cut: Cut) -> None:
     async def twice(collector: Collector) -> None:
         for _ in range(2):
             await collector.round(is_major=True)
+
+    drive(main())
+
+
+def entry_logs(scene: Scene) -> set[str]:
+    return {path for path in scene.disk.files() if path.startswith("entries/")}
+
+
+def listed(scene: Scene) -> set[str]:
+    return {entries_path(number) for number in scene.node._storage.checkpoint.files}
+
+
+def test_a_copy_that_meets_damage_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene)
+        scene.disk.rot(min(entry_logs(scene)), 54 + 400)
+        collector = collector_of(scene, Answers(3, 4))
+        for _ in range(2):
+            await collector.round(is_major=True)
+        assert collector._compactor.counts.files_damaged == 1
+        assert entry_logs(scene) == listed(scene)
+        assert await scene.entries(2) == held[2]
+        await scene.close()
 
     drive(main())
