@@ -142,9 +142,8 @@ class Compactor:
         before = sum(use.bytes for use in uses if use.number in plan.files)
         try:
             index = None if plan.is_empty else await self._copy(plan.files)
-        except CorruptEntryError:
-            for number in plan.files:
-                self.avoid(number)
+        except CorruptEntryError as error:
+            await self._avoid_damaged(error, plan.files)
             return False
         try:
             await self._storage.replace(plan.files, index)
@@ -157,6 +156,16 @@ class Compactor:
         self.counts.bytes_reclaimed += before - plan.copied_bytes
         self._damaged = [number for number in self._damaged if number not in plan.files]
         return True
+
+    async def _avoid_damaged(self, error: CorruptEntryError, files: Sequence[int]) -> None:
+        """Leave the files alone in which a chunk is damaged; all, when it can be read by now."""
+        parts = self._storage.shelf.parts_in(error.ledger, files)
+        chunks = [chunk for part in parts for chunk in part.all() if chunk.first == error.entry]
+        damaged = [
+            chunk.file for chunk in chunks if await self._storage.verify(error.ledger, chunk)
+        ]
+        for number in damaged or files:
+            self.avoid(number)
 
     def _plan(self, uses: list[FileUse], live_share: float, room_bytes: int) -> Plan | None:
         """Choose among stretches of files without damage."""

@@ -298,3 +298,19 @@ def test_a_copy_that_meets_damage_leaves_nothing_behind() -> None:
         await scene.close()
 
     drive(main())
+
+
+def test_files_beside_a_damaged_one_are_joined_all_the_same() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        await fill(scene, lives=12)
+        damaged = min(entry_logs(scene))
+        scene.disk.rot(damaged, 54 + 400)
+        collector = collector_of(scene, Answers())
+        await collector.round()
+        assert collector._compactor.counts.files_damaged == 1
+        assert damaged in entry_logs(scene)
+        assert len(listed(scene)) <= 4
+        await scene.close()
+
+    drive(main())
