@@ -110,6 +110,10 @@ class Compactor:
             self._damaged.append(number)
             self.counts.files_damaged += 1
 
+    def avoids(self, number: int) -> bool:
+        """Whether a file is left as it is because of damage."""
+        return number in self._damaged
+
     async def step(self, live_share: float) -> bool:
         """Do what is most useful; tell whether there was something. Raises OSError, and ENOSPC
         among it, after which nothing has changed.
@@ -168,10 +172,10 @@ class Compactor:
             self.avoid(number)
 
     def _plan(self, uses: list[FileUse], live_share: float, room_bytes: int) -> Plan | None:
-        """Choose among stretches of files without damage."""
+        """Choose among stretches of files without damage, or of which no entry is wanted."""
         stretch: list[FileUse] = []
         for use in [*uses, None]:
-            if use is not None and use.number not in self._damaged:
+            if use is not None and not (use.live_bytes and self.avoids(use.number)):
                 stretch.append(use)
                 continue
             joined = self._options.joined_bytes_max

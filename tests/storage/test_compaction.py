@@ -314,3 +314,24 @@ def test_files_beside_a_damaged_one_are_joined_all_the_same() -> None:
         await scene.close()
 
     drive(main())
+
+
+def test_a_damaged_file_goes_with_the_last_ledger_in_it() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene)
+        damaged = min(entry_logs(scene))
+        scene.disk.rot(damaged, 54 + 400)
+        answers = Answers(3, 4)
+        collector = collector_of(scene, answers)
+        for _ in range(2):
+            await collector.round(is_major=True)
+        assert damaged in entry_logs(scene)
+        answers.gone = [1, 2, 3, 4]
+        for _ in range(2):
+            await collector.round(is_major=True)
+        assert damaged not in entry_logs(scene)
+        assert entries_bytes(scene) < sum(map(len, held[1].values())) / 2
+        await scene.close()
+
+    drive(main())
