@@ -143,7 +143,8 @@ class Scrubber:
                 span, found = (ledger, chunk.first, chunk.last), _Found(chunk.file)
                 self.damage = [each for each in self.damage if each[2:] != span]  # met before
                 await self._verify_chunk(found, ledger, chunk)
-                await self._repair(found)
+                if found.chunks:
+                    await self._repair(found)
 
     async def round(self) -> None:
         """Verify every file once, and repair. What is replaced in the meantime is left to the next
@@ -151,7 +152,11 @@ class Scrubber:
         """
         self.damage = []
         for number in self._storage.shelf.files:
-            await self._repair(await self._verify_file(number))
+            found = await self._verify_file(number)
+            if found.chunks or found.indexes:
+                await self._repair(found)
+            else:
+                await self._settle(number)
         self.counts.rounds += 1
         if self.damage:
             _log.error("bookie %s has %d damages left", self._bookie, len(self.damage))
@@ -174,7 +179,7 @@ class Scrubber:
 
     async def _repair(self, found: _Found) -> None:
         """Patch a file's chunks and write it anew; what cannot be had stays reported."""
-        if self._copies is None or not (found.chunks or found.indexes):
+        if self._copies is None:
             return
         patched = list(found.indexes)
         async with self._repairing:
@@ -185,13 +190,21 @@ class Scrubber:
                             patched.append(damage)
             except QuireError as error:
                 _log.warning("bookie %s cannot ask for copies: %s", self._bookie, error)
-            if len(patched) < len(found.chunks) + len(found.indexes):
-                # Written anew, a file keeps what is damaged in it: later, when that can be had.
+            is_all = len(patched) == len(found.chunks) + len(found.indexes)
+            if not (is_all and await self._patcher.write_anew(found.number)):
+                # Not with damage in it, or without room: later. What was patched is left out till
+                # then.
                 patched = [damage for damage in patched if damage.ledger is not None]
-            elif found.number in self and not await self._patcher.write_anew(found.number):
-                return
-        self.damage = [damage for damage in self.damage if damage not in patched]
+        repaired = frozenset(patched)
+        self.damage = [damage for damage in self.damage if damage not in repaired]
         self.counts.repaired += len(patched)
+
+    async def _settle(self, number: int) -> None:
+        """Write a file anew that was damaged and is not any more: by now there is room for it, or
+        what was damaged in it belonged to a ledger that is deleted.
+        """
+        if self._compactor.avoids(number) and number in self:
+            await self._patcher.write_anew(number)
 
     async def _patch(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
         entries = f"entries {chunk.first} to {chunk.last} of ledger {ledger}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -93,6 +94,35 @@ def test_what_was_repaired_beside_other_damage_is_not_lost_with_the_others() -> 
         await scrubber.round()
         assert [damage.ledger for damage in scrubber.damage] == [8]
         assert await scene.entries(7) == good
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_file_that_had_no_room_is_written_anew_in_the_next_round() -> None:
+    async def main() -> None:
+        scene = await pair()
+        damage_chunk(scene, 7)
+        (path,) = paths(scene)
+        copies = FakeCopies({7: all_to(0), 8: all_to(0)})
+        scrubber = scene.node.scrubber(copies.open)
+        compactor = scene.node._engine.compactor
+        leave_out = scene.node._storage.leave_out
+
+        def leave_out_the_last(*chunk: Any) -> None:
+            leave_out(*chunk)
+            scene.disk.faults.is_full = True
+
+        scene.node._storage.leave_out = leave_out_the_last  # type: ignore[method-assign, assignment]
+        await scrubber.round()
+        assert path in paths(scene)
+        assert scrubber.damage == []
+        scene.disk.faults.is_full = False
+        await scrubber.round()
+        assert path not in paths(scene)
+        assert compactor.counts.files_written == 1
+        for ledger in (7, 8):
+            assert (await scene.entries(ledger)).keys() == {0}
         await scene.close()
 
     drive(main())
