@@ -131,13 +131,16 @@ class Compactor:
         return True
 
     async def rewrite(self, number: int) -> bool:
-        """Write what is live in a file to a new one; tell whether all of it could be read. Raises
-        as `step`.
+        """Write what is live in a file to a new one; tell whether all of it could be read, and
+        there is room for it. Raises as `step`.
         """
         async with self._turn:
             use = next((each for each in self._storage.shelf.uses() if each.number == number), None)
             if use is None:
                 return True
+            space = await self._disk.space()
+            if use.live_bytes > space.free_bytes // 2:
+                return False
             is_empty = not use.live_bytes and not use.rows
             return await self._carry_out(Plan((number,), use.live_bytes, is_empty), [use])
 

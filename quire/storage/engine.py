@@ -15,7 +15,12 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from quire.entry import EntryId, LedgerId
-from quire.errors import BookieBusyError, BookieUnavailableError, CorruptEntryError
+from quire.errors import (
+    BookieBusyError,
+    BookieUnavailableError,
+    CorruptEntryError,
+    ReadOnlyBookieError,
+)
 from quire.run import ScannedRun, scan_run
 from quire.storage.checkpoint import FIRST
 from quire.storage.collector import Collector, Deletions
@@ -32,7 +37,7 @@ from quire.storage.record import BLOCK_BYTES, Record, RecordKind
 from quire.storage.replay import JournalPosition, replay
 from quire.storage.scrub import Scrubber
 from quire.storage.segments import Segments
-from quire.storage.upkeep import Upkeep
+from quire.storage.upkeep import NEARLY_FULL, Upkeep
 from quire.storage.write_cache import cost
 
 if TYPE_CHECKING:
@@ -232,9 +237,11 @@ class Engine:
         """Make entries durable that another bookie gave us, under no key.
 
         Raises `BookieUnavailableError`, and `BookieBusyError` or `ReadOnlyBookieError` when there
-        is no room in memory.
+        is no room in memory or on the disk: what is left there is for fences and recoveries.
         """
         self.check_moving()
+        if not self.upkeep.is_writable:
+            raise ReadOnlyBookieError(self.bookie, NEARLY_FULL)
         scanned = scan_run(run)
         size = cost(scanned)
         await self.gate.enter(size)

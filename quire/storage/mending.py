@@ -95,7 +95,8 @@ class Mender:
         try:
             async with self._copies() as copies:
                 for ledger in ledgers:
-                    await self._try(copies, ledger)
+                    if self._has_room():
+                        await self._try(copies, ledger)
         except QuireError as error:
             self.counts.failures += 1
             _log.warning("bookie %s cannot ask for copies: %s", self._bookie, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -172,6 +173,28 @@ def test_a_crash_meanwhile_costs_nothing() -> None:
         await scene.cut()
         await scene.start()
         assert (await scene.entries(7)).keys() == set(range(30))
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_bookie_that_runs_short_of_room_takes_no_more_copies() -> None:
+    async def main() -> None:
+        scene = await in_limbo()
+        copies = FakeCopies({33: all_to(999)})
+        upkeep = scene.node._engine.upkeep
+        fetch = copies.fetch
+
+        async def fetch_until_full(*wanted: Any) -> tuple[bytes, Sequence[EntryId]]:
+            if len(copies.asked) == 10:
+                scene.disk.capacity_bytes = scene.disk.taken_bytes = 1 << 30
+                await upkeep.look_for_room()
+            return await fetch(*wanted)
+
+        copies.fetch = fetch_until_full  # type: ignore[method-assign, assignment]
+        await mender_of(scene, copies).round()
+        assert not upkeep.is_writable
+        assert len(copies.asked) == 11
         await scene.close()
 
     drive(main())

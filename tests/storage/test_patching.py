@@ -170,3 +170,22 @@ def test_a_run_that_fits_into_no_segment_is_refused_and_the_bookie_goes_on() -> 
         await scene.close()
 
     drive(main())
+
+
+def test_a_nearly_full_disk_is_not_filled_by_writing_a_file_anew() -> None:
+    async def main() -> None:
+        scene = await striped(100)
+        (path,) = paths(scene)
+        (number,) = scene.node._storage.shelf.files
+        scene.disk.capacity_bytes = 1 << 30
+        scene.disk.taken_bytes = scene.disk.capacity_bytes - 800_000
+        compactor = scene.node._engine.compactor
+        assert await compactor.rewrite(number) is False
+        assert path in paths(scene)
+        scene.disk.taken_bytes = 0
+        assert await compactor.rewrite(number) is True
+        assert path not in paths(scene)
+        assert (await scene.entries(7)).keys() == set(range(0, 200, 2))
+        await scene.close()
+
+    drive(main())
