@@ -116,7 +116,7 @@ class Compactor:
 
     async def step(self, live_share: float) -> bool:
         """Do what is most useful; tell whether there was something. Raises OSError, and ENOSPC
-        among it, after which nothing has changed.
+        among it, after which nothing is lost.
         """
         async with self._turn:
             return await self._step(live_share)
@@ -155,7 +155,8 @@ class Compactor:
         try:
             await self._storage.replace(plan.files, index)
         except OSError as error:
-            if error.errno == errno.ENOSPC and index is not None:
+            is_listed = index is None or index.number in self._storage.shelf
+            if error.errno == errno.ENOSPC and index is not None and not is_listed:
                 await self._disk.unlink(entries_path(index.number))
             raise
         self.counts.files_removed += len(plan.files)

@@ -25,7 +25,7 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError, CorruptStorageError
 from quire.run import ScannedRun
 from quire.storage import slices as tidy
-from quire.storage.checkpoint import FIRST, PATHS, Checkpoint, read_checkpoint, write_checkpoint
+from quire.storage.checkpoint import FIRST, Checkpoint, read_checkpoint, write_checkpoint
 from quire.storage.disk import Disk
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import (
@@ -76,6 +76,7 @@ class LedgerStorage:
         self._cache = WriteCache()
         self._flushing = WriteCache()
         self._position = FIRST.position
+        self._replaced: list[int] = []  # only the older generation may list them
 
     async def load(self) -> None:
         """Read checkpoint, indexes and states; remove files that no checkpoint lists.
@@ -237,28 +238,31 @@ class LedgerStorage:
     async def replace(self, old: Sequence[int], index: EntryIndex | None) -> None:
         """Put a file into the place of neighbours that hold nothing else, and remove these.
 
-        Raises OSError; after ENOSPC the old files still count and the new one is to be removed.
+        Raises OSError; after ENOSPC a new file that is not on the shelf is to be removed.
         """
         async with self._turn:
             files = self.shelf.replaced(old, None if index is None else index.number)
-            for _ in PATHS:  # both generations, or the older one would name files that are gone
-                checkpoint = self.checkpoint.next(self.checkpoint.position, files)
-                await write_checkpoint(self._disk, checkpoint)
-                self.checkpoint = checkpoint
+            await self._list(files, self.checkpoint.position)
             self.shelf.replace(old, index)
-        for number in old:
-            await self._files.drop(number)
+            self._replaced += old
+            # Both generations, or the older one would name files that are gone.
+            await self._list(files, self.checkpoint.position)
+        while self._replaced:
+            await self._files.drop(self._replaced.pop(0))
+
+    async def _list(self, files: tuple[int, ...], position: JournalPosition) -> None:
+        checkpoint = self.checkpoint.next(position, files)
+        await write_checkpoint(self._disk, checkpoint)
+        self.checkpoint = checkpoint
 
     async def _write_checkpoint(self, index: EntryIndex | None) -> None:
         files = self.checkpoint.files + (() if index is None else (index.number,))
-        checkpoint = self.checkpoint.next(self._position, files)
         try:
-            await write_checkpoint(self._disk, checkpoint)
+            await self._list(files, self._position)
         except OSError as error:
             if error.errno == errno.ENOSPC and index is not None:
                 await self._disk.unlink(entries_path(index.number))
             raise
-        self.checkpoint = checkpoint
 
     async def read(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int

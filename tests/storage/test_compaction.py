@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from quire.storage.collector import Collector
 from quire.storage.compaction import Plan, choose
 from quire.storage.entry_log import _CHUNK, LedgerChunks, entries_path
 from quire.storage.shelf import FileUse, LedgerParts
-from tests.sim.disk import Cut
+from tests.sim.disk import Cut, SimFile
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
 
 FAST = replace(SMALL, upkeep_bytes_per_second=1 << 40)
@@ -272,6 +273,39 @@ def test_a_crash_at_any_point_of_compaction_loses_nothing(cut: Cut) -> None:
     async def twice(collector: Collector) -> None:
         for _ in range(2):
             await collector.round(is_major=True)
+
+    drive(main())
+
+
+def test_a_disk_that_fills_between_two_checkpoints_costs_nothing() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene, lives=12)
+        storage = scene.node._storage
+        opened = scene.mount.open
+        states: list[str] = []
+
+        async def open_full(path: str, *, create: bool = False) -> SimFile:
+            if create and path.endswith(".new"):
+                states.append(path)
+                if len(states) == 2:
+                    raise OSError(errno.ENOSPC, "no space left", path)
+            return await opened(path, create=create)
+
+        scene.mount.open = open_full  # type: ignore[method-assign]
+        await collector_of(scene, Answers()).round()
+        assert len(states) == 2
+        present = set(scene.disk.files())
+        assert {entries_path(number) for number in storage.checkpoint.files} <= present
+        await check(scene, held)
+        await scene.node.add(7, KEY, run_of(7, 0))
+        await scene.node._engine.upkeep.flush()
+        await check(scene, held)
+        await scene.cut()
+        await scene.start()
+        await check(scene, held)
+        assert await scene.node.list_entries(7) == [(0, 0)]
+        await scene.close()
 
     drive(main())
 
