@@ -209,7 +209,8 @@ class LedgerStorage:
         """Write what is being flushed and the changed states; None when there is neither."""
         if not changed and not self._flushing.ledgers:
             return None
-        rows = [encode_row(self.states[ledger]) for ledger in sorted(changed)]
+        # One that nobody waits for any more is not remembered (in limbo it was, and found whole).
+        rows = [encode_row(self.states[each]) for each in sorted(changed) if each in self.states]
         ledgers = (
             (ledger, self._flushing.all(ledger)) for ledger in sorted(self._flushing.ledgers)
         )

@@ -200,6 +200,22 @@ def test_a_bookie_that_runs_short_of_room_takes_no_more_copies() -> None:
     drive(main())
 
 
+def test_a_ledger_that_is_forgotten_when_it_is_whole_stops_no_flush() -> None:
+    async def main() -> None:
+        scene = await in_limbo()
+        with pytest.raises(EntryUnknownError):
+            await scene.node.read_tail(44, fence_key=KEY)
+        copies = FakeCopies({44: Owed((), True)})
+        await mender_of(scene, copies).round()
+        assert 44 not in scene.node._storage.limbo()
+        with pytest.raises(EntryUnknownError):
+            await scene.node.wait_tail(44, 0, 0.001)
+        await scene.node._engine.upkeep.flush()
+        await scene.close()
+
+    drive(main())
+
+
 def test_those_who_give_nothing_are_not_asked_for_every_entry() -> None:
     async def main() -> None:
         scene = await in_limbo()
