@@ -267,11 +267,12 @@ class BookieNode:
             return LedgerTail()
         frame: bytes | None = None
         if state.last != NO_ENTRY:
-            reading = self._storage.read(ledger, state.last, state.last, 1)
-            run = await self._engine.from_disk(reading)
-            if run is None:  # the ledger was deleted meanwhile
-                assert self._storage.states.get(ledger) is not state, f"{ledger} lost {state.last}"
-                return LedgerTail()
+            last = state.last
+            run = await self._engine.from_disk(self._storage.read(ledger, last, last, 1))
+            if run is None:  # meanwhile the ledger was deleted, or its end left out as damaged
+                is_another = self._storage.states.get(ledger) is not state
+                assert is_another or state.last < last, f"{ledger} lost {last}"
+                return await self._tail(ledger)
             (at,) = scan_run(run).frames
             frame = run[at.offset :]
         return LedgerTail(frame, state.packet, state.confirmed, state.is_fenced)

@@ -172,6 +172,29 @@ def test_a_run_that_fits_into_no_segment_is_refused_and_the_bookie_goes_on() -> 
     drive(main())
 
 
+def test_a_tail_is_told_while_its_ledger_loses_what_others_hold_by_now() -> None:
+    async def main() -> None:
+        scene = await pair()
+        damage_chunk(scene, 7)
+        scrubber = scene.node.scrubber(FakeCopies({7: Owed((), True)}).open)
+        serve, may_read = scene.node._storage._files.serve, asyncio.Event()
+
+        async def serve_late(*wanted: Any) -> Any:
+            await may_read.wait()
+            return await serve(*wanted)
+
+        scene.node._storage._files.serve = serve_late  # type: ignore[method-assign, assignment]
+        asking = asyncio.ensure_future(scene.node.read_tail(7))
+        await asyncio.sleep(0)
+        await scrubber.round()
+        assert scrubber.damage == []
+        may_read.set()
+        assert (await asking).frame is None
+        await scene.close()
+
+    drive(main())
+
+
 def test_a_nearly_full_disk_is_not_filled_by_writing_a_file_anew() -> None:
     async def main() -> None:
         scene = await striped(100)
