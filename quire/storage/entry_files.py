@@ -164,11 +164,11 @@ class EntryFiles:
 
     async def drop(self, number: int) -> None:
         """Remove a file that no checkpoint lists any more."""
+        await self._disk.unlink(entries_path(number))  # first: nobody opens it after that
         self.cache.drop(number)
         file = self._files.pop(number, None)
         if file is not None:
             await file.close()
-        await self._disk.unlink(entries_path(number))
 
     async def close(self) -> None:
         """Give up what is being read ahead, and close the files."""

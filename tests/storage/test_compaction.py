@@ -369,3 +369,20 @@ def test_a_damaged_file_goes_with_the_last_ledger_in_it() -> None:
         await scene.close()
 
     drive(main())
+
+
+def test_a_file_that_is_removed_while_it_is_opened_is_not_held_open() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        await fill(scene)
+        storage = scene.node._storage
+        chunk = storage.chunks(1)[0]
+        await storage._files.close()  # others are open by now
+        reading = asyncio.ensure_future(storage.verify(1, chunk))
+        await asyncio.sleep(0)
+        await storage._files.drop(chunk.file)
+        assert await reading is None
+        assert chunk.file not in storage._files._files
+        await scene.kill()
+
+    drive(main())
