@@ -81,7 +81,9 @@ class Scene:
         self.disk.power_cut(cut)
         await self.node.abort()
 
-    async def cut_short(self, change: int, work: Coroutine[None, None, object]) -> bool:
+    async def cut_short(
+        self, change: int, work: Coroutine[None, None, object], cut: Cut = Cut.MIXES
+    ) -> bool:
         """Let the power fail in a change of the disk, counted from now, while work on it is under
         way; return whether it was done before that.
         """
@@ -93,7 +95,7 @@ class Scene:
         is_done = working.done()
         working.cancel()
         await asyncio.gather(working, halted, return_exceptions=True)
-        self.disk.power_cut()
+        self.disk.power_cut(cut)
         return is_done
 
     async def close(self) -> None:

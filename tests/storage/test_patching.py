@@ -5,6 +5,7 @@ behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError
 from quire.storage.copies import Owed, Stretch
+from tests.sim.disk import Cut
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
 from tests.storage.test_mending import FakeCopies, all_to
 from tests.storage.test_scrub import paths
@@ -210,5 +212,34 @@ def test_a_nearly_full_disk_is_not_filled_by_writing_a_file_anew() -> None:
         assert path not in paths(scene)
         assert (await scene.entries(7)).keys() == set(range(0, 200, 2))
         await scene.close()
+
+    drive(main())
+
+
+@pytest.mark.parametrize("cut", [Cut.LOSES, Cut.MIXES])
+def test_a_crash_at_any_point_of_a_repair_denies_nothing(cut: Cut) -> None:
+    async def main() -> None:
+        is_done, change = False, 0
+        while not is_done:
+            change += 1
+            scene = await striped(40, Scene(seed=change, options=ROOMY))
+            wanted = list(range(0, 80, 2))
+            scene.disk.rot(paths(scene)[0], 54 + 100)
+            copies = FakeCopies({7: owed_of(40), 8: all_to(0)})
+            is_done = await scene.cut_short(change, scene.node.scrubber(copies.open).round(), cut)
+            await scene.node.abort()
+            await scene.start()
+            assert await scene.node.list_entries(8) == [(0, 0)]
+            with contextlib.suppress(CorruptEntryError):
+                assert list(await scene.entries(7)) == wanted
+            scrubber = scene.node.scrubber(copies.open)
+            await scrubber.round()
+            assert scrubber.damage == []
+            assert list(await scene.entries(7)) == wanted
+            assert {f"entries/{n:016x}.entries" for n in scene.node._storage.shelf.files} == set(
+                paths(scene)
+            )
+            await scene.close()
+        assert change > 8
 
     drive(main())
