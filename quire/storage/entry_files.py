@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
@@ -164,7 +165,8 @@ class EntryFiles:
 
     async def drop(self, number: int) -> None:
         """Remove a file that no checkpoint lists any more."""
-        await self._disk.unlink(entries_path(number))  # first: nobody opens it after that
+        with suppress(FileNotFoundError):  # lost while it counted, and made up for
+            await self._disk.unlink(entries_path(number))  # first: nobody opens it after that
         self.cache.drop(number)
         file = self._files.pop(number, None)
         if file is not None:

@@ -18,6 +18,7 @@ from quire.storage.copies import Owed, Stretch
 from tests.sim.disk import Cut
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
 from tests.storage.test_mending import FakeCopies, all_to
+from tests.storage.test_salvage import remove
 from tests.storage.test_scrub import paths
 
 FAST = replace(SMALL, scrub_bytes_per_second=1 << 40, upkeep_bytes_per_second=1 << 40)
@@ -241,5 +242,24 @@ def test_a_crash_at_any_point_of_a_repair_denies_nothing(cut: Cut) -> None:
             )
             await scene.close()
         assert change > 8
+
+    drive(main())
+
+
+def test_a_file_that_is_gone_is_written_anew_and_the_bookie_serves_on() -> None:
+    async def main() -> None:
+        scene = await pair()
+        (path,) = paths(scene)
+        remove(scene, path)
+        copies = FakeCopies({7: all_to(0), 8: all_to(0)})
+        scrubber = scene.node.scrubber(copies.open)
+        await scrubber.round()
+        assert scrubber.damage == []
+        for _ in range(2):
+            for ledger in (7, 8):
+                assert (await scene.entries(ledger)).keys() == {0}
+            await scene.cut()
+            await scene.start()
+        await scene.close()
 
     drive(main())
