@@ -1,7 +1,8 @@
 """Deleting a log: fenced and emptied first, so that nobody goes on writing what is being removed.
 
 The manifest is retired, then everything that it names is deleted, then its record. A deletion that
-was cut short is repeated from where it stands.
+was cut short is repeated from where it stands. What is deleted is the log that was there at first:
+another one of its name, made when somebody else had deleted it meanwhile, stays.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from quire.errors import ConflictError, NoSuchLedgerError, NoSuchLogError, NoSuchNodeError
+from quire.errors import (
+    ConflictError,
+    LogReplacedError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    NoSuchNodeError,
+)
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
@@ -27,8 +34,13 @@ async def delete_log(
     adoption: Adoption,
     password: bytes,
 ) -> None:
-    """Delete a log with everything in it. Raises `NoSuchLogError`, and errors of recovery."""
+    """Delete a log with everything in it.
+
+    Raises `NoSuchLogError`, also when somebody else was faster, `LogReplacedError` when there is
+    another log of its name by then, and errors of recovery.
+    """
     manifest, _ = await record.read()
+    log_id = manifest.log_id
     for _ in range(ATTEMPTS_MAX):
         if manifest.sealed and not manifest.segments:
             break
@@ -42,20 +54,29 @@ async def delete_log(
     for tier in manifest.tiers:
         await asyncio.to_thread(parquet(tier).delete_tier, tier)
     for job in await adoption.jobs():
+        await _read_same(record, log_id)  # jobs go by the log's name
         await adoption.drop(job)
-    await _delete_records(record, cursors)
+    await _delete_records(record, cursors, log_id)
 
 
-async def _delete_records(record: ManifestRecord, cursors: LogCursors) -> None:
+async def _delete_records(record: ManifestRecord, cursors: LogCursors, log_id: str) -> None:
     """Delete manifest and cursors at once: of a log that is gone nobody would look for them."""
     for _ in range(ATTEMPTS_MAX):
-        manifest, version = await record.read()
-        await cursors.forget(manifest.log_id, but=CURSORS_AT_ONCE)
+        version = await _read_same(record, log_id)
+        await cursors.forget(log_id, but=CURSORS_AT_ONCE)
         try:
-            return await record.delete(version, await cursors.deletions(manifest.log_id))
+            return await record.delete(version, await cursors.deletions(log_id))
         except NoSuchNodeError:  # a cursor was deleted meanwhile
             continue
     raise ConflictError(f"the cursors of log {record.name!r} changed whenever it was to be deleted")
+
+
+async def _read_same(record: ManifestRecord, log_id: str) -> int:
+    """Return the version of a log's manifest, as long as it is that log's."""
+    manifest, version = await record.read()
+    if manifest.log_id != log_id:
+        raise LogReplacedError(record.name)
+    return version
 
 
 def _retire_as(
@@ -66,6 +87,8 @@ def _retire_as(
     def change(manifest: LogManifest | None) -> LogManifest:
         if manifest is None:
             raise NoSuchLogError(seen.name)
+        if manifest.log_id != seen.log_id:
+            raise LogReplacedError(seen.name)
         if (manifest.epoch, manifest.open_segments) != (seen.epoch, seen.open_segments):
             return manifest
         return manifest.retire(ends)
