@@ -8,7 +8,7 @@ another one of its name, made when somebody else had deleted it meanwhile, stays
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
 from quire.errors import (
@@ -21,10 +21,10 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
-from quire.log.manifest import LogManifest, SegmentEnd
+from quire.log.manifest import EMPTY, LogManifest
 from quire.log.manifest_record import ManifestRecord
 from quire.log.source import parquet
-from quire.log.takeover import ATTEMPTS_MAX, recover_open_segments
+from quire.log.takeover import ATTEMPTS_MAX
 
 
 async def delete_log(
@@ -44,8 +44,8 @@ async def delete_log(
     for _ in range(ATTEMPTS_MAX):
         if manifest.sealed and not manifest.segments:
             break
-        ends = await recover_open_segments(catalog, manifest, password)
-        manifest = await record.edit(_retire_as(manifest, ends))
+        await _fence(catalog, manifest, password)
+        manifest = await record.edit(_retire_as(manifest))
     else:
         raise ConflictError(f"log {record.name!r} was taken over whenever it was to be deleted")
     for ledger in manifest.doomed:
@@ -57,6 +57,13 @@ async def delete_log(
         await _read_same(record, log_id)  # jobs go by the log's name
         await adoption.drop(job)
     await _delete_records(record, cursors, log_id)
+
+
+async def _fence(catalog: LedgerCatalog, manifest: LogManifest, password: bytes) -> None:
+    """Close what is open. How it ends is no matter, and a ledger that is gone has no writer."""
+    for segment in manifest.open_segments:
+        with suppress(NoSuchLedgerError):
+            await (await catalog.open(segment.ledger, password=password)).close()
 
 
 async def _delete_records(record: ManifestRecord, cursors: LogCursors, log_id: str) -> None:
@@ -79,10 +86,12 @@ async def _read_same(record: ManifestRecord, log_id: str) -> int:
     return version
 
 
-def _retire_as(
-    seen: LogManifest, ends: Mapping[int, SegmentEnd]
-) -> Callable[[LogManifest | None], LogManifest]:
-    """The edit that begins the epoch in which a log has no segments; nothing when it changed."""
+def _retire_as(seen: LogManifest) -> Callable[[LogManifest | None], LogManifest]:
+    """The edit that begins the epoch in which a log has no segments; nothing when it changed.
+
+    As if nothing had been written to what was open: it goes with all the rest.
+    """
+    ends = {each.number: EMPTY for each in seen.open_segments}
 
     def change(manifest: LogManifest | None) -> LogManifest:
         if manifest is None:

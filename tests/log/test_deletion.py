@@ -8,8 +8,9 @@ import asyncio
 
 import pytest
 
-from quire.errors import LogReplacedError
-from quire.metastore.layout import PARTS
+from quire.errors import LogReplacedError, NoSuchLogError
+from quire.log.log import Log
+from quire.metastore.layout import LEDGERS, PARTS
 from tests.support.log_cluster import NAME, PATH, Gate, LogCluster, append_all, numbered, run
 
 
@@ -58,5 +59,63 @@ def test_an_empty_log_is_not_taken_for_the_empty_one_before() -> None:
             with pytest.raises(LogReplacedError):
                 await late.logs.delete(NAME)
             assert (await client.manifest()).settings == {"roll_entries": "5"}
+
+    run(main)
+
+
+def test_two_deletions_at_once_both_find_the_log_gone() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await log.append(b"0")
+            log.abandon()
+            late = cluster.new_client()
+            late.store.before = gate = Gate("get", LEDGERS)
+            deleting = asyncio.create_task(late.logs.delete(NAME))
+            await gate.reached.wait()
+            await client.logs.delete(NAME)
+            gate.open.set()
+            with pytest.raises(NoSuchLogError):
+                await deleting
+            assert await cluster.ledgers() == []
+
+    run(main)
+
+
+def test_a_deletion_is_not_stopped_by_a_take_over_that_drops_an_empty_segment() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            (await client.open()).abandon()
+            late = cluster.new_client()
+            late.store.before = gate = Gate("get", LEDGERS)
+            deleting = asyncio.create_task(late.logs.delete(NAME))
+            await gate.reached.wait()
+            log: Log = await client.open()
+            await log.append(b"0")
+            await asyncio.sleep(1)  # its keeper deletes the ledger that nobody wrote
+            assert len(await cluster.ledgers()) == 1
+            gate.open.set()
+            await deleting
+            await log.wait_deposed()
+            assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
+
+    run(main)
+
+
+def test_a_log_whose_open_ledger_is_lost_can_still_be_deleted() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await log.append(b"0")
+            await log.roll()
+            log.abandon()
+            tail = (await client.manifest()).tail
+            assert tail is not None
+            await client.catalog.delete(tail.ledger)
+            await client.logs.delete(NAME)
+            assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
 
     run(main)
