@@ -12,7 +12,7 @@ that still lives is deposed. Trim points inside a segment are lost, and so are s
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,9 +91,11 @@ async def rebuild_manifest(
     Of several logs that had the name the one made last counts. Segments are those with records; one
     that was adopted has no number, so a log with such ones cannot be rebuilt: `CorruptRecordError`.
     """
-    found = await _ledgers_of(catalog, name)
+    ledgers = await _ledgers_of(catalog, name)
+    found = [(each, labels) for each in ledgers if (labels := Labels.of(each.custom))]
     if not found:
         raise NoSuchLogError(name)
+    _check_parts(name, ledgers)
     log_id = found[-1][1].log_id
     mine = [
         (labels.segment, labels.epoch, metadata)
@@ -126,15 +128,27 @@ async def rebuild_manifest(
     return manifest
 
 
-async def _ledgers_of(catalog: LedgerCatalog, name: str) -> list[tuple[LedgerMetadata, Labels]]:
-    """Return the ledgers made for logs of this name, in the order of their creation."""
+async def _ledgers_of(catalog: LedgerCatalog, name: str) -> list[LedgerMetadata]:
+    """Return the ledgers made for logs of this name, parts of jobs among them, in the order of
+    their creation.
+    """
     found = []
     for ledger in await catalog.list():
         metadata = await catalog.metadata(ledger)
-        labels = Labels.of(metadata.custom)
-        if labels is not None and labels.log == name:
-            found.append((metadata, labels))
-    return sorted(found, key=lambda each: (each[0].created_ms, each[0].ledger))
+        if metadata.custom.get("log") == name:
+            found.append(metadata)
+    return sorted(found, key=lambda each: (each.created_ms, each.ledger))
+
+
+def _check_parts(name: str, ledgers: Iterable[LedgerMetadata]) -> None:
+    """Raise for a part that may have been adopted: at an end of the log no gap would show it."""
+    for each in ledgers:
+        if "job" in each.custom and each.last_entry is not None and each.last_entry >= 0:
+            raise CorruptRecordError(
+                log_path(name),
+                f"ledger {each.ledger} of job {each.custom['job']!r} may be a segment of the log, "
+                "and nothing says which: delete it if the log can do without its records",
+            )
 
 
 async def _first_offset(catalog: LedgerCatalog, ledger: LedgerId, password: bytes) -> int | None:

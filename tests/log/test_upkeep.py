@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from quire.errors import NoSuchLogError, QuireError
+from quire.errors import CorruptRecordError, NoSuchLogError, QuireError
 from quire.log.errors import ManifestExistsError
 from quire.log.position import Position
+from tests.log.offloading import adopt
 from tests.support.log_cluster import NAME, PATH, LogCluster, append_all, numbered, refuse, run
 
 
@@ -79,5 +80,30 @@ def test_a_lost_manifest_is_made_again(crash: bool) -> None:
                 assert log.epoch > 3
                 await log.append(b"more")
             assert (await client.payloads())[-1] == b"more"
+
+    run(main)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_log_with_adopted_segments_is_not_rebuilt_without_them(last: bool) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            if last:
+                async with await client.open() as log:
+                    await append_all(log, numbered(0, 5))
+            await adopt(client.logs.adoption(NAME))
+            [ledger] = [each.ledger for each in (await client.manifest()).segments if each.adopted]
+            if not last:
+                async with await client.open() as log:
+                    await append_all(log, numbered(0, 5))
+            await cluster.store.delete(PATH)
+            with pytest.raises(CorruptRecordError, match=f"ledger {ledger} .*job"):
+                await client.logs.rebuild(NAME)
+            assert await client.logs.list() == []
+            await client.catalog.delete(ledger)
+            if last:
+                await client.logs.rebuild(NAME)
+                assert await client.payloads() == numbered(0, 5)
 
     run(main)
