@@ -13,6 +13,7 @@ that still lives is deposed. Trim points inside a segment are lost, and so are s
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -134,9 +135,10 @@ async def _ledgers_of(catalog: LedgerCatalog, name: str) -> list[LedgerMetadata]
     """
     found = []
     for ledger in await catalog.list():
-        metadata = await catalog.metadata(ledger)
-        if metadata.custom.get("log") == name:
-            found.append(metadata)
+        with suppress(NoSuchLedgerError):  # somebody else's, deleted meanwhile
+            metadata = await catalog.metadata(ledger)
+            if metadata.custom.get("log") == name:
+                found.append(metadata)
     return sorted(found, key=lambda each: (each.created_ms, each.ledger))
 
 

@@ -7,6 +7,7 @@ import pytest
 from quire.errors import CorruptRecordError, NoSuchLogError, QuireError
 from quire.log.errors import ManifestExistsError
 from quire.log.position import Position
+from quire.metastore.layout import ledger_path
 from tests.log.offloading import adopt
 from tests.support.log_cluster import NAME, PATH, LogCluster, append_all, numbered, refuse, run
 
@@ -105,5 +106,26 @@ def test_a_log_with_adopted_segments_is_not_rebuilt_without_them(last: bool) -> 
             if last:
                 await client.logs.rebuild(NAME)
                 assert await client.payloads() == numbered(0, 5)
+
+    run(main)
+
+
+def test_a_ledger_that_goes_meanwhile_does_not_stop_a_rebuild() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 5))
+            stranger = await cluster.catalog.create()
+            await stranger.close()
+            await cluster.store.delete(PATH)
+
+            async def delete(method: str, path: str) -> None:
+                if (method, path) == ("get", ledger_path(stranger.ledger)):
+                    await cluster.catalog.delete(stranger.ledger)
+
+            client.store.before = delete
+            await client.logs.rebuild(NAME)
+            assert await client.payloads() == numbered(0, 5)
 
     run(main)
