@@ -74,18 +74,32 @@ class Offload:
 
         `target` is a URI as pyarrow's file systems know them (`file:///…`, `s3://bucket/…`,
         `gs://…`, `hdfs://…`), or a path. From now on programs that know nothing of cold segments
-        refuse the log. Raises `NoSuchLogError`, `ConfigurationError`.
+        refuse the log. Raises `NoSuchLogError`, `ColdTierError`, and `ConfigurationError`, also for
+        a place with files of this log that its manifest does not know of: it was rebuilt, and they
+        may be all that is left of some records.
         """
         uri = target_uri(target)
         parquet(uri).locate(uri)
+        seen, _ = await self._record.read()
+        tier = tier_of(uri, seen.log_id)
+        # Listed before the manifest is read for the edit: whoever has written since was quicker to
+        # name the tier.
+        found = await asyncio.to_thread(parquet(uri).list_names, tier)
 
         def change(manifest: LogManifest) -> LogManifest:
-            tier = tier_of(uri, manifest.log_id)
-            known = tier in manifest.tiers
-            return manifest if known else replace(manifest, tiers=(*manifest.tiers, tier))
+            if manifest.log_id != seen.log_id:
+                raise LogReplacedError(manifest.name)
+            if tier in manifest.tiers:
+                return manifest
+            if found:
+                raise ConfigurationError(
+                    f"{tier} has {len(found)} files, and the manifest of log {manifest.name!r} "
+                    "names none of them, as after a rebuild: choose another place, or move them"
+                )
+            return replace(manifest, tiers=(*manifest.tiers, tier))
 
         manifest = await self._edit(change)
-        return tier_of(uri, manifest.log_id), _movable(manifest)
+        return tier, _movable(manifest)
 
     async def write(self, segment: Segment, tier: str, *, password: bytes = b"") -> ColdFile:
         """Write a segment into a file, verify that by reading it, and return what to commit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.request import url2pathname
 
 import pytest
 
-from quire.errors import NoSuchLogError
+from quire.errors import ConfigurationError, NoSuchLogError
 from quire.log import manifest
 from quire.log.cold import ColdFile
 from quire.log.manifest import LogManifest
@@ -175,3 +176,30 @@ def test_only_what_is_certain_is_an_orphan() -> None:
     assert is_orphan(trimmed, tier, cold.name)
     assert LogManifest.decode("p", sealed.encode()) == sealed
     assert LogManifest.decode("p", trimmed.encode()) == trimmed
+
+
+def test_files_of_a_manifest_that_was_lost_are_not_swept(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await log.append(b"in the file alone")
+            await offload(client, tmp_path)
+            kept = files(tmp_path)
+            async with await client.open() as log:
+                await log.append(b"in a ledger")
+            await cluster.store.delete(PATH)
+            await client.logs.rebuild(NAME)
+            with suppress(ConfigurationError):
+                await offload(client, tmp_path)
+            await client.logs.sweep_files()
+            assert files(tmp_path) == kept
+            with pytest.raises(ConfigurationError, match="names none of them"):
+                await offload(client, tmp_path)
+            await offload(client, tmp_path / "elsewhere")
+            assert await client.payloads() == [b"in a ledger"]
+            assert set(kept) < set(files(tmp_path))
+            await client.logs.delete(NAME)
+            assert files(tmp_path) == kept
+
+    asyncio.run(main())
