@@ -12,6 +12,7 @@ import asyncio
 import json
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -59,10 +60,12 @@ class ParquetEntries:
         """The group last read for one entry: whoever searches comes back to it."""
 
     def _open(self) -> Any:
-        stream = self._system.open_input_file(self._path)
+        with self._answers():
+            stream = self._system.open_input_file(self._path)
 
         def read_at(start: int, count: int) -> bytes:
-            found: bytes = stream.read_at(count, start)
+            with self._answers():
+                found: bytes = stream.read_at(count, start)
             return found
 
         cold = self._cold
@@ -143,6 +146,15 @@ class ParquetEntries:
             _Head(entry, start, end, BatchHeader(Compression.NONE, end - start, 0, *placed))
             for entry, start, end, *placed in rows
         ]
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
+        """What the file system says instead of bytes is no damage: nobody has seen the bytes."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            self._check_place()
+            raise ColdTierError(self._cold.uri, str(error)) from error
 
     def _safely(self, work: Callable[[], T]) -> T:
         """Do what reads the file; what fails twice with the file in its place is damage."""

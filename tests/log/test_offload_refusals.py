@@ -13,10 +13,11 @@ import pytest
 
 from quire.entry import Entry
 from quire.errors import ConfigurationError, CorruptRecordError, CorruptStorageError, QuireError
-from quire.log import cold_parquet, manifest
+from quire.log import cold_parquet, cold_reader, gap, manifest, reader
 from quire.log.bounds import Bounds
-from quire.log.cold import ColdFileMissingError
+from quire.log.cold import ColdFileMissingError, ColdTierError
 from quire.log.cold_seal import Summing
+from quire.log.gap import Gap
 from quire.log.manifest import LogManifest
 from quire.log.position import Position
 from tests.log.offloading import files, offload, spanned, write_log
@@ -174,5 +175,54 @@ def test_a_place_that_cannot_be_is_refused(tmp_path: Path, target: str) -> None:
             with pytest.raises(ConfigurationError, match=r"(no place for|password)") as raised:
                 await work.begin(target)
             assert "secret" not in str(raised.value)
+
+    asyncio.run(main())
+
+
+class Shaky:
+    """A file system and its files, of which only the first few answers come."""
+
+    def __init__(self, inner: Any, answers: int) -> None:
+        self._inner = inner
+        self._left = iter(range(answers))
+
+    def get_file_info(self, path: str) -> Any:
+        return self._inner.get_file_info(path)
+
+    def open_input_file(self, path: str) -> Any:
+        self._answer()
+        return Shaky(self._inner.open_input_file(path), sum(1 for _ in self._left))
+
+    def read_at(self, count: int, start: int) -> Any:
+        self._answer()
+        return self._inner.read_at(count, start)
+
+    def _answer(self) -> None:
+        if next(self._left, None) is None:
+            raise OSError(110, "connection timed out")
+
+
+@pytest.mark.parametrize("answers", [0, 1, 3])
+def test_a_file_system_that_does_not_answer_is_not_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    def shaky(uri: str) -> tuple[Any, str]:
+        system, path = cold_parquet.locate(uri)
+        return Shaky(system, answers), path
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            records = await write_log(cluster)
+            await offload(client, tmp_path)
+            gaps: list[Gap] = []
+            with monkeypatch.context() as patch:
+                patch.setattr(cold_reader, "locate", shaky)
+                patch.setattr(reader, "RETRY_SECONDS", 0.1)
+                patch.setattr(gap, "PATIENCE_SECONDS", 0.1)
+                with pytest.raises(ColdTierError, match="connection timed out"):
+                    await client.read(on_gap=gaps.append)
+            assert gaps == []
+            assert await client.read(on_gap=gaps.append) == records
 
     asyncio.run(main())
