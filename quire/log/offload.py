@@ -49,11 +49,20 @@ TOKEN_BITS: Final = 32
 def target_uri(target: str) -> str:
     """Return the URI of a directory for cold segments; a path means this machine's disk.
 
-    Raises `ConfigurationError` for one with a password in it: it would lie open in the manifest.
+    Raises `ConfigurationError` for what is neither, and for a URI with a password in it, which
+    would lie open in the manifest.
     """
-    if "://" not in target:
-        return Path(target).expanduser().resolve().as_uri()
-    if urlsplit(target).password is not None:
+    scheme, mark, _ = target.partition("://")
+    try:
+        if not mark:
+            return Path(target).expanduser().resolve().as_uri()
+        password = urlsplit(target).password
+    except (ValueError, RuntimeError):
+        shown = f"{scheme}://…" if mark else repr(target)  # there may be a password in it
+        raise ConfigurationError(
+            f"{shown} is no place for cold segments: no URI, no path"
+        ) from None
+    if password is not None:
         raise ConfigurationError(
             "a password in the URI of cold segments would be kept in the manifest: "
             "give credentials by the environment of every process that reads them"

@@ -19,6 +19,7 @@ from quire.log.cold import ColdFileMissingError, ColdTierError
 from quire.log.cold_seal import Summing
 from quire.log.gap import Gap
 from quire.log.manifest import LogManifest
+from quire.log.offload import target_uri
 from quire.log.position import Position
 from tests.log.offloading import files, offload, spanned, write_log
 from tests.support.log_cluster import NAME, PATH, LogCluster, numbered
@@ -177,6 +178,13 @@ def test_a_place_that_cannot_be_is_refused(tmp_path: Path, target: str) -> None:
             assert "secret" not in str(raised.value)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("target", ["s3://key:secret@[x/y", "~no-such-user/x", "a\0b"])
+def test_a_place_that_cannot_even_be_parsed_is_refused(target: str) -> None:
+    with pytest.raises(ConfigurationError, match="no place for cold segments") as raised:
+        target_uri(target)
+    assert "secret" not in str(raised.value)
 
 
 class Shaky:
