@@ -58,6 +58,8 @@ class ParquetEntries:
         self._heads: tuple[int, list[_Head]] = (-1, [])
         self._last: tuple[int, list[Entry]] = (-1, [])
         """The group last read for one entry: whoever searches comes back to it."""
+        self._damaged: dict[int, str] = {}
+        """Groups that cannot be read, and why: who looks for what is left asks for every entry."""
 
     def _open(self) -> Any:
         with self._answers():
@@ -88,7 +90,13 @@ class ParquetEntries:
 
     def read(self, group: int) -> list[Entry]:
         """Return the entries of a row group."""
-        return self._safely(lambda: list(self._entries(group)))
+        if group in self._damaged:
+            raise CorruptStorageError(self._cold.uri, self._damaged[group])
+        try:
+            return self._safely(lambda: list(self._entries(group)))
+        except CorruptStorageError as error:
+            self._damaged[group] = error.reason
+            raise
 
     def read_entry(self, entry: EntryId) -> Entry:
         """Return one entry. Raises `NoSuchEntryError`."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from quire.entry import Entry
+from quire.log import cold_parquet
 from quire.log.batch import Compression
 from quire.log.bounds import Bounds
+from quire.log.cold_reader import ParquetEntries
 from quire.log.errors import DecryptionError
+from quire.log.gap import Gap
 from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest
+from quire.log.position import Position
 from quire.log.producers import Stamp
 from quire.metastore.layout import LEDGERS
 from tests.log.offloading import files, offload, spanned, write_log
@@ -150,5 +156,38 @@ def test_a_ledger_that_goes_just_when_it_is_opened_is_read_from_its_file(tmp_pat
             client.store.before = move
             assert await client.read() == records
             assert len(moved) == 1
+
+    asyncio.run(main())
+
+
+def test_a_reader_passes_a_damaged_part_of_a_file_without_reading_it_for_every_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = ParquetEntries._entries
+    groups: list[int] = []
+
+    def counted(self: ParquetEntries, group: int) -> Iterator[Entry]:
+        groups.append(group)
+        return read(self, group)
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            monkeypatch.setattr(cold_parquet, "GROUP_ROWS", 40)
+            async with await client.open(batch_records=1) as log:
+                await append_all(log, numbered(0, 100))
+            await offload(client, tmp_path)
+            (path,) = files(tmp_path)
+            data = bytearray(path.read_bytes())
+            data[100] ^= 0x20
+            path.write_bytes(data)
+            monkeypatch.setattr(ParquetEntries, "_entries", counted)
+            gaps: list[Gap] = []
+            found = await client.read(on_gap=gaps.append)
+            assert [each.payload for each in found] == numbered(40, 60)
+            assert [(each.first, each.end) for each in gaps] == [
+                (Position(1, 0, 0), Position(1, 40, 0))
+            ]
+            assert len(groups) < 10, "the damaged one was read again for every entry of it"
 
     asyncio.run(main())
