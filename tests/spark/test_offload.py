@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +25,7 @@ from quire.spark.jobs import audit_logs, offload_log
 from quire.spark.jobs.copy import Place
 from quire.spark.options import ReadOptions
 from tests.spark.kill_offloads import Cold, killed
-from tests.spark.plain_session import PlainSession
+from tests.spark.plain_session import PlainContext, PlainItems, PlainSession
 from tests.support.command import environment
 
 
@@ -160,3 +161,40 @@ def test_a_driver_killed_in_the_middle_is_repeated(
         assert len(list(target.rglob("*.parquet"))) == 1
         client.delete_log("killed")
     assert list(target.rglob("*.parquet")) == []
+
+
+class OvertakenContext(PlainContext):
+    """Something else happens to the log just before the workers of a job begin."""
+
+    def __init__(self, overtake: Callable[[], object]) -> None:
+        self._overtake: Callable[[], object] | None = overtake
+
+    def parallelize(self, items: Sequence[Any], pieces: int) -> PlainItems:
+        overtake, self._overtake = self._overtake, None
+        if overtake is not None:
+            overtake()
+        return super().parallelize(items, pieces)
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_a_job_that_is_overtaken_does_what_is_left(
+    cluster: str, tmp_path: Path, trimmed: bool
+) -> None:
+    log = f"overtaken-{trimmed}"
+    fill(cluster, log, 0, 150)
+    records = read(cluster, log)
+    first = next(each.offset for each in records if each.position.segment == 1 + trimmed)
+
+    def trim() -> None:
+        with quire.sync.connect(cluster) as client:
+            client.trim_log(log, first)
+
+    def move() -> None:
+        offload_log(cast("Any", PlainSession()), Place(cluster, log), str(tmp_path))
+
+    session: Any = PlainSession()
+    session.sparkContext = OvertakenContext(trim if trimmed else move)
+    moved = offload_log(session, Place(cluster, log), str(tmp_path))
+    assert moved.segments == (2 if trimmed else 0)
+    assert read(cluster, log) == [each for each in records if each.offset >= first]
+    assert len(list(tmp_path.rglob("*.parquet"))) == (2 if trimmed else 3)

@@ -46,8 +46,8 @@ def offload_log(
 
     With `keep_ledgers` the bookies keep their copies until the next run without it. May be killed
     and repeated at any point. `on_progress` is told segments done, and how many there are. Raises
-    `NoSuchLogError`, `ConfigurationError`, and what kept a segment from being moved; the ones that
-    could be are moved then.
+    `NoSuchLogError`, `ConfigurationError`, and what kept a segment from being moved, unless it was
+    moved by somebody else or trimmed; the ones that could be are moved then.
     """
     password = log.password.encode()
     with quire.sync.connect(log.cluster) as client:
@@ -66,8 +66,9 @@ def offload_log(
                 work.release()
             mine = {each.number for each in manifest.segments if each.cold in files.values()}
             named |= {number: files[number] for number in mine}
-            for _, failure in found:
-                if isinstance(failure, QuireError):
+            left = {each.number for each in manifest.segments if each.cold is None}
+            for number, failure in found:
+                if isinstance(failure, QuireError) and number in left:
                     raise failure
             on_progress(start + len(chunk), len(segments))
         if not keep_ledgers:
