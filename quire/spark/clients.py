@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import lru_cache
 from typing import Final
 
 import quire.sync
@@ -36,7 +36,20 @@ def worker_client(cluster: str) -> SyncClient:
     return client
 
 
-@cache
 def worker_keyring(key_file: str | None) -> Keyring | None:
-    """Return the keys of a file on this machine: keys are not sent from process to process."""
-    return None if key_file is None else read_key_file(key_file)
+    """Return the keys of a file on this machine: keys are not sent from process to process.
+
+    The file is read again when it has changed, since keys are rotated while a query runs.
+    """
+    if key_file is None:
+        return None
+    try:
+        found = os.stat(key_file)
+    except OSError:
+        return read_key_file(key_file)  # which says what is wrong with it
+    return _read_keyring(key_file, (found.st_mtime_ns, found.st_size, found.st_ino))
+
+
+@lru_cache(maxsize=8)
+def _read_keyring(key_file: str, seen_as: tuple[int, ...]) -> Keyring:
+    return read_key_file(key_file)
