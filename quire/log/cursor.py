@@ -155,17 +155,22 @@ class LogCursors:
         """Return a cursor, made at `start` (a position, `BEGINNING`, `LATEST`, the offset of a
         record) if there is none.
 
-        Raises `NoSuchLogError`, `InvalidRequestError` for a name or start that cannot be, and the
-        store's errors.
+        Raises `NoSuchLogError`, `LogReplacedError` when there is another log meanwhile,
+        `InvalidRequestError` for a name or start that cannot be, and the store's errors.
         """
         manifest, _ = await self._record.read()
         path = cursor_path(self.log, name)
         position = max(await self._reached(manifest, start), manifest.first_position)
         fresh = CursorState(name, manifest.log_id, position, self._now_ms())
+        left, _ = await self._find(path)
+        strange = left is not None and left.log_id != fresh.log_id
+        if strange and (await self._record.read())[0].log_id != fresh.log_id:
+            raise LogReplacedError(self.log)  # else what is there was left by an older log
 
         def edit(found: CursorState | None) -> CursorState:
-            is_ours = found is not None and found.log_id == manifest.log_id
-            return found if found is not None and is_ours else fresh
+            if found is None or (strange and found == left):
+                return fresh
+            return self._checked(found, name, fresh.log_id)
 
         return Cursor(self, await self._edit(path, edit))
 

@@ -229,6 +229,29 @@ def test_a_cursor_of_a_deleted_log_is_not_one_of_the_next() -> None:
     run(main)
 
 
+def test_a_cursor_of_the_next_log_is_not_taken_for_one_that_was_left_behind() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            late = cluster.new_client()
+            late.store.before = gate = Gate("get", CURSORS)
+            opening = asyncio.create_task(late.logs.cursors(NAME).open("a"))
+            await gate.reached.wait()
+            await client.logs.delete(NAME)
+            async with await client.open() as log:
+                await append_all(log, numbered(3, 5))
+            cursor = await client.logs.cursors(NAME).open("a")
+            await cursor.advance(4)
+            gate.open.set()
+            with pytest.raises(LogReplacedError):
+                await opening
+            assert await cursor.lag() == 1
+
+    run(main)
+
+
 def test_retention_waits_for_the_slowest_cursor_if_the_log_says_so() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
