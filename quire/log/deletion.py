@@ -42,7 +42,7 @@ async def delete_log(
     manifest, _ = await record.read()
     log_id = manifest.log_id
     for _ in range(ATTEMPTS_MAX):
-        if manifest.sealed and not manifest.segments:
+        if manifest.retired:
             break
         await _fence(catalog, manifest, password)
         manifest = await record.edit(_retire_as(manifest))

@@ -98,6 +98,7 @@ class Offload:
         def change(manifest: LogManifest) -> LogManifest:
             if manifest.log_id != seen.log_id:
                 raise LogReplacedError(manifest.name)
+            _check_stays(manifest)
             if tier in manifest.tiers:
                 return manifest
             if found:
@@ -119,6 +120,7 @@ class Offload:
         """
         assert segment.last_entry is not None, "an open segment cannot move"
         manifest, _ = await self._record.read()
+        _check_stays(manifest)
         if tier not in manifest.tiers:
             raise InvalidRequestError(f"{tier} is no tier of log {manifest.name!r}: begin there")
         name = file_name(segment.number, segment.ledger, self._rng.getrandbits(TOKEN_BITS))
@@ -228,6 +230,12 @@ class Offload:
             return change(manifest)
 
         return await self._record.edit(edit)
+
+
+def _check_stays(manifest: LogManifest) -> None:
+    """Raise for a log that is being deleted, whose tiers may be gone already."""
+    if manifest.retired:
+        raise NoSuchLogError(manifest.name)
 
 
 def is_orphan(manifest: LogManifest, tier: str, name: str) -> bool:

@@ -18,8 +18,9 @@ from quire.log.cold import ColdFile
 from quire.log.manifest import LogManifest
 from quire.log.offload import is_orphan
 from quire.log.position import Position
+from quire.metastore.layout import PARTS
 from tests.log.offloading import files, offload, write_log
-from tests.support.log_cluster import NAME, PATH, LogCluster
+from tests.support.log_cluster import NAME, PATH, Gate, LogCluster
 
 
 class CrashError(Exception):
@@ -201,5 +202,26 @@ def test_files_of_a_manifest_that_was_lost_are_not_swept(tmp_path: Path) -> None
             assert set(kept) < set(files(tmp_path))
             await client.logs.delete(NAME)
             assert files(tmp_path) == kept
+
+    asyncio.run(main())
+
+
+def test_nothing_is_offloaded_from_a_log_that_is_being_deleted(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await write_log(cluster)
+            client, deleter = cluster.new_client(), cluster.new_client()
+            work = client.logs.offload(NAME)
+            tier, segments = await work.begin(str(tmp_path))
+            deleter.store.before = gate = Gate("children", PARTS)
+            deleting = asyncio.create_task(deleter.logs.delete(NAME))
+            await gate.reached.wait()
+            with pytest.raises(NoSuchLogError):
+                await work.write(segments[0], tier)
+            with pytest.raises(NoSuchLogError):
+                await work.begin(str(tmp_path / "elsewhere"))
+            gate.open.set()
+            await deleting
+            assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
 
     asyncio.run(main())
