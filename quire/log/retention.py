@@ -8,18 +8,26 @@ goes on.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeAlias
 
 from quire.entry import LedgerId
-from quire.errors import ConfigurationError, NoSuchLedgerError
+from quire.errors import (
+    ConfigurationError,
+    IntegrityError,
+    InvalidRequestError,
+    NoSuchLedgerError,
+)
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.live_options import LiveOptions
 from quire.log.manifest import LogManifest
-from quire.log.position import Position
+from quire.log.position import BEGINNING, Position
 from quire.log.retry import TRANSIENT
 from quire.log.source import parquet
+
+_log = logging.getLogger(__name__)
 
 EditManifest: TypeAlias = Callable[[Callable[[LogManifest], LogManifest]], Awaitable[LogManifest]]
 """Something that applies a change to a log's manifest and returns the manifest as it then is."""
@@ -57,10 +65,11 @@ async def apply_retention(
 ) -> LogManifest:
     """Trim what the options do not want kept, as they are when the manifest is changed.
 
-    With `retention_cursors` nothing goes that is not behind the position which `slowest` returns.
-    Cursors are looked at before the change, and they only move forward.
+    With `retention_cursors` nothing goes that is not behind the position which `slowest` returns,
+    and nothing at all while that cannot be told. Cursors are looked at before the change, and they
+    only move forward.
     """
-    limit = await slowest()
+    limit = await _limit(live, slowest)
 
     def change(manifest: LogManifest) -> LogManifest:
         wanted = live.now
@@ -70,6 +79,18 @@ async def apply_retention(
         return manifest if point is None else manifest.trim(point)
 
     return await delete_doomed(catalog, await edit(change), edit)
+
+
+async def _limit(
+    live: LiveOptions, slowest: Callable[[], Awaitable[Position | None]]
+) -> Position | None:
+    """Where cursors are. One that cannot be read, or is of a newer version, must end no leader."""
+    try:
+        return await slowest()
+    except (IntegrityError, InvalidRequestError) as error:
+        if live.now.retention_cursors:
+            _log.warning("retention waits for a cursor that cannot be read: %s", error)
+        return BEGINNING
 
 
 def retention_point(

@@ -278,3 +278,31 @@ def test_retention_waits_for_the_slowest_cursor_if_the_log_says_so() -> None:
             await log.close()
 
     run(main)
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_cursor_that_cannot_be_read_ends_no_leader(
+    waiting: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be one of a newer version, too. Retention then trims nothing if it has to wait."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(retention_interval=10.0, retention_seconds=50.0)
+            await client.logs.set_settings(NAME, {"retention_cursors": str(waiting).lower()})
+            await append_all(log, numbered(0, 3))
+            await log.roll()
+            await client.store.create(f"{CURSORS}/a%2Flog/a", b"no cursor")
+            cluster.now += 100
+            await asyncio.sleep(25)
+            await log.append(b"3")
+            assert len((await client.manifest()).segments) == 1 + waiting
+            if waiting:
+                assert "a%2Flog/a" in caplog.text
+                await client.logs.cursors(NAME).delete("a")
+                await asyncio.sleep(15)
+                assert len((await client.manifest()).segments) == 1
+            await log.close()
+
+    run(main)
