@@ -210,14 +210,25 @@ class LogCursors:
 
     async def forget(self, log_id: str, *, but: int = 0) -> None:
         """Delete the cursors of a log that is going, all but the first few."""
-        for state in (await self.of_log(log_id))[but:]:
-            with suppress(NoSuchCursorError):
-                await self.delete(state.name)
+        for path in (await self._going(log_id))[but:]:
+            with suppress(NoSuchNodeError):
+                await self._store.delete(path)
 
     async def deletions(self, log_id: str) -> Sequence[Change]:
         """Return the changes that delete a log's cursors, `CURSORS_AT_ONCE` at most."""
-        states = (await self.of_log(log_id))[:CURSORS_AT_ONCE]
-        return [Delete(cursor_path(self.log, state.name)) for state in states]
+        return [Delete(path) for path in (await self._going(log_id))[:CURSORS_AT_ONCE]]
+
+    async def _going(self, log_id: str) -> Sequence[str]:
+        """Where the cursors are that go with a log; what cannot be read is nobody else's."""
+        paths = []
+        for segment in await self._store.children(cursors_path(self.log)):
+            path = f"{cursors_path(self.log)}/{segment}"
+            with suppress(CorruptRecordError):
+                state, _ = await self._find(path)
+                if state is None or state.log_id != log_id:
+                    continue
+            paths.append(path)
+        return sorted(paths)
 
     async def state(self, name: str, log_id: str) -> CursorState:
         """Return a cursor's record. Raises `NoSuchCursorError`, `LogReplacedError`."""

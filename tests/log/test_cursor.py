@@ -306,3 +306,19 @@ def test_a_cursor_that_cannot_be_read_ends_no_leader(
             await log.close()
 
     run(main)
+
+
+def test_a_log_goes_with_a_cursor_that_cannot_be_read() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await client.logs.create(NAME)
+            await client.logs.cursors(NAME).open("b")
+            await client.store.create(f"{CURSORS}/a%2Flog/a", b"no cursor")
+            with pytest.raises(CorruptRecordError, match="a%2Flog/a"):
+                await client.logs.cursors(NAME).list()
+            await client.logs.delete(NAME)
+            assert await client.logs.list() == []
+            assert await client.store.children(cursors_path(NAME)) == []
+
+    run(main)
