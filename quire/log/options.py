@@ -70,8 +70,9 @@ class LogOptions:
         for name in self.__slots__:
             value = getattr(self, name)
             may_be_zero = name == "retention_bytes" or isinstance(value, bool)
-            if isinstance(value, (int, float)) and not value > 0 and not may_be_zero:
-                raise ConfigurationError(f"{name} must be positive, not {value}")
+            if isinstance(value, (int, float)) and not (value > 0 or (may_be_zero and value == 0)):
+                allowed = "zero or positive" if may_be_zero else "positive"
+                raise ConfigurationError(f"{name} must be {allowed}, not {value}")
         body = self.batch_bytes + 4 * self.batch_records
         if body > self.body_bytes_max:
             raise ConfigurationError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -172,5 +173,28 @@ def test_a_setting_that_its_leader_cannot_obey_neither_stops_it_nor_fences_it(
             await log.append(b"3")
             await log.close()
             assert await client.payloads() == numbered(0, 4)
+
+    run(main)
+
+
+def test_a_negative_retention_keeps_the_log_and_is_refused() -> None:
+    """In other systems −1 means no limit; here it would mean that nothing sealed is kept."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 5))
+            with suppress(ConfigurationError):
+                await client.logs.set_settings(NAME, {"retention_bytes": "-1"})
+            log = await client.open(retention_interval=1.0)
+            await asyncio.sleep(5)
+            assert await client.payloads() == numbered(0, 5)
+            await log.close()
+            with pytest.raises(ConfigurationError, match="retention_bytes"):
+                await client.logs.set_settings(NAME, {"retention_bytes": "-1"})
+            with pytest.raises(ConfigurationError, match="retention_bytes"):
+                LogOptions(retention_bytes=-1)
+            assert LogOptions(retention_bytes=0).retention_bytes == 0
 
     run(main)
