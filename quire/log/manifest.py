@@ -31,7 +31,7 @@ from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
 
 from quire.entry import LedgerId
-from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
 from quire.log.manifest_types import check_types
 from quire.log.position import BEGINNING, Position
 from quire.log.segment import EMPTY as EMPTY
@@ -250,7 +250,13 @@ class LogManifest:
         return replace(self, sealed=True)._checked()
 
     def set_settings(self, settings: Mapping[str, str]) -> LogManifest:
-        """Lay options that hold for every leader over those set before; "" takes one back."""
+        """Lay options that hold for every leader over those set before; "" takes one back.
+
+        Raises `ConfigurationError` for a value that is no text: a record with one is no manifest.
+        """
+        for name, value in settings.items():
+            if not isinstance(value, str):
+                raise ConfigurationError(f"setting {name} is text, not {value!r}: quote its value")
         laid = {**self.settings, **settings}
         return replace(self, settings={name: value for name, value in laid.items() if value})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -173,6 +174,22 @@ def test_a_setting_that_its_leader_cannot_obey_neither_stops_it_nor_fences_it(
             await log.append(b"3")
             await log.close()
             assert await client.payloads() == numbered(0, 4)
+
+    run(main)
+
+
+@pytest.mark.parametrize("value", [5, 5.0, True, None, b"5"])
+def test_a_setting_that_is_not_text_is_refused_before_the_manifest_holds_it(value: Any) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            with suppress(ConfigurationError, TypeError):
+                await client.logs.create(NAME, {"retention_seconds": value})
+            assert await client.logs.list() == []
+            await client.logs.create(NAME)
+            with pytest.raises(ConfigurationError, match="retention_seconds"):
+                await client.logs.set_settings(NAME, {"retention_seconds": value})
+            assert (await client.manifest()).settings == {}
 
     run(main)
 
