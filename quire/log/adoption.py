@@ -109,11 +109,9 @@ class Adoption:
         if remember and seen is not None and seen.has_done(job):
             await self._sweep(job.name, seen)
             return seen
-        ends = [(ledger, await self._end_of(ledger, password)) for ledger in parts]
-        full = [(ledger, end) for ledger, end in ends if end.records]
         for attempt in range(ATTEMPTS_MAX):
             try:
-                manifest = await self._attempt(full, job, remember, password)
+                manifest = await self._attempt(parts, job, remember, password)
                 break
             except _RaceLostError:
                 await asyncio.sleep(pause_seconds(self._rng, attempt))
@@ -139,7 +137,7 @@ class Adoption:
 
     async def _attempt(
         self,
-        parts: Sequence[tuple[LedgerId, SegmentEnd]],
+        parts: Sequence[LedgerId],
         job: Job,
         remember: bool,
         password: bytes,
@@ -149,8 +147,13 @@ class Adoption:
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
         remembered = job if remember else None
+        if _is_done(base, parts, remembered):
+            return base
+        # Behind the manifest, because whoever deletes a log deletes the parts before it.
+        found = [(ledger, await self._end_of(ledger, password)) for ledger in parts]
+        full = [(ledger, end) for ledger, end in found if end.records]
         ends: dict[int, SegmentEnd] = {}
-        if parts and not _is_done(base, parts, remembered):
+        if full:
             try:
                 ends = await recover_open_segments(self._catalog, base, password)
             except NoSuchLedgerError:
@@ -159,16 +162,18 @@ class Adoption:
                 raise _RaceLostError from None
 
         def edit(manifest: LogManifest | None) -> LogManifest:
+            if manifest is None and seen is not None:
+                raise _RaceLostError  # deleted: what it listed must not be listed again
             now = manifest or base
             if _is_done(now, parts, remembered):
                 return now
             if now.sealed:
                 raise LogSealedError(now.name)
-            if not parts:
+            if not full:
                 return now.note_job(remembered)
             if _shape(now) != _shape(base):
                 raise _RaceLostError
-            return now.adopt(ends, parts, remembered, self._now_ms())
+            return now.adopt(ends, full, remembered, self._now_ms())
 
         return await self._record.edit(edit)
 
@@ -208,12 +213,10 @@ class Adoption:
         return int(self._clock() * 1000)
 
 
-def _is_done(
-    manifest: LogManifest, parts: Sequence[tuple[LedgerId, SegmentEnd]], job: Job | None
-) -> bool:
+def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) -> bool:
     if job is not None and manifest.has_done(job):
         return True
-    return any(manifest.lists(ledger) for ledger, _ in parts)
+    return any(map(manifest.lists, parts))
 
 
 def _shape(manifest: LogManifest) -> tuple[object, ...]:

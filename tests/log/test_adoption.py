@@ -22,6 +22,7 @@ from quire.log.producers import Stamp
 from quire.metastore.layout import PARTS, log_path
 from tests.support.log_cluster import (
     NAME,
+    PATH,
     Client,
     LogCluster,
     append_all,
@@ -323,5 +324,30 @@ def test_trimming_reaches_into_parts() -> None:
             await client.logs.trim(NAME, Position(2, 0, 2))
             assert await client.payloads() == numbered(8, 4)
             assert await cluster.ledgers() == [parts[1]]
+
+    run(main)
+
+
+@pytest.mark.parametrize("look", [2, 3])
+def test_a_log_that_is_deleted_meanwhile_does_not_come_back_without_its_ledgers(look: int) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            late, looks = cluster.new_client(), 0
+            part = await write_part(late, "job", 3, 3)
+
+            async def delete(method: str, path: str) -> None:
+                nonlocal looks
+                looks += (method, path) == ("get", PATH)
+                if looks == look:
+                    looks += 1
+                    await client.logs.delete(NAME)
+
+            late.store.before = delete
+            with pytest.raises(NoSuchLedgerError):
+                await adopt(late, [part])
+            assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
 
     run(main)
