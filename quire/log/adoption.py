@@ -103,8 +103,13 @@ class Adoption:
 
         Raises `LogSealedError`; `NoSuchLedgerError` when another attempt of the job swept a part,
         or, unless the log remembers the job, when a part was adopted and trimmed away since;
-        `InvalidRequestError` for one that is not closed; the errors of recovery and of the store.
+        `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
+        hold; the errors of recovery and of the store.
         """
+        if not 0 <= job.sequence < 2**63:
+            raise InvalidRequestError(
+                f"sequence {job.sequence} of job {job.name!r} is not in 0..2**63-1"
+            )
         seen, _ = await self._record.find()
         if remember and seen is not None and seen.has_done(job):
             await self._sweep(job.name, seen)

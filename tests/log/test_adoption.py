@@ -351,3 +351,17 @@ def test_a_log_that_is_deleted_meanwhile_does_not_come_back_without_its_ledgers(
             assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
 
     run(main)
+
+
+def test_a_sequence_that_a_manifest_cannot_hold_is_refused() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            part = await write_part(client, "job", 0, 3)
+            with pytest.raises(InvalidRequestError, match="sequence"):
+                await adopt(client, [part], sequence=2**63)
+            assert await client.logs.list() == []
+            await adopt(client, [part], sequence=2**63 - 1)
+            assert await client.payloads() == numbered(0, 3)
+
+    run(main)
