@@ -76,8 +76,8 @@ class ManifestRecord:
             try:
                 await self._write(after, version)
                 return after
-            except ConflictError:
-                continue
+            except (ConflictError, NoSuchNodeError):
+                continue  # changed, or deleted: the edit says what that means to it
             except StoreOutcomeUnknownError as error:
                 unknown = error
             except StoreUnavailableError as error:

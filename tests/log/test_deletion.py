@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from quire.errors import LogReplacedError, NoSuchLogError
+from quire.errors import DeposedError, LogReplacedError, NoSuchLogError
 from quire.log.log import Log
 from quire.metastore.layout import LEDGERS, PARTS
 from tests.support.log_cluster import NAME, PATH, Gate, LogCluster, append_all, numbered, run
@@ -116,6 +116,30 @@ def test_a_log_whose_open_ledger_is_lost_can_still_be_deleted() -> None:
             assert tail is not None
             await client.catalog.delete(tail.ledger)
             await client.logs.delete(NAME)
+            assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
+
+    run(main)
+
+
+def test_a_log_that_goes_just_when_it_is_changed_is_said_to_be_gone() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, other = cluster.new_client(), cluster.new_client()
+
+            async def delete(method: str, path: str) -> None:
+                if (method, path) == ("put", PATH):
+                    await other.logs.delete(NAME)
+
+            client.store.before = delete
+            await other.logs.create(NAME)
+            with pytest.raises(NoSuchLogError):
+                await client.logs.set_settings(NAME, {"roll_entries": "5"})
+            await other.logs.create(NAME)
+            log = await client.open()  # which then has to make it
+            position = await log.append(b"0")
+            with pytest.raises(DeposedError):
+                await log.trim(position.after)
+            assert log.is_deposed
             assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
 
     run(main)
