@@ -112,7 +112,7 @@ class Adoption:
             )
         seen, _ = await self._record.find()
         if remember and seen is not None and seen.has_done(job):
-            await self._sweep(job.name, seen)
+            await self._sweep(job.name)
             return seen
         for attempt in range(ATTEMPTS_MAX):
             try:
@@ -122,7 +122,7 @@ class Adoption:
                 await asyncio.sleep(pause_seconds(self._rng, attempt))
         else:
             raise ConflictError(f"log {self._record.name!r} was taken over whenever it was to grow")
-        await self._sweep(job.name, manifest)
+        await self._sweep(job.name)
         return manifest
 
     async def has_done(self, job: Job) -> bool:
@@ -138,7 +138,7 @@ class Adoption:
 
     async def drop(self, job: str) -> None:
         """Delete the ledgers of a job that the log did not adopt."""
-        await self._sweep(job, (await self._record.find())[0])
+        await self._sweep(job)
 
     async def _attempt(
         self,
@@ -200,10 +200,14 @@ class Adoption:
             )
         return SegmentEnd(last, header.count, header.next_offset, length, 0)
 
-    async def _sweep(self, job: str, manifest: LogManifest | None) -> None:
-        """Forget a job's parts, deleting those the log does not list. What fails stays known."""
+    async def _sweep(self, job: str) -> None:
+        """Forget a job's parts, deleting those the log does not list. What fails stays known.
+
+        The manifest is read for each one: another attempt may have it adopted meanwhile.
+        """
         for ledger in await self._registered(job):
             with suppress(QuireError):
+                manifest, _ = await self._record.find()
                 if manifest is None or not manifest.lists(ledger):
                     with suppress(NoSuchLedgerError):
                         await self._catalog.delete(ledger)

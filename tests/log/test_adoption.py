@@ -24,6 +24,7 @@ from tests.support.log_cluster import (
     NAME,
     PATH,
     Client,
+    Gate,
     LogCluster,
     append_all,
     lose_answer,
@@ -363,5 +364,27 @@ def test_a_sequence_that_a_manifest_cannot_hold_is_refused() -> None:
             assert await client.logs.list() == []
             await adopt(client, [part], sequence=2**63 - 1)
             assert await client.payloads() == numbered(0, 3)
+
+    run(main)
+
+
+def test_what_was_adopted_while_a_job_was_being_dropped_stays() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, zombie = cluster.new_client(), cluster.new_client()
+            part = await write_part(client, "job", 0, 3)
+            client.store.before = gate = Gate("children", PARTS)
+            tasks: list[asyncio.Task[LogManifest]] = []
+
+            async def meanwhile(method: str, path: str) -> None:
+                if method == "children" and not tasks:
+                    tasks.append(asyncio.create_task(adopt(client, [part])))
+                    await gate.reached.wait()  # it is in the log, and still registered
+
+            zombie.store.before = meanwhile
+            await zombie.logs.adoption(NAME).drop("job")
+            gate.open.set()
+            await tasks[0]
+            assert await cluster.new_client().payloads() == numbered(0, 3)
 
     run(main)
