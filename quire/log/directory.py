@@ -216,7 +216,14 @@ class LogDirectory:
         entry is undecided because the leader is gone.
         """
         find = find_acknowledged_tail if linearizable else find_tail
-        return await find(await self.describe(name), self._opener(name, password))
+        manifest = await self.describe(name)
+        while True:
+            try:
+                return await find(manifest, self._opener(name, password))
+            except NoSuchLedgerError:  # a new leader drops a segment that nobody wrote
+                before, manifest = manifest, await self.describe(name)
+                if manifest == before:
+                    raise
 
     async def describe(self, name: str) -> LogManifest:
         """Return a log's manifest. Raises `NoSuchLogError`."""

@@ -15,7 +15,7 @@ from quire.errors import (
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, Position
 from quire.metastore.layout import LEDGERS
-from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, refuse, run
+from tests.support.log_cluster import NAME, Gate, LogCluster, append_all, numbered, refuse, run
 
 
 def test_logs_are_listed_by_the_names_they_were_given() -> None:
@@ -219,5 +219,23 @@ def test_settings_hold_for_every_leader_and_are_checked() -> None:
                     await log.append(b"%d" % number)
                     await asyncio.sleep(0.1)
             assert len((await cluster.check()).segments) == 5
+
+    run(main)
+
+
+def test_the_tail_is_found_while_a_take_over_drops_an_empty_segment() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, other = cluster.new_client(), cluster.new_client()
+            (await client.open()).abandon()
+            client.store.before = gate = Gate("get", LEDGERS)
+            finding = asyncio.create_task(client.logs.tail(NAME, linearizable=True))
+            await gate.reached.wait()
+            log = await other.open()
+            await log.append(b"0")
+            await asyncio.sleep(1)  # its keeper deletes the ledger of the one before
+            gate.open.set()
+            assert (await finding).offset == 1
+            await log.close()
 
     run(main)
