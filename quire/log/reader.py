@@ -357,7 +357,11 @@ class LogReader(Handle):
             return True
         if later is None:
             return False
-        reader = await self._open_segment(later)
+        try:
+            reader = await self._open_segment(later)
+        except NoSuchLedgerError as error:
+            await self._check_gone(error)  # nobody wrote it, and a take-over dropped it
+            return True
         try:
             if await reader.last_confirmed() < 0:
                 return False

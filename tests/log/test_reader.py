@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,16 @@ import pytest
 from quire.errors import HandleClosedError
 from quire.log.position import BEGINNING, LATEST, Position
 from quire.log.reader import LogReader
-from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, run, three_segments
+from quire.metastore.layout import LEDGERS, ledger_path
+from tests.support.log_cluster import (
+    NAME,
+    LogCluster,
+    append_all,
+    numbered,
+    refuse,
+    run,
+    three_segments,
+)
 
 
 def test_every_position_is_a_start_and_so_is_every_offset() -> None:
@@ -158,3 +168,31 @@ def test_a_reader_that_does_not_follow_crosses_a_roll_under_way() -> None:
 async def _slow_close(method: str, path: str) -> None:
     if method == "put" and path.startswith("/quire/ledgers/"):
         await asyncio.sleep(1.0)
+
+
+def test_a_read_goes_on_when_a_take_over_drops_the_segment_behind_the_one_it_read() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader, reader = cluster.new_client(), cluster.new_client()
+            log = await leader.open()
+            await log.append(b"0")
+            leader.store.before = refuse("put", path=LEDGERS)  # the old ledger stays open
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await log.roll()
+            log.abandon()
+            first, empty = (await reader.manifest()).segments
+            assert first.end is None
+
+            async def take_over(method: str, path: str) -> None:
+                if (method, path) == ("get", ledger_path(empty.ledger)):
+                    reader.store.before = cluster.new_client().store.before
+                    other = await cluster.new_client().open()
+                    await other.append(b"1")
+                    await other.close()
+
+            reader.store.before = take_over
+            assert await reader.payloads() == [b"0", b"1"]
+            assert empty.ledger not in await cluster.ledgers()
+
+    run(main)
