@@ -56,8 +56,15 @@ async def _sweep(settings: Settings) -> None:
     async with settings.connect() as client:
         orphans = await client.logs.sweep()
         files = await client.logs.sweep_files()
+        unlisted = await client.logs.unlisted()
     if settings.json:
-        print_json({"deleted": list(orphans), "files": list(files)})
+        kept: dict[str, Value] = {name: list(ledgers) for name, ledgers in unlisted.items()}
+        print_json({"deleted": list(orphans), "files": list(files), "unlisted": kept})
     else:
         also = f", and {len(files)} files of cold segments" if files else ""
         note(f"{len(orphans)} ledgers{also} were left behind and are deleted.")
+        for name, ledgers in sorted(unlisted.items()):
+            note(
+                f"Kept: ledgers {', '.join(map(str, ledgers))} hold records of a log {name} that "
+                f"has no manifest. `quire log rebuild {name}` makes it again if it is lost."
+            )

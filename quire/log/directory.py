@@ -48,7 +48,7 @@ from quire.log.snapshot import take_snapshot
 from quire.log.span import Slice, Span, read_span_anywhere
 from quire.log.takeover import TakeOver
 from quire.log.transactions import check_transaction
-from quire.log.upkeep import find_orphans, rebuild_manifest
+from quire.log.upkeep import find_orphans, find_unlisted, rebuild_manifest
 from quire.log.watching import names_of, watch_manifest, watch_names
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
@@ -345,12 +345,21 @@ class LogDirectory:
         return await record.edit(edit)
 
     async def sweep(self) -> Sequence[LedgerId]:
-        """Delete the ledgers of logs that no log lists, nor ever will, and return them."""
+        """Delete the ledgers of logs that no log lists, nor ever will, and return them.
+
+        One with records stays where its log has no manifest: that may be lost (`unlisted`).
+        """
         orphans = await find_orphans(self._catalog, self.describe, int(self._clock() * 1000))
         for ledger in orphans:
             with suppress(NoSuchLedgerError):
                 await self._catalog.delete(ledger)
         return orphans
+
+    async def unlisted(self) -> Mapping[str, Sequence[LedgerId]]:
+        """Return, by log, closed ledgers with records whose log has no manifest: `rebuild` makes it
+        of them.
+        """
+        return await find_unlisted(self._catalog, self.describe)
 
     async def sweep_files(self) -> Sequence[str]:
         """Delete files of cold segments that no log names, nor ever will, and return their URIs.

@@ -4,7 +4,9 @@ Every ledger of a log carries labels (`ledger_labels`): log, identity, epoch and
 
 An *orphan* is left behind by a leader that crashed between creating a ledger and listing it. It is
 one for certain when a later epoch has begun, since whoever made it can list it no more; or when its
-log does not exist and it is older than any take-over lasts.
+log does not exist, it is older than any take-over lasts, and nothing is in it. A log is deleted
+ledgers first, so ledgers with records and no manifest mean that the manifest is lost: they are what
+it can be made from.
 
 A manifest is *rebuilt* from the labels alone. That fences: the ledgers are recovered, so a leader
 that still lives is deposed. Trim points inside a segment are lost, and so are settings.
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import LedgerId
-from quire.errors import CorruptRecordError, NoSuchLedgerError, NoSuchLogError
+from quire.errors import CorruptRecordError, NoSuchLedgerError, NoSuchLogError, QuireError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.batch import decode_header
@@ -52,11 +54,11 @@ class Labels:
 
 
 def is_orphan(metadata: LedgerMetadata, manifest: LogManifest | None, now_ms: int) -> bool:
-    """True when no manifest lists a ledger of a log, nor ever will. Pure."""
+    """True when no manifest lists a ledger of a log, nor ever will, unless it is lost. Pure."""
     labels = Labels.of(metadata.custom)
     if labels is None:
         return False
-    if manifest is None or manifest.log_id != labels.log_id:
+    if manifest is None or _is_anothers(labels, manifest):
         return now_ms - metadata.created_ms > FORSAKEN_SECONDS * 1000
     is_known = manifest.lists(metadata.ledger) or metadata.ledger in manifest.doomed
     return not is_known and labels.epoch < manifest.epoch
@@ -79,9 +81,47 @@ async def find_orphans(
             manifest = await describe(labels.log)
         except NoSuchLogError:
             manifest = None
-        if is_orphan(metadata, manifest, now_ms):
-            orphans.append(ledger)
+        if not is_orphan(metadata, manifest, now_ms):
+            continue
+        if _is_anothers(labels, manifest) and not await _is_empty(catalog, metadata):
+            continue
+        orphans.append(ledger)
     return tuple(orphans)
+
+
+async def find_unlisted(
+    catalog: LedgerCatalog, describe: Callable[[str], Awaitable[LogManifest]]
+) -> dict[str, tuple[LedgerId, ...]]:
+    """Return closed ledgers with records of which no manifest knows anything, by log."""
+    found: dict[str, tuple[LedgerId, ...]] = {}
+    for ledger in await catalog.list():
+        with suppress(NoSuchLedgerError):
+            metadata = await catalog.metadata(ledger)
+            labels = Labels.of(metadata.custom)
+            if labels is None or metadata.last_entry is None or metadata.last_entry < 0:
+                continue
+            manifest: LogManifest | None = None
+            with suppress(NoSuchLogError):
+                manifest = await describe(labels.log)
+            if _is_anothers(labels, manifest):
+                found[labels.log] = (*found.get(labels.log, ()), ledger)
+    return found
+
+
+def _is_anothers(labels: Labels, manifest: LogManifest | None) -> bool:
+    """Whether a ledger's own log has no manifest, be there another log of its name or not."""
+    return manifest is None or manifest.log_id != labels.log_id
+
+
+async def _is_empty(catalog: LedgerCatalog, metadata: LedgerMetadata) -> bool:
+    """Whether a ledger holds nothing for certain. One that is open is recovered to tell."""
+    if metadata.last_entry is None:
+        try:
+            async with await catalog.open(metadata.ledger) as reader:
+                metadata = reader.metadata
+        except QuireError:
+            return False
+    return metadata.last_entry is not None and metadata.last_entry < 0
 
 
 async def rebuild_manifest(

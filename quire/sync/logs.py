@@ -160,6 +160,10 @@ class SyncLogDirectory:
         """See `LogDirectory.sweep`."""
         return self._portal.call(self._logs.sweep())
 
+    def unlisted(self) -> Mapping[str, Sequence[LedgerId]]:
+        """See `LogDirectory.unlisted`."""
+        return self._portal.call(self._logs.unlisted())
+
     def sweep_files(self) -> Sequence[str]:
         """See `LogDirectory.sweep_files`."""
         return self._portal.call(self._logs.sweep_files())

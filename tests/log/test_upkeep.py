@@ -44,6 +44,53 @@ def test_only_what_nobody_can_ever_list_is_swept() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("password", [b"", b"secret"])
+def test_the_ledgers_of_a_log_whose_manifest_is_lost_are_not_swept(password: bytes) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(password=password)
+            await append_all(log, numbered(0, 4))
+            await log.roll()
+            await append_all(log, numbered(4, 4))
+            log.abandon()
+            ledgers = set(await listed(cluster))
+            await client.store.delete(PATH)
+            cluster.now += 10_000
+            assert not ledgers & set(await client.logs.sweep())
+            [sealed, *_] = (await client.logs.unlisted())[NAME]
+            assert sealed in ledgers
+            await client.logs.rebuild(NAME, password=password)
+            reader = await client.logs.read(NAME, password=password)
+            async with reader:
+                assert [record.payload async for record in reader] == numbered(0, 8)
+            assert await client.logs.unlisted() == {}
+
+    run(main)
+
+
+def test_an_empty_ledger_of_a_log_that_is_gone_is_swept() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await log.append(b"0")
+            crashed = cluster.new_client()
+            crashed.store.before = refuse("put", "create", path=PATH)
+            with pytest.raises(QuireError):
+                await crashed.open(open_timeout=0.1)
+            log.abandon()
+            await client.logs.delete(NAME)
+            left = await cluster.ledgers()
+            assert left
+            assert await client.logs.sweep() == (), "somebody may be making it again"
+            cluster.now += 10_000
+            assert set(await client.logs.sweep()) == set(left)
+            assert await client.logs.unlisted() == {}
+
+    run(main)
+
+
 async def listed(cluster: LogCluster) -> list[int]:
     manifest = await cluster.new_client().manifest()
     return [each.ledger for each in manifest.segments] + list(manifest.doomed)
