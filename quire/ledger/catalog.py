@@ -36,7 +36,7 @@ from quire.ledger.recovery import LedgerRecovery
 from quire.ledger.roster import BookieRoster
 from quire.ledger.versioned import VersionedMetadata, read_metadata
 from quire.ledger.writer import LedgerWriter
-from quire.metastore.changes import Change, Create
+from quire.metastore.changes import Change, Create, Delete
 from quire.metastore.layout import LEDGERS, ledger_path, parent_of, parse_ledger
 from quire.metastore.store import MetadataStore
 
@@ -145,20 +145,26 @@ class LedgerCatalog:
         """Whether every bookie of a ledger's last ensemble is up and writable, as far as known."""
         return set(metadata.last_fragment.bookies) <= set(self._roster.writable())
 
-    async def delete(self, ledger: LedgerId) -> None:
-        """Delete a ledger; bookies drop its entries in their own time.
+    async def delete(self, ledger: LedgerId, along: Sequence[Change] = ()) -> None:
+        """Delete a ledger; bookies drop its entries in their own time. Changes `along` are made
+        with that or not at all.
 
         A writer that still writes it fails when it next needs metadata. Raises `NoSuchLedgerError`
-        when there was none, and the store's errors.
+        when there was none, what the changes raise, and the store's errors.
         """
         path, may_be_done = ledger_path(ledger), False
         for _ in range(ATTEMPTS_MAX):
             try:
-                await self._store.delete(path)
+                if along:
+                    await self._store.commit([Delete(path), *along])
+                else:
+                    await self._store.delete(path)
             except StoreOutcomeUnknownError:
                 may_be_done = True
                 continue
-            except NoSuchNodeError:
+            except NoSuchNodeError as error:
+                if error.path != path:
+                    raise
                 if not may_be_done:
                     raise NoSuchLedgerError(ledger) from None
             return await self._delete_shard(parent_of(path))

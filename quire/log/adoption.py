@@ -201,18 +201,29 @@ class Adoption:
         return SegmentEnd(last, header.count, header.next_offset, length, 0)
 
     async def _sweep(self, job: str) -> None:
-        """Forget a job's parts, deleting those the log does not list. What fails stays known.
-
-        The manifest is read for each one: another attempt may have it adopted meanwhile.
-        """
+        """Forget a job's parts, deleting those the log does not list. What fails stays known."""
         for ledger in await self._registered(job):
             with suppress(QuireError):
-                manifest, _ = await self._record.find()
-                if manifest is None or not manifest.lists(ledger):
-                    with suppress(NoSuchLedgerError):
-                        await self._catalog.delete(ledger)
-                with suppress(NoSuchNodeError):
-                    await self._store.delete(part_path(self._record.name, job, ledger))
+                await self._forget(job, ledger)
+
+    async def _forget(self, job: str, ledger: LedgerId) -> None:
+        """Forget a part. It is deleted together with a change of the manifest that changes nothing,
+        so not after another attempt has had it adopted.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            manifest, version = await self._record.find()
+            if manifest is not None and manifest.lists(ledger):
+                break
+            with suppress(NoSuchLedgerError):
+                try:
+                    await self._catalog.delete(ledger, self._record.unchanged(manifest, version))
+                except (ConflictError, NoSuchNodeError):
+                    continue
+            break
+        else:
+            return
+        with suppress(NoSuchNodeError):
+            await self._store.delete(part_path(self._record.name, job, ledger))
 
     async def _registered(self, job: str) -> list[LedgerId]:
         names = await self._store.children(parts_path(self._record.name, job))

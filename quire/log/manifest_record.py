@@ -19,7 +19,7 @@ from quire.errors import (
     StoreUnavailableError,
 )
 from quire.log.manifest import LogManifest
-from quire.metastore.changes import Change, Delete
+from quire.metastore.changes import Change, Delete, Put
 from quire.metastore.layout import log_path
 from quire.metastore.store import MetadataStore
 
@@ -85,6 +85,14 @@ class ManifestRecord:
         raise unknown or ConflictError(
             f"log {self.name!r} changed {EDIT_ATTEMPTS_MAX} times while it was being changed"
         )
+
+    def unchanged(self, manifest: LogManifest | None, version: int | None) -> Sequence[Change]:
+        """Return the change that can be made only as long as the record is as it was found. Of one
+        that does not exist that cannot be said: nothing then.
+        """
+        if manifest is None or version is None:
+            return ()
+        return (Put(self.path, manifest.encode(), version),)
 
     async def _write(self, manifest: LogManifest, version: int | None) -> None:
         if version is None:

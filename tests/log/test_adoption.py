@@ -19,7 +19,7 @@ from quire.log.manifest import Job, LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import LATEST, Position
 from quire.log.producers import Stamp
-from quire.metastore.layout import PARTS, log_path
+from quire.metastore.layout import PARTS, ledger_path, log_path
 from tests.support.log_cluster import (
     NAME,
     PATH,
@@ -386,5 +386,26 @@ def test_what_was_adopted_while_a_job_was_being_dropped_stays() -> None:
             gate.open.set()
             await tasks[0]
             assert await cluster.new_client().payloads() == numbered(0, 3)
+
+    run(main)
+
+
+def test_what_was_adopted_right_before_its_deletion_stays() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, zombie = cluster.new_client(), cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 2))
+            part = await write_part(client, "job", 2, 3)
+            adopted: list[LogManifest] = []
+
+            async def meanwhile(method: str, path: str) -> None:
+                if path == ledger_path(part) and method in ("delete", "commit") and not adopted:
+                    adopted.append(await adopt(client, [part]))
+
+            zombie.store.before = meanwhile
+            await zombie.logs.adoption(NAME).drop("job")
+            assert adopted
+            assert await cluster.new_client().payloads() == numbered(0, 5)
 
     run(main)
