@@ -44,6 +44,38 @@ class _Head(NamedTuple):
     header: BatchHeader
 
 
+class _Place:
+    """Where a file should be. What reads the bytes holds this and not the `ParquetEntries`: in a
+    cycle that would stay open until somebody collects cycles.
+    """
+
+    def __init__(self, cold: ColdFile, ledger: LedgerId) -> None:
+        self.system, self.path = locate(cold.uri)
+        self._cold = cold
+        self._ledger = ledger
+
+    def check(self) -> None:
+        """Raises unless the file is there, and as long as it was written."""
+        try:
+            info = self.system.get_file_info(self.path)
+        except (OSError, pa.ArrowException) as error:
+            raise ColdTierError(self._cold.uri, str(error)) from error
+        if info.type != fs.FileType.File:
+            raise ColdFileMissingError(self._ledger, self._cold.uri)
+        if info.size != self._cold.size:
+            reason = f"it has {info.size} bytes, {self._cold.size} were written"
+            raise CorruptStorageError(self._cold.uri, reason)
+
+    @contextmanager
+    def answers(self) -> Iterator[None]:
+        """What the file system says instead of bytes is no damage: nobody has seen the bytes."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            self.check()
+            raise ColdTierError(self._cold.uri, str(error)) from error
+
+
 class ParquetEntries:
     """An open file. Blocking, for one thread at a time; who drops it closes it."""
 
@@ -51,8 +83,8 @@ class ParquetEntries:
         self.ledger = ledger
         self._cold = cold
         self._base = base
-        self._system, self._path = locate(cold.uri)
-        self._check_place()
+        self._place = _Place(cold, ledger)
+        self._place.check()
         self._firsts: list[EntryId] = []
         self._file: Any = self._safely(self._open)
         self._heads: tuple[int, list[_Head]] = (-1, [])
@@ -62,11 +94,12 @@ class ParquetEntries:
         """Groups that cannot be read, and why: who looks for what is left asks for every entry."""
 
     def _open(self) -> Any:
-        with self._answers():
-            stream = self._system.open_input_file(self._path)
+        place = self._place
+        with place.answers():
+            stream = place.system.open_input_file(place.path)
 
         def read_at(start: int, count: int) -> bytes:
-            with self._answers():
+            with place.answers():
                 found: bytes = stream.read_at(count, start)
             return found
 
@@ -155,37 +188,16 @@ class ParquetEntries:
             for entry, start, end, *placed in rows
         ]
 
-    @contextmanager
-    def _answers(self) -> Iterator[None]:
-        """What the file system says instead of bytes is no damage: nobody has seen the bytes."""
-        try:
-            yield
-        except (OSError, pa.ArrowException) as error:
-            self._check_place()
-            raise ColdTierError(self._cold.uri, str(error)) from error
-
     def _safely(self, work: Callable[[], T]) -> T:
         """Do what reads the file; what fails twice with the file in its place is damage."""
         try:
             return work()
         except _DAMAGE:
-            self._check_place()
+            self._place.check()
         try:
             return work()
         except _DAMAGE as error:
             raise CorruptStorageError(self._cold.uri, str(error)) from error
-
-    def _check_place(self) -> None:
-        """Raises unless the file is where it should be, and as long."""
-        try:
-            info = self._system.get_file_info(self._path)
-        except (OSError, pa.ArrowException) as error:
-            raise ColdTierError(self._cold.uri, str(error)) from error
-        if info.type != fs.FileType.File:
-            raise ColdFileMissingError(self.ledger, self._cold.uri)
-        if info.size != self._cold.size:
-            reason = f"it has {info.size} bytes, {self._cold.size} were written"
-            raise CorruptStorageError(self._cold.uri, reason)
 
 
 def _whole(table: Any, name: str) -> Any:

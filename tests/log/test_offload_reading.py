@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -189,5 +192,32 @@ def test_a_reader_passes_a_damaged_part_of_a_file_without_reading_it_for_every_e
                 (Position(1, 0, 0), Position(1, 40, 0))
             ]
             assert len(groups) < 10, "the damaged one was read again for every entry of it"
+
+    asyncio.run(main())
+
+
+def test_a_file_is_closed_with_its_reader(tmp_path: Path) -> None:
+    def still_open() -> list[str]:
+        found = []
+        for descriptor in os.listdir("/proc/self/fd"):
+            with suppress(FileNotFoundError):  # the listing's own
+                found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        return [each for each in found if each.startswith(str(tmp_path))]
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            records = await write_log(cluster)
+            await offload(client, tmp_path)
+            gc.collect()
+            gc.disable()
+            try:
+                async with await client.logs.read(NAME) as reader:
+                    await anext(reader)
+                    assert len(still_open()) == 1
+                assert await client.read() == records
+                assert still_open() == []
+            finally:
+                gc.enable()
 
     asyncio.run(main())
