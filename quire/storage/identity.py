@@ -170,7 +170,9 @@ async def format_disk(
             await write_first_cookie(each.disk, cookie.of_part(part))
         await write_main_cookie(disk, cookie)
     except Exception:
-        await store.delete(path)
+        # A cookie that was written, though its sync failed, must not lose its twin.
+        if COOKIE not in await disk.list():
+            await store.delete(path)
         raise
     return cookie.bookie
 

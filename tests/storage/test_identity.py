@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -196,3 +197,23 @@ def test_an_id_is_never_given_twice(tmp_path: Path) -> None:
         await other.close()
 
     on_disk(tmp_path, check)
+
+
+def test_a_cookie_that_was_written_keeps_its_twin_whatever_failed_behind_it(tmp_path: Path) -> None:
+    """Without it the directory could be neither served nor formatted again."""
+
+    class Failing(LocalDisk):
+        async def sync_directory(self, directory: str = "") -> None:
+            if "cookie" in await self.list():
+                raise OSError(errno.EIO, "for the test")
+            await super().sync_directory(directory)
+
+    async def main() -> None:
+        disk, store = Failing(tmp_path / "disk", create=True), MemoryStore()
+        with pytest.raises(OSError, match="for the test"):
+            await format_disk(disk, store, random.Random(1))
+        cookie = await identify(disk, store)
+        assert await store.children(COOKIES) == [cookie.bookie]
+        await disk.close()
+
+    asyncio.run(main())
