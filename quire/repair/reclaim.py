@@ -22,6 +22,7 @@ from quire.storage.cookie import (
     COOKIE,
     BookieCookie,
     Part,
+    Role,
     encode_cookie,
     read_cookie,
     write_first_cookie,
@@ -55,7 +56,11 @@ async def reclaim(
 async def restore_cookie(main: Disk, store: MetadataStore) -> None:
     """Write a lost or damaged cookie anew, if it can be told whose it was; else leave it.
 
-    Raises `CorruptStorageError` when it is damaged and nothing tells whose it was,
+    A journal says whose the main directory is only if it is not a part itself: one that is has
+    lost its own cookie.
+
+    Raises `ConfigurationError` for such a journal, `CorruptStorageError` when the cookie is damaged
+    and nothing tells whose it was,
     `WrongBookieError` and `CorruptRecordError` as `identify`, and the metadata store's errors.
     """
     damage: CorruptStorageError | None = None
@@ -67,6 +72,11 @@ async def restore_cookie(main: Disk, store: MetadataStore) -> None:
     owners = await _owners(main)
     if len(owners) == 1:
         twin = await read_twin(store, owners.pop())
+        if any(part.role is Role.JOURNAL and part.path for part in twin.parts):
+            raise ConfigurationError(
+                f"the directory has no cookie, and its journal is a part of bookie {twin.bookie}: "
+                "name its main directory"
+            )
         await mark_unfinished(main)
         await write_state(main, COOKIE, encode_cookie(twin))
     elif damage is not None:

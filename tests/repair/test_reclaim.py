@@ -231,3 +231,17 @@ def test_whatever_interrupts_it_nobody_starts_before_it_is_done_again(first: int
         assert refusals > 10
 
     drive(main())
+
+
+def test_a_journal_that_is_a_part_is_not_taken_for_the_main_directory() -> None:
+    async def main() -> None:
+        scene = await loaded()
+        remove(scene, f"{FAST}/{COOKIE}")
+        before = scene.disk.files()
+        mount = scene.disk.mount()
+        with pytest.raises(ConfigurationError, match="main directory"):
+            await restore_cookie(SubDisk(mount, FAST), MemoryStore(scene.tree))
+        await mount.close()
+        assert scene.disk.files() == before
+
+    drive(main())
