@@ -28,7 +28,7 @@ from quire.storage.cookie import (
     write_first_cookie,
 )
 from quire.storage.disk import Disk
-from quire.storage.identity import identify, new_id, read_twin, settle_twin
+from quire.storage.identity import check_unused, identify, new_id, read_twin, settle_twin
 from quire.storage.record import BLOCK_BYTES, decode_segment
 from quire.storage.salvage import mark_unfinished
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
@@ -149,4 +149,6 @@ async def _replaced(cookie: BookieCookie, part: Part, disk: Disk, rng: random.Ra
     cookie.check(f"directory {part.path}", found)
     if not found.part or any(found.part == other.id for other in cookie.parts if other is not part):
         raise ConfigurationError(f"directory {part.path} is another one of the bookie's")
+    if found.part != part.id:
+        await check_unused(disk, part.path)
     return replace(part, id=found.part)

@@ -35,6 +35,7 @@ from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
 from quire.storage.cookie import (
     COOKIE,
+    IGNORED,
     LAYOUT_OF_PARTS,
     BookieCookie,
     Part,
@@ -197,6 +198,7 @@ async def expand_disk(
         cookie.check(f"directory {each.path}", found)
         if not found.part or any(found.part == part.id for part in cookie.parts):
             raise ConfigurationError(f"directory {each.path} is one of the bookie's already")
+        await check_unused(each.disk, each.path)
         named.append(Part(found.part, each.role, each.path))
     if named:
         held = cookie.parts
@@ -206,6 +208,18 @@ async def expand_disk(
         await write_state(disk, COOKIE, encode_cookie(cookie))
     await settle_twin(cookie, store)
     return cookie
+
+
+async def check_unused(disk: Disk, path: str) -> None:
+    """Raise `ConfigurationError` when a directory with the cookie of a part that the main one does
+    not name holds anything besides: it was a part once, and what it holds is out of date.
+    """
+    names = [name for name in await disk.list() if name not in IGNORED and name != COOKIE]
+    if names:
+        raise ConfigurationError(
+            f"directory {path} was replaced as a part of its bookie, and holds "
+            f"{', '.join(names[:5])}: name an empty directory"
+        )
 
 
 async def settle_twin(cookie: BookieCookie, store: MetadataStore) -> None:

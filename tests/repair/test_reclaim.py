@@ -245,3 +245,20 @@ def test_a_journal_that_is_a_part_is_not_taken_for_the_main_directory() -> None:
         assert scene.disk.files() == before
 
     drive(main())
+
+
+def test_the_old_disk_does_not_replace_the_new_one_with_what_it_holds() -> None:
+    async def main() -> None:
+        scene = await loaded()
+        old = scene.disk.files()[f"{BIG}/{COOKIE}"]
+        wipe(scene, BIG)
+        await restored(scene, BIG)
+        await denies_nothing(scene)
+        cookie = scene.disk.inode(f"{BIG}/{COOKIE}")
+        cookie.content[:], cookie.durable[:] = old, old
+        before = scene.disk.files()
+        with pytest.raises(ConfigurationError, match="holds entries"):
+            await restored(scene, BIG)
+        assert scene.disk.files() == before
+
+    drive(main())

@@ -18,7 +18,15 @@ from quire.metastore.layout import COOKIES, cookie_path
 from quire.metastore.memory import MemoryStore, MemoryTree
 from quire.metastore.record import decode_record
 from quire.storage.check import check_disk
-from quire.storage.cookie import COOKIE, LAYOUT_OF_PARTS, BookieCookie, Role, read_cookie
+from quire.storage.cookie import (
+    COOKIE,
+    LAYOUT_OF_PARTS,
+    BookieCookie,
+    Part,
+    Role,
+    read_cookie,
+    write_first_cookie,
+)
 from quire.storage.directories import open_directory, with_parts
 from quire.storage.disk import Disk
 from quire.storage.entry_log import entries_path
@@ -391,5 +399,24 @@ def test_what_one_directory_cannot_read_the_others_still_serve() -> None:
         node._engine.upkeep.request_flush()
         await eventually(lambda: bool(scene.fatal))
         await node.abort()
+
+    drive(main())
+
+
+def test_a_disk_that_was_a_part_once_is_not_added_with_what_it_holds() -> None:
+    """The next start would delete the entry logs on it: no checkpoint lists them."""
+
+    async def main() -> None:
+        scene, store = SpreadScene(), MemoryStore()
+        mount = scene.disk.mount()
+        disk, added = [SubDisk(mount, await scene._directory(name)) for name in ("main", "old")]
+        await format_disk(disk, store, scene.rng)
+        cookie = await identify(disk, store)
+        await write_first_cookie(added, cookie.of_part(Part("1" * 32, Role.ENTRIES, "old")))
+        await added.make_directory("entries")
+        with pytest.raises(ConfigurationError, match=r"old.*holds entries"):
+            await expand_disk(disk, store, scene.rng, [NewPart(Role.ENTRIES, "old", added)])
+        assert await identify(disk, store) == cookie
+        await mount.close()
 
     drive(main())
