@@ -4,8 +4,9 @@
     entries/…    each file on one of the disks for entries; a new one goes where most room is
     all else     on the main disk
 
-Everything above sees port 3 and one directory tree. Two files of one name on two disks mean that
-one was copied: nothing is guessed then. Not here: which disks belong together (directories.py).
+Everything above sees port 3 and one directory tree. Two entry logs of one name on two disks mean
+that one was copied: nothing is guessed then. Not here: which disks belong together
+(directories.py).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Final
 
 from quire.errors import CorruptStorageError
 from quire.storage.disk import Disk, DiskSpace, File
-from quire.storage.entry_log import ENTRIES
-from quire.storage.segments import JOURNAL
+from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
+from quire.storage.segments import JOURNAL, numbered
 
 
 class SpreadDisk:
@@ -68,9 +69,9 @@ class SpreadDisk:
         for disk, names in zip(self._entries, listed, strict=True):
             for name in names:
                 path = f"{ENTRIES}/{name}"
-                if path in homes:
+                if path in homes and numbered([name], ENTRIES_SUFFIX):
                     raise CorruptStorageError(path, "it is in two directories: one is a copy")
-                homes[path] = disk
+                homes.setdefault(path, disk)
         self._homes.update(homes)
         return [path.partition("/")[2] for path in homes]
 

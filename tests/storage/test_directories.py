@@ -320,7 +320,7 @@ def test_one_file_in_two_directories_is_not_guessed_about() -> None:
     async def main() -> None:
         disk, a, b = await spread(SimDisk(random.Random(1)))
         for each in (a, b):
-            await each.open("entries/0", create=True)
+            await each.open(entries_path(1), create=True)
         with pytest.raises(CorruptStorageError, match="copy"):
             await disk.list("entries")
 
@@ -417,6 +417,21 @@ def test_a_disk_that_was_a_part_once_is_not_added_with_what_it_holds() -> None:
         with pytest.raises(ConfigurationError, match=r"old.*holds entries"):
             await expand_disk(disk, store, scene.rng, [NewPart(Role.ENTRIES, "old", added)])
         assert await identify(disk, store) == cookie
+        await mount.close()
+
+    drive(main())
+
+
+def test_strange_files_of_one_name_in_two_directories_are_left_alone() -> None:
+    async def main() -> None:
+        scene = SpreadScene()
+        mount = scene.disk.mount()
+        disks = [SubDisk(mount, await scene._directory(name)) for name in ("main", "one", "two")]
+        spread = SpreadDisk(disks[0], disks[0], disks[1:])
+        for disk in disks[1:]:
+            await disk.make_directory("entries")
+            await (await disk.open("entries/README", create=True)).close()
+        assert await spread.list("entries") == ["README"]
         await mount.close()
 
     drive(main())
