@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from quire.errors import ConfigurationError, QuireError, WrongBookieError
+from quire.errors import ConfigurationError, WrongBookieError
 from quire.storage.cookie import BookieCookie, Part, Role, read_cookie
 from quire.storage.disk import Disk
 from quire.storage.local_disk import LocalDisk
@@ -76,7 +76,7 @@ async def _open_part(
         cookie.check(what, found)
         if found.part != part.id:
             raise WrongBookieError(what, f"part {part.id}", f"part {found.part or 'main'}")
-    except (QuireError, OSError):
+    except BaseException:  # cancellation too: its lock would outlive the start
         await disk.close()
         raise
     return disk

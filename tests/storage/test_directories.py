@@ -39,7 +39,7 @@ from quire.storage.identity import (
     identify,
     settle_twin,
 )
-from quire.storage.local_disk import LocalDisk
+from quire.storage.local_disk import LocalDisk, LocalFile
 from quire.storage.options import StorageOptions
 from quire.storage.server import serve
 from quire.storage.spread_disk import SpreadDisk
@@ -435,3 +435,27 @@ def test_strange_files_of_one_name_in_two_directories_are_left_alone() -> None:
         await mount.close()
 
     drive(main())
+
+
+def test_a_start_that_is_cancelled_gives_every_lock_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        uri = f"sqlite://{tmp_path}/metadata.db"
+        bookie, big = tmp_path / "bookie", tmp_path / "big"
+        await format_directory(bookie, uri, entries=[big])
+        opened = asyncio.Event()
+
+        class Hanging(LocalDisk):
+            async def open(self, path: str, *, create: bool = False) -> LocalFile:
+                opened.set()
+                await asyncio.sleep(3600)
+                raise AssertionError
+
+        starting = asyncio.ensure_future(
+            with_parts(LocalDisk(bookie), lambda path: Hanging(Path(path)))
+        )
+        await opened.wait()
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await LocalDisk(big).close()
+
+    asyncio.run(main())
