@@ -78,7 +78,10 @@ def _segment(path: str, data: bytes) -> Iterator[Row]:
     }
     first = read_header(data, BLOCK_BYTES, header.identity)
     sequence = 0 if first is None else first.sequence
-    records, end = read_records(data, BLOCK_BYTES, header.identity, sequence)
+    try:
+        records, end = read_records(data, BLOCK_BYTES, header.identity, sequence)
+    except ValueError as error:
+        raise CorruptStorageError(path, f"unknown kind of record: {error}") from error
     for record in records:
         yield _record(record)
     proof = find_proof(data, end, header.identity, sequence + len(records))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -12,6 +13,14 @@ from quire.errors import ConfigurationError, CorruptStorageError
 from quire.storage.check import Findings, check_disk
 from quire.storage.checkpoint import KIND, LOST
 from quire.storage.dump import Row, describe
+from quire.storage.record import (
+    BLOCK_BYTES,
+    LAST_OF_BATCH,
+    RecordKind,
+    SegmentHeader,
+    encode_record,
+    encode_segment,
+)
 from quire.storage.segments import segment_path
 from tests.storage.scene import BOOKIE, KEY, Scene, drive, run_of
 
@@ -156,3 +165,13 @@ def test_damage_ends_a_description() -> None:
                 await rows(path, bytes(damaged))
 
     asyncio.run(main())
+
+
+def test_a_record_of_a_later_version_ends_a_description() -> None:
+    """It is an error that names the file, and no ValueError."""
+    header = SegmentHeader(1, 3, 0, 2 * BLOCK_BYTES, "b")
+    record = encode_record(cast("RecordKind", 9), b"", 1, 0, 3, LAST_OF_BATCH)
+    data = (encode_segment(header) + record).ljust(2 * BLOCK_BYTES, b"\0")
+
+    with pytest.raises(CorruptStorageError, match=r"later\.journal.*unknown kind"):
+        drive(rows("later.journal", data))
