@@ -80,9 +80,13 @@ class LocalCluster:
         self.bookies = bookies
         self._store = store or cluster_store(self.directory)
         self.zookeeper: LocalZooKeeper | None = None
-        if store is None and (size := servers_of(self.directory, zookeeper)):
-            jars = Path(zookeeper_jars) if zookeeper_jars else None
-            self.zookeeper = LocalZooKeeper(self.directory, size, jars, self._zookeeper_died)
+        try:
+            if store is None and (size := servers_of(self.directory, zookeeper)):
+                jars = Path(zookeeper_jars) if zookeeper_jars else None
+                self.zookeeper = LocalZooKeeper(self.directory, size, jars, self._zookeeper_died)
+        except BaseException:
+            self._remove_temporary()
+            raise
         self._processes: dict[int, BookieProcess] = {}
         self._expected: set[int] = set()
         self._watchers: dict[int, asyncio.Task[None]] = {}
@@ -132,6 +136,9 @@ class LocalCluster:
             await self.zookeeper.stop()
         self._processes.clear()
         self._watchers.clear()
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
         if self.is_temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 
