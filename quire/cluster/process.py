@@ -17,6 +17,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -152,7 +153,10 @@ class BookieProcess:
 
     def last_words(self) -> str:
         """Return how the process ended and the last line of its log."""
-        lines = self.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").splitlines()
+        said = b""
+        with suppress(OSError):  # somebody removed it: that must not keep anybody from stopping
+            said = self.log.read_bytes()[-LOG_TAIL_BYTES:]
+        lines = said.decode(errors="replace").splitlines()
         last = lines[-1].removeprefix("quire: ") if lines else "it said nothing"
         return f"it ended with code {self.exit_code}: {last} (log: {self.log})"
 

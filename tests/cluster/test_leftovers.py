@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from quire.cluster import LocalCluster
+from quire.cluster.process import BookieProcess
 from quire.errors import ConfigurationError
 
 
@@ -18,3 +21,11 @@ def test_a_cluster_that_cannot_be_made_leaves_no_temporary_directory(
     with pytest.raises(ConfigurationError):
         LocalCluster(zookeeper=2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bookie_whose_log_is_gone_still_has_last_words(tmp_path: Path) -> None:
+    """Otherwise nobody hears of its death, and stopping the cluster stops halfway."""
+    transport = Mock(spec=asyncio.SubprocessTransport)
+    transport.get_returncode.return_value = 74
+    process = BookieProcess(transport, Mock(), "bookie-0", tmp_path / "gone.log")
+    assert "code 74" in process.last_words()
