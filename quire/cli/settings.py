@@ -131,15 +131,18 @@ class _Ending:
 
     async def watch(self, work: Coroutine[Any, Any, T]) -> T:
         self._working = asyncio.current_task()
+        if self.has_come and self._working is not None:
+            self._working.cancel()
         return await work
 
     def come(self, number: int, frame: object) -> None:
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
-        if self._working is not None and not self.has_come:
+        if not self.has_come:
             self.has_come = True
-            self._working.cancel()
+            if self._working is not None:  # else the work has not begun: `watch` ends it
+                self._working.cancel()
 
 
 async def until_orphaned(work: Coroutine[Any, Any, None]) -> None:
