@@ -55,6 +55,21 @@ def _check_path(path: str) -> str:
     return path
 
 
+def _make_durably(directory: Path) -> None:
+    """Make a directory and what is missing above it; what is synced in it must not lose its name.
+
+    Raises OSError.
+    """
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        descriptor = os.open(made.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def _close_unclaimed(opening: Job[tuple[int, int]]) -> None:
     """Close what was opened for a task that is gone."""
     if not opening.cancelled() and opening.exception() is None:
@@ -239,7 +254,7 @@ class LocalDisk:
         self.root: Final = Path(root)
         try:
             if create:
-                self.root.mkdir(parents=True, exist_ok=True)
+                _make_durably(self.root)
             if not self.root.is_dir():
                 raise ConfigurationError(
                     f"{self.root} is not a directory: format a bookie there first"

@@ -130,3 +130,23 @@ def test_an_open_that_is_cancelled_leaves_no_descriptor(
         assert pools <= before - lock
 
     asyncio.run(main())
+
+
+def test_a_directory_that_is_made_is_there_after_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a bookie syncs in it is lost with its name."""
+    synced: list[Path] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+    async def main() -> None:
+        await LocalDisk(tmp_path / "new" / "bookie", create=True).close()
+        assert set(synced) == {tmp_path, tmp_path / "new"}
+        await LocalDisk(tmp_path / "new" / "bookie", create=True).close()
+        assert len(synced) == 2, "nothing was made"
+
+    asyncio.run(main())
