@@ -8,6 +8,7 @@ entries are not looked at: a bookie does not have the passwords.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -34,6 +35,11 @@ from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_pa
 from quire.storage.state_file import read_state
 
 OPEN_FILES_MAX = 8
+
+
+UNREADABLE = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA})
+"""How a kernel says that a medium or a file system is damaged. All other errors (no permission, no
+descriptor left) say nothing about the file."""
 
 
 class Damage(NamedTuple):
@@ -69,7 +75,7 @@ async def check_disk(
     `on_progress` is told how many entry logs are done, and of how many.
 
     Raises `ConfigurationError` when it has no cookie, `CorruptStorageError` when the cookie cannot
-    be believed, and OSError.
+    be believed, and OSError when something else than damage keeps a file from being read.
     """
     cookie = await read_cookie(disk)
     if cookie is None:
@@ -84,6 +90,10 @@ async def check_disk(
     except CorruptStorageError as error:
         findings.damage.append(Damage(error.path, error.reason))
         return findings
+    except OSError as error:
+        if not findings.damage:  # of a segment; a checkpoint was named already
+            findings.damage.append(Damage(JOURNAL, reason_of(error)))
+        return findings
     await _check_journal(disk, findings, checkpoint)
     for done, number in enumerate(checkpoint.files, 1):
         await _check_entry_log(disk, findings, number)
@@ -94,13 +104,13 @@ async def check_disk(
 async def _check_generations(disk: Disk, findings: Findings) -> None:
     """Report a damaged generation even when the other one can stand in for it."""
     for path in PATHS:
-        data = await read_state(disk, path)
-        if data is not None:
-            findings.files += 1
-            try:
+        try:
+            data = await read_state(disk, path)
+            if data is not None:
+                findings.files += 1
                 decode_checkpoint(path, data)
-            except CorruptStorageError as error:
-                findings.damage.append(Damage(path, error.reason))
+        except (CorruptStorageError, OSError) as error:
+            findings.damage.append(Damage(path, reason_of(error)))
 
 
 async def _check_journal(disk: Disk, findings: Findings, checkpoint: Checkpoint) -> None:
@@ -121,6 +131,8 @@ async def _check_journal(disk: Disk, findings: Findings, checkpoint: Checkpoint)
         await replay(disk, findings.bookie, start, numbers, look)
     except CorruptStorageError as error:
         findings.damage.append(Damage(error.path, error.reason))
+    except OSError as error:
+        findings.damage.append(Damage(JOURNAL, reason_of(error)))
     except InvalidRequestError as error:
         findings.damage.append(Damage(segment_path(start.segment), f"a run is none: {error}"))
 
@@ -129,8 +141,8 @@ async def _check_entry_log(disk: Disk, findings: Findings, number: int) -> None:
     findings.files += 1
     try:
         index = await load_index(disk, number, findings.bookie)
-    except CorruptStorageError as error:
-        findings.damage.append(Damage(error.path, error.reason))
+    except (CorruptStorageError, OSError) as error:
+        findings.damage.append(Damage(entries_path(number), reason_of(error)))
         return
     findings.ledgers.update(index.ledgers)
     for state in decode_rows(index.states):
@@ -158,6 +170,15 @@ async def verify_chunks(
                 path = entries_path(index.number)
                 damage = Damage(path, _reason(error), ledger, chunk.first, chunk.last)
             yield chunk.size, damage
+
+
+def reason_of(error: CorruptStorageError | OSError) -> str:
+    """Return what is wrong with a file; raise an error that does not say that it is damaged."""
+    if isinstance(error, CorruptStorageError):
+        return error.reason
+    if error.errno not in UNREADABLE:
+        raise error
+    return str(error)
 
 
 def _reason(error: CorruptEntryError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import cast
 
@@ -12,6 +13,7 @@ from quire.entry import EntryId
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.storage.check import Findings, check_disk
 from quire.storage.checkpoint import KIND, LOST
+from quire.storage.disk import File
 from quire.storage.dump import Row, describe
 from quire.storage.record import (
     BLOCK_BYTES,
@@ -23,6 +25,7 @@ from quire.storage.record import (
 )
 from quire.storage.segments import segment_path
 from tests.storage.scene import BOOKIE, KEY, Scene, drive, run_of
+from tests.support.sub_disk import SubDisk
 
 PAYLOAD = bytes(500)
 
@@ -175,3 +178,27 @@ def test_a_record_of_a_later_version_ends_a_description() -> None:
 
     with pytest.raises(CorruptStorageError, match=r"later\.journal.*unknown kind"):
         drive(rows("later.journal", data))
+
+
+@pytest.mark.parametrize("kind", ["entries", "checkpoint"])
+def test_a_file_that_cannot_be_read_is_damage_and_the_rest_is_looked_at(kind: str) -> None:
+    async def main() -> None:
+        scene = await written()
+        mount = scene.disk.mount()
+        bad = next(path for path in sorted(scene.disk.files()) if path.startswith(kind))
+
+        class Unreadable(SubDisk):
+            async def open(self, path: str, *, create: bool = False) -> File:
+                if path == bad:
+                    raise OSError(errno.EIO, "for the test", path)
+                return await mount.open(path, create=create)
+
+            def _at(self, path: str) -> str:
+                return path
+
+        findings = await check_disk(Unreadable(mount, ""))
+        await mount.close()
+        assert [each.path for each in findings.damage] == [bad]
+        assert findings.chunks or kind == "checkpoint"
+
+    drive(main())
