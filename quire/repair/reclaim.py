@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.metastore.store import MetadataStore
+from quire.storage.check import reason_of
 from quire.storage.cookie import (
     COOKIE,
     BookieCookie,
@@ -67,8 +68,8 @@ async def restore_cookie(main: Disk, store: MetadataStore) -> None:
     try:
         if await read_cookie(main) is not None:
             return
-    except CorruptStorageError as error:
-        damage = error
+    except (CorruptStorageError, OSError) as error:
+        damage = CorruptStorageError(COOKIE, reason_of(error))
     owners = await _owners(main)
     if len(owners) == 1:
         twin = await read_twin(store, owners.pop())
@@ -89,15 +90,19 @@ async def _owners(disk: Disk) -> set[str]:
     if JOURNAL not in await disk.list():
         return owners
     for number in numbered(await disk.list(JOURNAL), SEGMENT_SUFFIX):
-        path = segment_path(number)
-        file = await disk.open(path)
         try:
-            owners.add(decode_segment(path, await file.read(0, BLOCK_BYTES)).bookie)
-        except CorruptStorageError:
-            continue  # what is damaged says nothing
-        finally:
-            await file.close()
+            owners.add(await _owner(disk, segment_path(number)))
+        except (CorruptStorageError, OSError) as error:
+            reason_of(error)  # damage says nothing; what is not damage is raised
     return owners
+
+
+async def _owner(disk: Disk, path: str) -> str:
+    file = await disk.open(path)
+    try:
+        return decode_segment(path, await file.read(0, BLOCK_BYTES)).bookie
+    finally:
+        await file.close()
 
 
 async def replace_parts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -14,14 +15,18 @@ from quire.errors import (
     WrongBookieError,
 )
 from quire.metastore.layout import cookie_path
-from quire.metastore.memory import MemoryStore
+from quire.metastore.memory import MemoryStore, MemoryTree
 from quire.repair.reclaim import reclaim, restore_cookie
 from quire.storage.cookie import COOKIE, Role
 from quire.storage.directories import with_parts
+from quire.storage.disk import File
 from quire.storage.horizon import Horizon
 from quire.storage.identity import NewPart, format_disk, identify
+from quire.storage.ledger_storage import UNFINISHED
+from quire.storage.record import BLOCK_BYTES, SegmentHeader, encode_segment
 from quire.storage.salvage import Doubt, salvage
-from tests.storage.scene import KEY, drive, run_of
+from quire.storage.segments import segment_path
+from tests.storage.scene import KEY, Scene, drive, run_of
 from tests.storage.test_crash_points import TINY
 from tests.storage.test_directories import SpreadScene
 from tests.storage.test_salvage import remove
@@ -260,5 +265,35 @@ def test_the_old_disk_does_not_replace_the_new_one_with_what_it_holds() -> None:
         with pytest.raises(ConfigurationError, match="holds entries"):
             await restored(scene, BIG)
         assert scene.disk.files() == before
+
+    drive(main())
+
+
+def test_a_cookie_on_a_bad_sector_is_written_anew_though_a_segment_is_on_another() -> None:
+    async def main() -> None:
+        scene, tree = Scene(), MemoryTree()
+        mount, store = scene.disk.mount(), MemoryStore(tree)
+        bookie = await format_disk(mount, store, random.Random(1))
+        await mount.make_directory("journal")
+        for number in (1, 2):
+            file = await mount.open(segment_path(number), create=True)
+            header = SegmentHeader(number, 3, 0, BLOCK_BYTES, bookie)
+            await file.write(0, [encode_segment(header)], sync=True)
+            await file.close()
+        bad = [COOKIE, segment_path(1)]
+
+        class Unreadable(SubDisk):
+            async def open(self, path: str, *, create: bool = False) -> File:
+                if path in bad:
+                    raise OSError(errno.EIO, "for the test", path)
+                return await mount.open(path, create=create)
+
+            def _at(self, path: str) -> str:
+                return path
+
+        await restore_cookie(Unreadable(mount, ""), store)
+        assert (await identify(mount, store)).bookie == bookie
+        assert UNFINISHED in await mount.list()
+        await mount.close()
 
     drive(main())
