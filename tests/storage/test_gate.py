@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from quire.errors import BookieBusyError
+from quire.errors import BookieBusyError, ReadOnlyBookieError
 from quire.storage.gate import Gate
 from tests.storage.scene import drive
 
@@ -64,3 +64,19 @@ def test_more_than_the_limit_goes_alone() -> None:
     assert not gate.try_enter(1)
     gate.leave(50)
     assert gate.bytes == 0
+
+
+def test_who_is_turned_away_and_cancelled_at_once_gives_nothing_back() -> None:
+    """It was never let in: what it gave back would be somebody else's room."""
+
+    async def main() -> None:
+        gate = Gate("b", 10, lambda: None)
+        assert gate.try_enter(10)
+        refused = asyncio.ensure_future(gate.enter(5))
+        await asyncio.sleep(0)
+        gate.turn_away(ReadOnlyBookieError("b", "full"))
+        refused.cancel()
+        await asyncio.gather(refused, return_exceptions=True)
+        assert gate.bytes == 10
+
+    drive(main())
