@@ -146,13 +146,13 @@ class _Salvaging:
         """Return the latest checkpoint that is whole, or one that lists nothing."""
         latest = NOWHERE
         for path in PATHS:
-            data = await read_state(self._disk, path)
             try:
+                data = await read_state(self._disk, path)
                 if data is None:
                     raise CorruptStorageError(path, "it is missing")
                 found = decode_checkpoint(path, data)
-            except CorruptStorageError as error:
-                self._found.damage.append(Damage(path, error.reason))
+            except (CorruptStorageError, OSError) as error:
+                self._found.damage.append(Damage(path, _reason(error)))
             else:
                 latest = max(latest, found, key=lambda each: each.generation)
         return latest

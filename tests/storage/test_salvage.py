@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -18,11 +19,14 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.storage.check import check_disk
+from quire.storage.checkpoint import PATHS
+from quire.storage.disk import File
 from quire.storage.horizon import Horizon, decode_ranges
 from quire.storage.salvage import Doubt, Salvage, salvage
 from quire.storage.segments import segment_path
 from tests.sim.disk import Cut
 from tests.storage.scene import BOOKIE, KEY, SMALL, Scene, drive, eventually, run_of
+from tests.support.sub_disk import SubDisk
 
 PAYLOAD = bytes(500)
 BELOW = 100
@@ -343,3 +347,31 @@ def test_the_horizon_is_around_the_doubtful(doubtful: set[int], below: int) -> N
     assert [each for each in range(70) if each in horizon] == inside
     rows = [list(each) for each in horizon.clean]
     assert decode_ranges(rows) == horizon.clean
+
+
+def test_a_checkpoint_that_cannot_be_read_is_made_again() -> None:
+    """A bad sector under it: the repair would otherwise fail for ever."""
+
+    async def main() -> None:
+        scene = await loaded()
+        mount = scene.disk.mount()
+
+        class Unreadable(SubDisk):
+            async def open(self, path: str, *, create: bool = False) -> File:
+                if path == PATHS[0]:
+                    raise OSError(errno.EIO, "for the test", path)
+                return await mount.open(path, create=create)
+
+            def _at(self, path: str) -> str:
+                return path
+
+        doubts, horizon = [Doubt(7)], Horizon(BELOW)
+        disk, rng = Unreadable(mount, ""), random.Random(1)
+        found = await salvage(disk, BOOKIE, doubts, horizon, rng=rng, options=SMALL)
+        await mount.close()
+        assert [each.path for each in found.damage] == [PATHS[0]]
+        await scene.start()
+        assert len(await scene.entries(7)) == 30
+        await scene.close()
+
+    drive(main())
