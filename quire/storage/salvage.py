@@ -21,6 +21,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -40,7 +41,7 @@ from quire.storage.record import (
     RecordKind,
     find_proof,
     read_header,
-    read_records,
+    read_record,
 )
 from quire.storage.replay import JournalPosition, load_segment
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
@@ -250,20 +251,15 @@ def _records(data: bytes, identity: int) -> Iterator[Record]:
     """
     offset = BLOCK_BYTES
     while offset < len(data):
-        header = read_header(data, offset, identity)
-        records: list[Record] = []
+        header, record = read_header(data, offset, identity), None
         if header is not None:
-            try:
-                records, end = read_records(data, offset, identity, header.sequence)
-            except ValueError:  # a kind of record that is not known
-                records = []
-        yield from records
-        offset = end if records and end % BLOCK_BYTES == 0 else _next_block(offset, records)
-
-
-def _next_block(offset: int, records: list[Record]) -> int:
-    at = records[-1].end if records else offset
-    return (at // BLOCK_BYTES + 1) * BLOCK_BYTES
+            with suppress(ValueError):  # a kind of record that is not known
+                record = read_record(data, offset, identity, header.sequence)
+        if record is None:
+            offset = (offset // BLOCK_BYTES + 1) * BLOCK_BYTES
+        else:
+            yield record
+            offset = record.end
 
 
 def _aside_names(name: str) -> Iterator[str]:

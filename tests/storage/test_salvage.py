@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,14 @@ from quire.storage.check import check_disk
 from quire.storage.checkpoint import PATHS
 from quire.storage.disk import File
 from quire.storage.horizon import Horizon, decode_ranges
-from quire.storage.salvage import Doubt, Salvage, salvage
+from quire.storage.record import (
+    BLOCK_BYTES,
+    RecordKind,
+    SegmentHeader,
+    encode_record,
+    encode_segment,
+)
+from quire.storage.salvage import Doubt, Salvage, _records, salvage
 from quire.storage.segments import segment_path
 from tests.sim.disk import Cut
 from tests.storage.scene import BOOKIE, KEY, SMALL, Scene, drive, eventually, run_of
@@ -375,3 +383,15 @@ def test_a_checkpoint_that_cannot_be_read_is_made_again() -> None:
         await scene.close()
 
     drive(main())
+
+
+def test_what_stands_before_a_record_of_an_unknown_kind_is_kept() -> None:
+    header = SegmentHeader(1, 3, 0, 3 * BLOCK_BYTES, BOOKIE)
+
+    def encoded(kind: int, sequence: int) -> bytes:
+        return encode_record(cast("RecordKind", kind), b"", sequence, sequence - 1, 3, 0)
+
+    batch = encoded(RecordKind.MARK, 1) + encoded(RecordKind.MARK, 2) + encoded(9, 3)
+    data = (encode_segment(header) + batch).ljust(2 * BLOCK_BYTES, b"\0")
+    data += encoded(RecordKind.MARK, 4).ljust(BLOCK_BYTES, b"\0")
+    assert [each.sequence for each in _records(data, header.identity)] == [1, 2, 4]
