@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from quire.entry import LedgerId
 from quire.errors import CorruptStorageError, InvalidRequestError
 from quire.run import scan_run
-from quire.storage.check import Damage
+from quire.storage.check import Damage, reason_of
 from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint
 from quire.storage.disk import Disk
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, EntryIndex, entries_path, load_index
@@ -153,7 +153,7 @@ class _Salvaging:
                     raise CorruptStorageError(path, "it is missing")
                 found = decode_checkpoint(path, data)
             except (CorruptStorageError, OSError) as error:
-                self._found.damage.append(Damage(path, _reason(error)))
+                self._found.damage.append(Damage(path, reason_of(error)))
             else:
                 latest = max(latest, found, key=lambda each: each.generation)
         return latest
@@ -172,7 +172,7 @@ class _Salvaging:
             try:
                 found.append(await load_index(self._disk, number, self._bookie))
             except (CorruptStorageError, OSError) as error:
-                self._found.damage.append(Damage(path, _reason(error)))
+                self._found.damage.append(Damage(path, reason_of(error)))
                 if number in present:
                     self._aside.append(path)
         return found, max([0, *present, *checkpoint.files])
@@ -185,7 +185,7 @@ class _Salvaging:
         try:
             data, header = await load_segment(self._disk, self._bookie, number, may_be_cut=True)
         except (CorruptStorageError, OSError) as error:
-            self._found.damage.append(Damage(path, _reason(error)))
+            self._found.damage.append(Damage(path, reason_of(error)))
             self._aside.append(path)
             return sequence
         is_whole = len(data) == header.size
@@ -268,10 +268,6 @@ def _aside_names(name: str) -> Iterator[str]:
     while True:
         number += 1
         yield f"{stem}{ASIDE_SUFFIX}-{number}"
-
-
-def _reason(error: CorruptStorageError | OSError) -> str:
-    return error.reason if isinstance(error, CorruptStorageError) else str(error)
 
 
 def _never(error: BaseException) -> None:

@@ -23,6 +23,7 @@ from quire.storage.check import check_disk
 from quire.storage.checkpoint import PATHS
 from quire.storage.disk import File
 from quire.storage.horizon import Horizon, decode_ranges
+from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.record import (
     BLOCK_BYTES,
     RecordKind,
@@ -395,3 +396,30 @@ def test_what_stands_before_a_record_of_an_unknown_kind_is_kept() -> None:
     data = (encode_segment(header) + batch).ljust(2 * BLOCK_BYTES, b"\0")
     data += encoded(RecordKind.MARK, 4).ljust(BLOCK_BYTES, b"\0")
     assert [each.sequence for each in _records(data, header.identity)] == [1, 2, 4]
+
+
+def test_what_may_not_be_opened_is_not_set_aside() -> None:
+    """It says nothing about the file: the repair ends, and can be begun again."""
+
+    async def main() -> None:
+        scene = await loaded()
+        mount = scene.disk.mount()
+        whole = scene.disk.files().keys()
+
+        class Forbidden(SubDisk):
+            async def open(self, path: str, *, create: bool = False) -> File:
+                if path == entry_logs(scene)[0]:
+                    raise OSError(errno.EACCES, "for the test", path)
+                return await mount.open(path, create=create)
+
+            def _at(self, path: str) -> str:
+                return path
+
+        doubts, horizon = [Doubt(7)], Horizon(BELOW)
+        disk, rng = Forbidden(mount, ""), random.Random(1)
+        with pytest.raises(OSError, match="for the test"):
+            await salvage(disk, BOOKIE, doubts, horizon, rng=rng, options=SMALL)
+        await mount.close()
+        assert scene.disk.files().keys() - {UNFINISHED} == whole
+
+    drive(main())
