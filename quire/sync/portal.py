@@ -177,14 +177,20 @@ class Portal:
             self._thread.join(CANCEL_SECONDS)
 
     def _begin(self, work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]) -> None:
-        self._tasks[id(outcome)] = self._loop.create_task(self._settle(work, outcome))
+        task = self._loop.create_task(self._settle(work, outcome))
+        self._tasks[id(outcome)] = task
+        task.add_done_callback(lambda _: self._forget(work, outcome))
+
+    def _forget(self, work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]) -> None:
+        del self._tasks[id(outcome)]
+        if not outcome.done():  # cancelled before its first step, the task could not even say so
+            _drop(work, outcome)
 
     def _cancel(self, work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]) -> None:
         if task := self._tasks.get(id(outcome)):
             task.cancel()
         elif not outcome.done():  # the interruption came before the work was handed over
-            work.close()
-            outcome.set_exception(HandleClosedError("what this call was waiting for"))
+            _drop(work, outcome)
 
     async def _settle(
         self, work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]
@@ -195,8 +201,12 @@ class Portal:
             outcome.set_exception(HandleClosedError("what this call was waiting for"))
         except BaseException as error:
             outcome.set_exception(error)
-        finally:
-            self._tasks.pop(id(outcome), None)
+
+
+def _drop(work: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]) -> None:
+    """Give up work that never began."""
+    work.close()
+    outcome.set_exception(HandleClosedError("what this call was waiting for"))
 
 
 def _wait(outcome: concurrent.futures.Future[T]) -> T:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import inspect
 import os
 import signal
 import subprocess
@@ -282,3 +284,16 @@ def test_a_block_that_the_interpreter_never_left_ends_without_a_word_at_exit() -
         [sys.executable, "-c", LEFT_BEHIND], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_work_that_is_cancelled_before_its_first_step_is_over(portal: Portal) -> None:
+    outcome: concurrent.futures.Future[None] = concurrent.futures.Future()
+    work = nothing()
+
+    def begin_and_cancel() -> None:  # as a busy loop finds both waiting
+        portal._begin(work, outcome)
+        portal._cancel(work, outcome)
+
+    portal.call_plain(begin_and_cancel)
+    assert isinstance(outcome.exception(10), HandleClosedError)
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
