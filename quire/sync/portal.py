@@ -71,7 +71,7 @@ class Portal:
         """Run a coroutine on the loop and return what it returns, or raise what it raises.
 
         Ctrl-C in the waiting thread cancels the work. Raises `HandleClosedError` when the work was
-        cancelled from elsewhere, and `ForkedError`.
+        cancelled from elsewhere or the process is at its exit, and `ForkedError`.
         """
         try:
             self._check()
@@ -151,6 +151,8 @@ class Portal:
     def _check(self) -> None:
         if os.getpid() != self._process:
             raise ForkedError
+        if self._loop.is_closed():
+            raise HandleClosedError("quire.sync, whose loop ended at the exit of the process")
         if threading.current_thread() is self._thread:
             raise InvalidRequestError(
                 "quire.sync was called from its own event loop: use the asynchronous API there"

@@ -297,3 +297,12 @@ def test_work_that_is_cancelled_before_its_first_step_is_over(portal: Portal) ->
     portal.call_plain(begin_and_cancel)
     assert isinstance(outcome.exception(10), HandleClosedError)
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+
+
+def test_a_call_after_the_loop_ended_says_so() -> None:
+    portal = Portal()
+    portal._stop()
+    work = nothing()
+    with pytest.raises(HandleClosedError, match="exit"):
+        portal.call(work)
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
