@@ -184,7 +184,7 @@ class SyncLogReader(SyncHandle):
         self._reader = reader
         self._source: AsyncGenerator[RecordBatch, None] | None = None
         self._batch: RecordBatch | None = None
-        self._records: deque[Record] = deque()
+        self._records: deque[Record] | None = deque()  # None: those of the batch, all of them
 
     @property
     def name(self) -> str:
@@ -199,36 +199,49 @@ class SyncLogReader(SyncHandle):
     @property
     def position(self) -> Position:
         """See `LogReader.position`."""
-        return self._records[0].position if self._records else self._reader.position
+        records = self._unpack()
+        return records[0].position if records else self._reader.position
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Record:
-        while not self._records:
-            self._batch = self._portal.call(self._next_batch())
-            if self._batch is None:
+        while not (records := self._unpack()):
+            if not self._portal.call(self._fetch()):
                 raise StopIteration
-            self._records.extend(self._batch.records())
-        return self._records.popleft()
+        return records.popleft()
 
     def read_batches(self) -> Iterator[RecordBatch]:
         """See `LogReader.read_batches`."""
-        if self._batch is not None and self._records:
-            rest = replace(self._batch, slot=self._records[0].position.slot)
-            self._records.clear()
-            yield rest
-        while (batch := self._portal.call(self._next_batch())) is not None:
-            yield batch
+        while True:
+            if self._batch is not None and (self._records is None or self._records):
+                batch = self._batch
+                if self._records is not None:
+                    batch = replace(batch, slot=self._records[0].position.slot)
+                self._records = deque()
+                yield batch
+            elif not self._portal.call(self._fetch()):
+                return
 
-    async def _next_batch(self) -> RecordBatch | None:
+    def _unpack(self) -> deque[Record]:
+        if self._records is None:
+            self._records = deque(() if self._batch is None else self._batch.records())
+        return self._records
+
+    async def _fetch(self) -> bool:
+        """Take the next batch, False at the end. It is kept here, in the loop's thread: with a call
+        that Ctrl-C ends in the instant in which it is answered, the answer would be lost.
+        """
         if self._source is None:
             self._source = self._reader.read_batches()
         try:
-            return await anext(self._source, None)
+            batch = await anext(self._source, None)
         except BaseException:
             self._source = None  # a generator that raised is over; the reader knows where we are
             raise
+        if batch is not None:
+            self._batch, self._records = batch, None
+        return batch is not None
 
     def close(self) -> None:
         """See `LogReader.close`."""

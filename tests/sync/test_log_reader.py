@@ -1,0 +1,78 @@
+"""The blocking reader of a log loses nothing to an interruption."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from typing import Any, cast
+
+import pytest
+
+from quire.log.position import Position, Record
+from quire.log.reader import LogReader
+from quire.log.segment_reader import RecordBatch
+from quire.sync import SyncLogReader
+from quire.sync.portal import Portal, T
+
+
+class Batch:
+    """As much of a `RecordBatch` as the reader looks at."""
+
+    def __init__(self, entry: int) -> None:
+        self.position = Position(0, entry, 0)
+
+    def records(self) -> list[Record]:
+        return [Record(self.position, self.position.entry, 1, 0, b"")]
+
+
+class Source:
+    """A reader of three batches; its position is behind what it gave out."""
+
+    def __init__(self) -> None:
+        self.position = Position(0, 0, 0)
+
+    async def read_batches(self) -> AsyncGenerator[RecordBatch, None]:
+        while self.position.entry < 3:
+            batch = Batch(self.position.entry)
+            self.position = Position(0, self.position.entry + 1, 0)
+            yield cast(RecordBatch, batch)
+
+
+class Interrupted:
+    """A portal with Ctrl-C in the second call, in the instant in which its work is done."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        self.calls += 1
+        result = Portal.shared().call(work)
+        if self.calls == 2:
+            raise KeyboardInterrupt
+        return result
+
+
+@pytest.fixture
+def reader() -> SyncLogReader:
+    return SyncLogReader(cast(Portal, Interrupted()), cast(LogReader, Source()))
+
+
+def entries(items: Iterator[Record] | Iterator[RecordBatch]) -> list[int]:
+    return [item.position.entry for item in items]
+
+
+def test_records_that_arrived_with_ctrl_c_are_not_skipped(reader: SyncLogReader) -> None:
+    assert next(reader).position.entry == 0
+    with pytest.raises(KeyboardInterrupt):
+        next(reader)
+    assert reader.position == Position(0, 1, 0)
+    assert entries(reader) == [1, 2]
+
+
+def test_a_batch_that_arrived_with_ctrl_c_is_not_skipped(reader: SyncLogReader) -> None:
+    batches = reader.read_batches()
+    assert next(batches).position.entry == 0
+    assert reader.position == Position(0, 1, 0)
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert entries(reader.read_batches()) == [1, 2]
+    assert reader.position == Position(0, 3, 0)
