@@ -320,6 +320,9 @@ class _Pump(Generic[T]):
                 while self._bytes >= PUMP_BYTES_MAX:
                     self._changed.clear()
                     await self._changed.wait()
+        except asyncio.CancelledError:
+            self._error = HandleClosedError("what this iterator reads")  # no end of the source
+            raise
         except Exception as error:
             self._error = error
         finally:

@@ -306,3 +306,15 @@ def test_a_call_after_the_loop_ended_says_so() -> None:
     with pytest.raises(HandleClosedError, match="exit"):
         portal.call(work)
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+
+
+def test_an_iterator_whose_source_is_cancelled_does_not_look_complete(portal: Portal) -> None:
+    async def cut_after(until: int) -> AsyncIterator[int]:
+        for number in range(until):
+            yield number
+        raise asyncio.CancelledError  # as at exit, or when what it reads from is torn down
+
+    iterator = portal.iterate(lambda: cut_after(3), lambda _: 0)
+    assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(HandleClosedError):
+        next(iterator)
