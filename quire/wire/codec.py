@@ -87,7 +87,11 @@ def encode_failure(error: BaseException, bookie: BookieId) -> pb.Failure:
 
 def _value(error: BaseException, attribute: str) -> int | str:
     value = str(error) if attribute == "args" else getattr(error, attribute)
-    return value if isinstance(value, int) else str(value)[:REASON_CHARACTERS_MAX]
+    if isinstance(value, int):
+        return value
+    # The name of a file may have bytes that are no UTF-8, and an error about it must travel too.
+    text = str(value).encode(errors="backslashreplace").decode()
+    return text[:REASON_CHARACTERS_MAX]
 
 
 def decode_failure(failure: pb.Failure) -> QuireError:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 
 import pytest
@@ -12,6 +13,7 @@ from quire import errors
 from quire.bookie import BookieInfo, LedgerTail
 from quire.errors import (
     BookieUnavailableError,
+    CorruptStorageError,
     EntryTooLargeError,
     InvalidRequestError,
     LedgerFencedError,
@@ -88,6 +90,12 @@ def test_defects_keep_their_details_to_themselves(error: Exception) -> None:
 def test_a_status_from_the_future_is_an_unavailable_bookie() -> None:
     failure = pb.Failure.FromString(b"\x08\x63\x22\x02b1")
     assert isinstance(decode_failure(failure), BookieUnavailableError)
+
+
+def test_names_that_are_no_text_travel_in_escapes() -> None:
+    path = os.fsdecode(b"/data/caf\xe9/journal")
+    arrived = decode_failure(travel(encode_failure(CorruptStorageError(path, path), "b1")))
+    assert str(arrived).count(r"/data/caf\udce9/journal") == 2
 
 
 def test_long_reasons_are_cut() -> None:
