@@ -45,6 +45,8 @@ WAIT_SECONDS_MAX: Final = 300.0
 QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of runs that may wait to be sent; beyond it an add is refused with `BookieBusyError`."""
 
+NO_MESSAGE: Final = "what it answered is no message"
+
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
 
@@ -136,7 +138,7 @@ class RemoteBookie:
             try:
                 size, data = reads.decode_part(message)
             except reads.NoMessageError as error:
-                raise self._unavailable(f"what it answered is no message: {error}") from error
+                raise self._unavailable(f"{NO_MESSAGE}: {error}") from error
             received += len(data)
             parts.append(data)
         if received != size or not parts:
@@ -178,12 +180,12 @@ class RemoteBookie:
         request = _build(
             pb.SyncRequest, bookie=self._bookie, ledger=ledger, key=key, first=first, last=last
         )
-        return decode_ranges(await self._call(self._stub.Sync, request, self._timeout))
+        return await self._call_for_ranges(self._stub.Sync, request)
 
     async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.list_entries`."""
         request = _build(pb.ListEntriesRequest, bookie=self._bookie, ledger=ledger)
-        return decode_ranges(await self._call(self._stub.ListEntries, request, self._timeout))
+        return await self._call_for_ranges(self._stub.ListEntries, request)
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""
@@ -192,7 +194,16 @@ class RemoteBookie:
 
     async def _call(self, method: Any, request: object, timeout: float) -> Any:
         self._check_open()
-        return await self._answer(method(request, timeout=timeout), timeout)
+        reply = await self._answer(method(request, timeout=timeout), timeout)
+        if reply is None:  # gRPC makes that of bytes that it cannot decode
+            raise self._unavailable(NO_MESSAGE)
+        return reply
+
+    async def _call_for_ranges(self, method: Any, request: object) -> list[tuple[EntryId, EntryId]]:
+        reply = await self._call(method, request, self._timeout)
+        if len(reply.bounds) % 2:
+            raise self._unavailable(f"{NO_MESSAGE}: its last range has no end")
+        return decode_ranges(reply)
 
     async def _answer(self, call: Awaitable[ReplyT], timeout: float) -> ReplyT:
         """Wait for an answer; whatever happens to the link is an unavailable bookie."""
@@ -308,10 +319,14 @@ class _AddStream:
         reason = "it closed the connection"
         try:
             while (reply := await self._call.read()) is not EOF:
+                if reply is None:  # gRPC makes that of bytes that it cannot decode
+                    raise reads.NoMessageError("it cannot be decoded")
                 if reply.HasField("refusal"):
                     self._break(decode_failure(reply.refusal))
                     return
                 self._settle(reply)
+        except reads.NoMessageError as error:
+            reason = f"{NO_MESSAGE}: {error}"
         except RpcError as error:
             reason = explain(error)
         except asyncio.CancelledError:
@@ -322,7 +337,11 @@ class _AddStream:
 
     def _settle(self, reply: pb.AddReply) -> None:
         waiting = self._waiting
+        if reply.settled > self._last_sent:
+            raise reads.NoMessageError(f"it settles run {reply.settled}, which was not sent")
         for failed in reply.failures:
+            if failed.number not in waiting or failed.number > reply.settled:
+                raise reads.NoMessageError(f"run {failed.number} fails, which it does not settle")
             future = waiting.pop(failed.number).future
             if not future.done():
                 future.set_exception(decode_failure(failed.failure))
