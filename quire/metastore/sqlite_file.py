@@ -291,10 +291,21 @@ class SqliteFile:
         dead = f"SELECT session FROM sessions WHERE NOT ({_IS_ALIVE}) ORDER BY session"
         if self._one(dead, now, now) is None:
             return
-        # A lock held elsewhere must not fail a read: the dead can wait for the next to come by.
-        with suppress(StoreUnavailableError, StoreOutcomeUnknownError), self._change("sessions"):
+        # A lock held elsewhere must neither fail nor delay a read: the dead can wait for whoever
+        # comes by next. A process that was stopped while it held the lock is soon one of them.
+        unavailable = suppress(StoreUnavailableError, StoreOutcomeUnknownError)
+        with unavailable, self._not_waiting(), self._change("sessions"):
             for (session,) in self._db.execute(dead, (now, now)).fetchall():
                 self._remove_session(session)
+
+    @contextmanager
+    def _not_waiting(self) -> Iterator[None]:
+        """Find a lock that somebody else holds to be held at once."""
+        self._db.execute("PRAGMA busy_timeout = 0")
+        try:
+            yield
+        finally:
+            self._db.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
 
     def _remove_session(self, session: SessionId) -> None:
         self._db.execute("DELETE FROM records WHERE owner = ?", (session,))

@@ -224,6 +224,33 @@ def test_a_lock_that_is_not_let_go_is_unavailability(
     with_store(path, body)
 
 
+def test_reads_do_not_wait_for_a_lock_to_remove_the_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 10 * DEADLINE_SECONDS)
+    path, clock = tmp_path / "metadata.db", FakeClock(100.0)
+
+    async def main() -> None:
+        owner = await SqliteStore.open(str(path), clock=clock)
+        await (await owner.open_session(60.0)).create("/live/x", b"")
+        store = await SqliteStore.open(str(path), clock=clock)
+        rival = sqlite3.connect(path, isolation_level=None)
+        try:
+            rival.execute("BEGIN IMMEDIATE")
+            clock.now += 60.0
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await store.children("/live")
+        finally:
+            rival.close()
+        patience = await store.change(lambda file: file._one("PRAGMA busy_timeout"))
+        assert patience == (10 * DEADLINE_SECONDS * 1000,)  # that of changes, as ever
+        assert await store.children("/live") == []
+        await owner.close()
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_cancelled_callers_leave_a_store_that_works(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         version = await store.create("/a", b"")
