@@ -22,6 +22,7 @@ from typing import Any, Final
 from quire.errors import (
     ConfigurationError,
     ConflictError,
+    HandleClosedError,
     NoSuchNodeError,
     SessionExpiredError,
     StoreUnavailableError,
@@ -183,6 +184,11 @@ class ZooKeeperStore:
         self._connection.check_open()
         session = ZooKeeperSession(self._connect(timeout, expires=True), self._root)
         await session.connection.start()
+        try:
+            self._connection.check_open()
+        except HandleClosedError:  # meanwhile, and `close` did not know of this session yet
+            await session.close()
+            raise
         self._sessions = [each for each in self._sessions if not each.connection.is_stopped]
         self._sessions.append(session)
         return session

@@ -22,6 +22,7 @@ from quire.errors import (
 from quire.metastore import zookeeper_connection
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_server import ZooKeeperServer
+from quire.metastore.zookeeper_uri import parse_uri
 from tests.support.session_holder import holder
 
 DEADLINE_SECONDS = 60.0
@@ -204,3 +205,39 @@ def test_nobody_there_is_said_within_a_bound(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(zookeeper_connection, "READY_SECONDS", 0.2)
     with pytest.raises(StoreUnavailableError, match=r"zk://127\.0\.0\.1:1/root"):
         asyncio.run(ZooKeeperStore.open("zk://127.0.0.1:1/root"))
+
+
+class Slow:
+    """A session's connection that stands when it is told to."""
+
+    is_stopped = False
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.stands = asyncio.Event()
+        self.closed = False
+
+    async def start(self) -> None:
+        self.begun.set()
+        await self.stands.wait()
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def test_a_session_that_opens_while_its_store_closes_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        uri = "zk://127.0.0.1:1/root"
+        store, slow = ZooKeeperStore(uri, parse_uri(uri), None), Slow()
+        monkeypatch.setattr(store, "_connect", lambda *_, **__: slow)
+        opening = asyncio.ensure_future(store.open_session(6.0))
+        await slow.begun.wait()
+        await store.close()
+        slow.stands.set()
+        with pytest.raises(HandleClosedError):
+            await opening
+        assert slow.closed
+
+    asyncio.run(main())
