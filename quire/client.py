@@ -72,19 +72,22 @@ def always() -> bool:
 def resolve_store(store: str) -> str:
     """Return the URI of a store that was named by URI or by a local cluster's directory.
 
-    Raises `ConfigurationError` when a directory holds no cluster.
+    Raises `ConfigurationError` when a directory holds no cluster or cannot be looked at.
     """
     if "://" in store or store == "memory:":
         return store
-    directory = Path(store).expanduser().resolve()
-    if (directory / STORE_FILE).is_file():
-        return (directory / STORE_FILE).read_text(encoding="utf-8").strip()
-    if not (directory / METADATA_FILE).is_file():
-        raise ConfigurationError(
-            f"{store!r} is neither a store's URI (sqlite:///path, zk://host:port/root) nor the "
-            f"directory of a local cluster: `quire cluster up --data {store}` would make it one"
-        )
-    return cluster_store(directory)
+    try:
+        directory = Path(store).expanduser().resolve()
+        if (directory / STORE_FILE).is_file():
+            return (directory / STORE_FILE).read_text(encoding="utf-8").strip()
+        if (directory / METADATA_FILE).is_file():
+            return cluster_store(directory)
+    except (OSError, RuntimeError, ValueError) as error:  # no access, no such home, no text
+        raise ConfigurationError(f"the directory {store!r} cannot be used: {error}") from error
+    raise ConfigurationError(
+        f"{store!r} is neither a store's URI (sqlite:///path, zk://host:port/root) nor the "
+        f"directory of a local cluster: `quire cluster up --data {store}` would make it one"
+    )
 
 
 def cluster_store(directory: Path) -> str:

@@ -39,6 +39,18 @@ def test_a_directory_without_a_cluster_is_refused(tmp_path: Path, name: str) -> 
         resolve_store(str(tmp_path / name))
 
 
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/data", "d" * 300, "d\0d"])
+def test_a_name_of_no_directory_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name[:20].replace("\0", ".*")):
+        resolve_store(name)
+
+
+def test_a_store_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "store").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="store"):
+        resolve_store(str(tmp_path))
+
+
 def run_against(store: str, timeout: float = 10.0) -> None:
     async def main() -> None:
         async with quire.connect(store, timeout=timeout):
