@@ -18,6 +18,7 @@ While the store is out of reach candidates and observers try again; they do not 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -139,10 +140,12 @@ class Election:
 
         `candidate` is what observers get to see, such as an address; it need not be unique. A
         candidate that is not heard of for `session_timeout` seconds loses its place. Raises
-        `InvalidRequestError` for an unusable name.
+        `InvalidRequestError` for an unusable name or timeout.
         """
         if not candidate:
             raise InvalidRequestError("a candidate needs a name: '' is empty")
+        if not 0 < session_timeout < math.inf:
+            raise InvalidRequestError(f"a session cannot last {session_timeout:g} s")
         self.name = name
         self.candidate = candidate
         self._store = store
