@@ -91,8 +91,9 @@ class BookieRoster:
         names = await self._store.children(BOOKIES)
         for bookie in names:
             await self._read(bookie)
+        # One that is not named may have come since: its watch would not tell of it once more.
         for bookie in sorted(self._registered.keys() - set(names)):
-            del self._registered[bookie]
+            await self._read(bookie)
 
     async def close(self) -> None:
         """Stop following and close all links. Harmless when called again."""

@@ -148,3 +148,42 @@ def test_an_unreachable_store_is_followed_again() -> None:
         await store.close()
 
     asyncio.run(main())
+
+
+class StallingStore(MemoryStore):
+    """Stops once, after the children of a path were read, until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stalls = False
+        self.stalled = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def children(self, path: str) -> list[str]:
+        names = await super().children(path)
+        if self.stalls:
+            self.stalls = False
+            self.stalled.set()
+            await self.go_on.wait()
+        return names
+
+
+def test_a_bookie_that_registers_during_a_refresh_is_kept() -> None:
+    async def main() -> None:
+        store = StallingStore()
+        roster = BookieRoster(store, Link)
+        await roster.start()
+        await store.create(f"{BOOKIES}/a0", registration("a0", "a0:1"))
+        await until(lambda: roster.writable() == ["a0"])
+        store.stalls = True
+        refresh = asyncio.create_task(roster.refresh())
+        await store.stalled.wait()
+        await store.create(f"{BOOKIES}/b0", registration("b0", "b0:1"))
+        await until(lambda: roster.writable() == ["a0", "b0"])
+        store.go_on.set()
+        await refresh
+        assert roster.writable() == ["a0", "b0"]
+        await roster.close()
+        await store.close()
+
+    asyncio.run(main())
