@@ -309,12 +309,11 @@ class SimWorld(World):
         return any(node is not None and node.doubts(ledger) for node in found)
 
     def is_excused(self, bookie: str, ledger: LedgerId, entry: EntryId) -> bool:
-        """Whether a bookie may deny an entry it vouched for: it was repaired, and by a word that
-        cannot change any more the entry is not its own.
-        """
+        """Whether a bookie that was hurt may deny what it vouched for: it is not its own."""
         machine = next((each for each in self.bookies if each.name == bookie), None)
         metadata = self.metadata_watch.current.get(ledger)
-        if machine is None or not machine.was_repaired or metadata is None:
+        is_hurt = machine is not None and (machine.was_repaired or bookie in self.loop.ailing)
+        if not is_hurt or metadata is None:
             return False
         if metadata.is_closed and metadata.last_entry is not None and entry > metadata.last_entry:
             return True
