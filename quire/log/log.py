@@ -90,6 +90,7 @@ class Log(Handle):
         )
         self._roller = Roller(self._chain, rng, live, self._pipeline.nudge)
         self._deposed = False
+        self._failure: str | None = None
         self._over = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -243,14 +244,18 @@ class Log(Handle):
     async def close(self) -> None:
         """Confirm what was submitted and seal the segment, so that no recovery is needed.
 
-        Harmless when called again or when deposed. Raises the store's errors when the segment could
-        not be sealed within `open_timeout`; nothing is lost then, and the next leader seals it.
-        Cancelling abandons.
+        Harmless when called again, and when deposed or abandoned. Raises
+        `AppendOutcomeUnknownError` when the handle has failed, then or before: what was submitted
+        may be unconfirmed. Raises the store's errors when the segment could not be sealed within
+        `open_timeout`. Nothing is lost with either, and the next leader seals it. Cancelling
+        abandons.
         """
         try:
             await self._finish(lambda: HandleClosedError(f"log {self.name!r}"), seal_log=False)
-        except (DeposedError, AppendOutcomeUnknownError):
+        except DeposedError:
             return
+        if self._failure is not None:
+            raise self._outcome_unknown(self._failure)
 
     async def _finish(self, error: Callable[[], QuireError], *, seal_log: bool) -> None:
         if self._over.is_set() and not seal_log:
@@ -291,8 +296,10 @@ class Log(Handle):
         if isinstance(error, DeposedError):
             self._deposed = self._deposed or not self._over.is_set()
             self._end_with(partial(DeposedError, self.name, self.epoch, error.reason))
-        else:
-            self._end_with(partial(self._outcome_unknown, str(error) or repr(error)))
+        elif not self._over.is_set():
+            told = error.reason if isinstance(error, AppendOutcomeUnknownError) else str(error)
+            self._failure = told or repr(error)
+            self._end_with(partial(self._outcome_unknown, self._failure))
 
     def _end_with(self, error: Callable[[], QuireError]) -> None:
         if self._over.is_set():

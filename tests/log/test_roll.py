@@ -224,7 +224,8 @@ def test_a_ledger_that_cannot_be_mended_leaves_outcomes_unknown_and_ends_the_han
             assert not log.is_deposed
             with pytest.raises(AppendOutcomeUnknownError):
                 await log.append(b"2")
-            await log.close()
+            with pytest.raises(AppendOutcomeUnknownError, match="of entry 1 of"):
+                await log.close()
             for bookie in cluster.bookies.values():
                 bookie.before = down("nothing")
             async with await cluster.new_client().open() as successor:
@@ -269,5 +270,34 @@ def test_retention_runs_on_a_timer_and_obeys_the_settings_of_the_log() -> None:
             assert await cluster.ledgers() == [each.ledger for each in manifest.segments]
             await log.close()
             assert await client.payloads() == [b"2"]
+
+    run(main)
+
+
+def test_closing_tells_when_what_was_submitted_cannot_be_confirmed() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(open_timeout=5.0)
+            await log.append(b"0")
+            for bookie in cluster.bookies.values():
+                bookie.before = down()
+            future = await log.submit(b"1")
+            with pytest.raises(AppendOutcomeUnknownError):
+                await log.close()
+            assert future.done()
+            with pytest.raises(AppendOutcomeUnknownError):
+                await log.close()
+            with pytest.raises(AppendOutcomeUnknownError):
+                await future
+
+    run(main)
+
+
+def test_an_abandoned_log_closes_in_silence() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            log.abandon()
+            await log.close()
 
     run(main)
