@@ -64,7 +64,7 @@ class ElectionWorkload(LogWorkload):
         observer = world.client("observer")
         watching = observer.run(self._observe)
         if rng.random() < 0.8:
-            await self.first_ack.wait()
+            await self._settle_in()
         world.begin_faults()
         for number in range(rng.choice([1, 1, 2])):
             follower = world.client(f"follower{number}")

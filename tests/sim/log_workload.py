@@ -38,6 +38,7 @@ from tests.sim.world import SimWorld
 
 NAME: Final = "log"
 SHAPES: Final = (Replication(3, 3, 2), Replication(3, 2, 2), Replication(4, 3, 2))
+SETTLING_SECONDS_MAX: Final = 30.0
 
 
 class LogWorkload:
@@ -85,6 +86,12 @@ class LogWorkload:
     def acks(self) -> int:
         return sum(append.outcome is Outcome.OK for append in self.world.log.appends)
 
+    async def _settle_in(self) -> None:
+        """Wait for the first ack, which a store in bad weather may keep from ever coming."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLING_SECONDS_MAX):
+                await self.first_ack.wait()
+
     async def run(self) -> None:
         """The whole life of the log, faults included."""
         world, rng = self.world, self.rng
@@ -93,7 +100,7 @@ class LogWorkload:
         for client in leaders:
             self.leaders.append(client.run(self._leader(rng.random() * 0.5)))
         if rng.random() < 0.8:
-            await self.first_ack.wait()
+            await self._settle_in()
         world.begin_faults()
         for number in range(rng.choice([1, 1, 2])):
             follower = world.client(f"follower{number}")

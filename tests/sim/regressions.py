@@ -24,6 +24,7 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (87215, "service", "a replica met a log trimmed to its end and waited for the next command"),
     (108647, "ledger", "a bookie that put damage away was taken to owe what is not its own"),
     (113745, "election", "a log whose appends had failed was closed as if all were well"),
+    (11255, "service", "a run waited without end for an ack that the store's weather forbade"),
     (55, "service", "a replica read a trimmed log from its beginning and missed what was gone"),
 )
 """(seed, workload, what it found)."""

@@ -62,7 +62,7 @@ class ServiceWorkload(ElectionWorkload):
             keepers.append(asyncio.create_task(self._keep(client, rng.random() * 0.3)))
         watching = world.client("observer").run(self._observe)
         if rng.random() < 0.8:
-            await self.first_ack.wait()
+            await self._settle_in()
         world.begin_faults()
         await asyncio.sleep(rng.choice([1.0, 3.0, 6.0]))
         self.removals = 0.0
