@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
@@ -67,16 +67,20 @@ class ServiceLimits:
 
 
 def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]]:
-    """Make a unary handler of a method: check for whom the call is, answer with what it raises."""
+    """Make a unary handler of a method: check for whom the call is, answer with what it raises,
+    and be waited for.
+    """
 
     def decorate(method: _Unary[ReplyT]) -> _Handler[ReplyT]:
         @wraps(method)
         async def handler(self: BookieService, request: Any, _: ServerContext) -> ReplyT:
-            try:
-                self.expect(request.bookie)
-                return await method(self, request)
-            except Exception as error:
-                return reply(failure=self.failure(error))
+            with self.using_the_bookie():
+                try:
+                    self.expect(request.bookie)
+                    self.refuse_when_draining()
+                    return await method(self, request)
+                except Exception as error:
+                    return reply(failure=self.failure(error))
 
         return handler
 
@@ -93,26 +97,38 @@ class BookieService:
         self.bookie_id = bookie_id
         self.limits = limits or ServiceLimits()
         self._draining = False
+        self._calls = 0
+        """Under way, but for streams of runs; reads and long polls are among them."""
         self._reads = 0
         self._waits = 0
         self._streams: list[_AddStream] = []
         self._settled = asyncio.Event()
 
     async def drain(self) -> None:
-        """Refuse runs and reads from now on; return when those under way have been answered.
+        """Refuse runs and calls from now on; return when those under way have been answered.
 
         Long polls are not waited for. Cancelling leaves the service refusing.
         """
         self._draining = True
-        while self._reads or any(stream.runs_in_flight for stream in self._streams):
+        while self._calls > self._waits or any(stream.runs_in_flight for stream in self._streams):
             self._settled.clear()
             await self._settled.wait()
 
     async def ended(self) -> None:
         """Return when no call uses the bookie any more; for after the server has stopped."""
-        while self._streams or self._reads or self._waits:
+        while self._streams or self._calls:
             self._settled.clear()
             await self._settled.wait()
+
+    @contextmanager
+    def using_the_bookie(self) -> Iterator[None]:
+        """What a call does in the block is waited for by `drain` and `ended`."""
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            self.settled()
 
     def settled(self) -> None:
         """Something that `drain` or `ended` waits for may have come to its end."""
@@ -145,13 +161,13 @@ class BookieService:
             self.settled()
 
     async def Read(self, request: pb.ReadRequest, context: ServerContext) -> None:  # noqa: N802
-        self._reads += 1
-        try:
-            for reply in await self._read(request):
-                await context.write(reply)
-        finally:
-            self._reads -= 1
-            self.settled()
+        with self.using_the_bookie():
+            self._reads += 1
+            try:
+                for reply in await self._read(request):
+                    await context.write(reply)
+            finally:
+                self._reads -= 1
 
     async def _read(self, request: pb.ReadRequest) -> Iterable[bytes]:
         try:
@@ -172,13 +188,11 @@ class BookieService:
 
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802
-        self.refuse_when_draining()
         fence_key = request.fence_key if request.HasField("fence_key") else None
         return encode_tail(await self.bookie.read_tail(request.ledger, fence_key=fence_key))
 
     @_answers(pb.TailReply)
     async def WaitTail(self, request: pb.WaitTailRequest) -> pb.TailReply:  # noqa: N802
-        self.refuse_when_draining()
         if self._waits >= self.limits.waits:
             raise BookieBusyError(self.bookie_id, f"{self.limits.waits} reads wait for entries")
         timeout = min(request.timeout_ms / 1000, WAIT_SECONDS_MAX)
@@ -187,7 +201,6 @@ class BookieService:
             tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
         finally:
             self._waits -= 1
-            self.settled()
         return encode_tail(tail)
 
     @_answers(pb.WriteLacReply)
@@ -197,7 +210,6 @@ class BookieService:
 
     @_answers(pb.ListEntriesReply)
     async def Sync(self, request: pb.SyncRequest) -> pb.ListEntriesReply:  # noqa: N802
-        self.refuse_when_draining()
         bookie = self.bookie
         ranges = await bookie.sync(request.ledger, request.key, request.first, request.last)
         return encode_ranges(ranges)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from quire.errors import BookieUnavailableError
+from quire.ledger.remote import RemoteBookie
 from quire.storage.service import serve_bookie
 from tests.support.memory_bookie import MemoryBookie
 from tests.wire.link import KEY, SEALER, SOON, GatedBookie, connected, far, run_of
@@ -151,19 +154,11 @@ def test_a_server_that_stops_finishes_what_it_began() -> None:
 def test_a_draining_server_takes_nothing_new() -> None:
     async def main() -> None:
         bookie = GatedBookie()
-        stopping = asyncio.Event()
-
-        async def serve(started: asyncio.Future[str]) -> None:
-            async with serve_bookie(bookie, "b1", drain_seconds=SOON) as address:
-                started.set_result(address)
-                await stopping.wait()
-
-        started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        serving = asyncio.create_task(serve(started))
-        stub = far(await started)
+        serving, address = await _serve(bookie)
+        stub = far(address)
         first = asyncio.ensure_future(stub.add(7, KEY, run_of(0)))
         await bookie.arrived(1)
-        stopping.set()
+        serving.cancel()
         with pytest.raises(BookieUnavailableError, match="shutting down"):
             await stub.read_tail(8)
         second = asyncio.ensure_future(stub.add(7, KEY, run_of(1)))
@@ -173,8 +168,58 @@ def test_a_draining_server_takes_nothing_new() -> None:
         await first
         with pytest.raises(BookieUnavailableError):
             await second
-        await serving
+        await asyncio.gather(serving, return_exceptions=True)
         assert await bookie.list_entries(7) == [(0, 0)]
         await stub.close()
 
     asyncio.run(main())
+
+
+CALLS: dict[str, Callable[[RemoteBookie], Awaitable[object]]] = {
+    "read": lambda stub: stub.read(7, 0, 0),
+    "read_tail": lambda stub: stub.read_tail(7, fence_key=KEY),
+    "sync": lambda stub: stub.sync(7, KEY, 0, 0),
+    "write_lac": lambda stub: stub.write_lac(7, KEY, SEALER.seal_lac(0)),
+    "list_entries": lambda stub: stub.list_entries(7),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_server_that_stops_answers_the_calls_under_way(call: str) -> None:
+    async def main() -> None:
+        bookie = GatedBookie()
+        bookie.gate.set()
+        serving, address = await _serve(bookie)
+        stub = far(address)
+        await stub.add(7, KEY, run_of(0))
+        bookie.gate.clear()
+        answer = asyncio.ensure_future(CALLS[call](stub))
+        await bookie.arrived(1)
+        serving.cancel()
+        await _refused(stub)
+        bookie.gate.set()
+        await answer
+        await asyncio.gather(serving, return_exceptions=True)
+        await stub.close()
+
+    asyncio.run(main())
+
+
+async def _refused(stub: RemoteBookie) -> None:
+    """Return once the server takes nothing new."""
+    with suppress(BookieUnavailableError):
+        while True:
+            await stub.info()
+
+
+async def _serve(bookie: MemoryBookie) -> tuple[asyncio.Task[None], str]:
+    """Return a task that serves a bookie until it is cancelled, and the address."""
+    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def serve() -> None:
+        async with serve_bookie(bookie, "b1", drain_seconds=SOON) as address:
+            started.set_result(address)
+            await asyncio.Event().wait()
+
+    serving = asyncio.create_task(serve())
+    return serving, await started
