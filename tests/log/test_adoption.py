@@ -13,18 +13,13 @@ from quire.errors import (
     NoSuchLedgerError,
     StoreUnavailableError,
 )
-from quire.log.adoption import Adoption
-from quire.log.batch import UNPLACED, encode_batch
-from quire.log.manifest import Job, LogManifest
-from quire.log.options import LogOptions
+from quire.log.manifest import Job
 from quire.log.position import LATEST, Position
 from quire.log.producers import Stamp
-from quire.metastore.layout import PARTS, ledger_path, log_path
+from quire.metastore.layout import PARTS, log_path
+from tests.log.parts import adopt, write_part
 from tests.support.log_cluster import (
     NAME,
-    PATH,
-    Client,
-    Gate,
     LogCluster,
     append_all,
     lose_answer,
@@ -32,35 +27,6 @@ from tests.support.log_cluster import (
     refuse,
     run,
 )
-
-
-async def write_part(
-    client: Client, job: str, first: int, count: int, *, close: bool = True
-) -> int:
-    """Write records of a job into a part, three to an entry."""
-    writer = await client.logs.adoption(NAME).create_part(job, LogOptions())
-    for at in range(0, count, 3):
-        records = numbered(first + at, min(3, count - at))
-        await writer.append(
-            encode_batch(
-                records,
-                first_offset=UNPLACED.first_offset + at,
-                epoch=UNPLACED.epoch,
-                timestamp_ms=UNPLACED.timestamp_ms,
-            )
-        )
-    if close:
-        await writer.close()
-    else:
-        writer.abandon()
-    return writer.ledger
-
-
-async def adopt(
-    client: Client, parts: list[int], name: str = "job", sequence: int = 0, *, remember: bool = True
-) -> LogManifest:
-    adoption: Adoption = client.logs.adoption(NAME)
-    return await adoption.adopt(parts, Job(name, sequence), remember=remember)
 
 
 def test_parts_come_behind_what_was_there_and_before_what_follows() -> None:
@@ -190,30 +156,6 @@ def test_a_job_that_is_remembered_is_adopted_once() -> None:
     run(main)
 
 
-def test_parts_that_are_not_adopted_are_swept() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            kept = await write_part(client, "job", 0, 5)
-            failed = await write_part(client, "job", 100, 5, close=False)
-            other = await write_part(client, "other", 200, 5)
-            empty = await write_part(client, "job", 0, 0)
-            with pytest.raises(InvalidRequestError, match=f"ledger {failed} cannot"):
-                await adopt(client, [kept, failed])
-            assert sorted(await cluster.ledgers()) == sorted([kept, failed, other, empty])
-            await adopt(client, [kept, empty])
-            assert sorted(await cluster.ledgers()) == sorted([kept, other])
-            assert await client.logs.adoption(NAME).jobs() == ["other"]
-            await client.logs.adoption(NAME).drop("other")
-            assert await client.logs.adoption(NAME).jobs() == []
-            assert await cluster.ledgers() == [kept]
-            with pytest.raises(NoSuchLedgerError):
-                await adopt(client, [other], "other")
-            assert await client.payloads() == numbered(0, 5)
-
-    run(main)
-
-
 @pytest.mark.parametrize("remember", [True, False])
 def test_an_answer_that_is_lost_doubles_nothing(remember: bool) -> None:
     async def main() -> None:
@@ -251,19 +193,6 @@ def test_two_jobs_at_once_both_come_in_whole() -> None:
             assert [each.offset for each in await clients[0].read()] == list(range(27))
             await cluster.check()
             log.abandon()
-
-    run(main)
-
-
-def test_a_log_that_is_deleted_takes_its_jobs_along() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            await adopt(client, [await write_part(client, "done", 0, 3)], "done")
-            await write_part(client, "never/done", 0, 3)
-            await client.logs.delete(NAME)
-            assert await cluster.ledgers() == []
-            assert await client.logs.adoption(NAME).jobs() == []
 
     run(main)
 
@@ -329,31 +258,6 @@ def test_trimming_reaches_into_parts() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("look", [2, 3])
-def test_a_log_that_is_deleted_meanwhile_does_not_come_back_without_its_ledgers(look: int) -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            async with await client.open() as log:
-                await append_all(log, numbered(0, 3))
-            late, looks = cluster.new_client(), 0
-            part = await write_part(late, "job", 3, 3)
-
-            async def delete(method: str, path: str) -> None:
-                nonlocal looks
-                looks += (method, path) == ("get", PATH)
-                if looks == look:
-                    looks += 1
-                    await client.logs.delete(NAME)
-
-            late.store.before = delete
-            with pytest.raises(NoSuchLedgerError):
-                await adopt(late, [part])
-            assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
-
-    run(main)
-
-
 def test_a_sequence_that_a_manifest_cannot_hold_is_refused() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
@@ -364,48 +268,5 @@ def test_a_sequence_that_a_manifest_cannot_hold_is_refused() -> None:
             assert await client.logs.list() == []
             await adopt(client, [part], sequence=2**63 - 1)
             assert await client.payloads() == numbered(0, 3)
-
-    run(main)
-
-
-def test_what_was_adopted_while_a_job_was_being_dropped_stays() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client, zombie = cluster.new_client(), cluster.new_client()
-            part = await write_part(client, "job", 0, 3)
-            client.store.before = gate = Gate("children", PARTS)
-            tasks: list[asyncio.Task[LogManifest]] = []
-
-            async def meanwhile(method: str, path: str) -> None:
-                if method == "children" and not tasks:
-                    tasks.append(asyncio.create_task(adopt(client, [part])))
-                    await gate.reached.wait()  # it is in the log, and still registered
-
-            zombie.store.before = meanwhile
-            await zombie.logs.adoption(NAME).drop("job")
-            gate.open.set()
-            await tasks[0]
-            assert await cluster.new_client().payloads() == numbered(0, 3)
-
-    run(main)
-
-
-def test_what_was_adopted_right_before_its_deletion_stays() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client, zombie = cluster.new_client(), cluster.new_client()
-            async with await client.open() as log:
-                await append_all(log, numbered(0, 2))
-            part = await write_part(client, "job", 2, 3)
-            adopted: list[LogManifest] = []
-
-            async def meanwhile(method: str, path: str) -> None:
-                if path == ledger_path(part) and method in ("delete", "commit") and not adopted:
-                    adopted.append(await adopt(client, [part]))
-
-            zombie.store.before = meanwhile
-            await zombie.logs.adoption(NAME).drop("job")
-            assert adopted
-            assert await cluster.new_client().payloads() == numbered(0, 5)
 
     run(main)

@@ -25,7 +25,7 @@ from quire.log.transactions import (
     first_slot,
     of_slots,
 )
-from tests.log.test_adoption import write_part
+from tests.log.parts import write_part
 from tests.support.log_cluster import NAME, Client, LogCluster, numbered, run
 
 ids = st.lists(st.tuples(st.integers(1, 4), st.none() | st.integers(0, 2**63 - 1)), min_size=1)

@@ -26,10 +26,10 @@ from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.record import BLOCK_BYTES, SegmentHeader, encode_segment
 from quire.storage.salvage import Doubt, salvage
 from quire.storage.segments import segment_path
+from tests.storage.salvage_scene import remove
 from tests.storage.scene import KEY, Scene, drive, run_of
+from tests.storage.spread_scene import SpreadScene
 from tests.storage.test_crash_points import TINY
-from tests.storage.test_directories import SpreadScene
-from tests.storage.test_salvage import remove
 from tests.support.sub_disk import SubDisk
 
 PAYLOAD = bytes(500)

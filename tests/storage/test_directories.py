@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import random
 import shutil
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
+from quire.errors import ConfigurationError, WrongBookieError
 from quire.metastore.layout import COOKIES, cookie_path
-from quire.metastore.memory import MemoryStore, MemoryTree
+from quire.metastore.memory import MemoryStore
 from quire.metastore.record import decode_record
 from quire.storage.check import check_disk
 from quire.storage.cookie import (
@@ -24,12 +22,9 @@ from quire.storage.cookie import (
     BookieCookie,
     Part,
     Role,
-    read_cookie,
     write_first_cookie,
 )
 from quire.storage.directories import open_directory, with_parts
-from quire.storage.disk import Disk
-from quire.storage.entry_log import entries_path
 from quire.storage.identity import (
     NewPart,
     expand_directory,
@@ -37,68 +32,20 @@ from quire.storage.identity import (
     format_directory,
     format_disk,
     identify,
-    settle_twin,
 )
 from quire.storage.local_disk import LocalDisk, LocalFile
-from quire.storage.options import StorageOptions
 from quire.storage.server import serve
-from quire.storage.spread_disk import SpreadDisk
 from quire.storage.state_file import decode_state
-from tests.sim.disk import Cut, SimDisk, SimMount
-from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of
+from tests.sim.disk import Cut
+from tests.storage.scene import drive
+from tests.storage.spread_scene import SpreadScene
 from tests.storage.test_crash_points import (
-    TINY,
     Promises,
     check,
     crash_in_the_restart,
     until_halted,
 )
 from tests.support.sub_disk import SubDisk
-
-
-@dataclass
-class SpreadScene(Scene):
-    """A bookie with a journal of its own and one directory for entry logs; a second one is added
-    before its second start.
-    """
-
-    options: StorageOptions = TINY
-    tree: MemoryTree = field(default_factory=MemoryTree)
-
-    async def formatted(self, mount: SimMount) -> tuple[Disk, str, str]:
-        store = MemoryStore(self.tree)
-        main = SubDisk(mount, await self._directory("main"))
-        if await read_cookie(main) is None:
-            # An interrupted format is begun anew elsewhere: nobody was ever served there.
-            fresh = f"-{self.starts}"
-            parts = [
-                NewPart(role, name, SubDisk(mount, await self._directory(name)))
-                for role, name in (
-                    (Role.JOURNAL, "fast" + fresh),
-                    (Role.ENTRIES, "big" + fresh),
-                )
-            ]
-            await format_disk(main, store, self.rng, parts)
-        disk = await with_parts(main, lambda path: SubDisk(mount, path))
-        if self.starts == 2:
-            added = NewPart(Role.ENTRIES, "more", SubDisk(mount, await self._directory("more")))
-            await expand_disk(disk, store, self.rng, [added])
-            disk = await with_parts(main, lambda path: SubDisk(mount, path))
-        cookie = await identify(disk, store)
-        await settle_twin(cookie, store)
-        return disk, cookie.bookie, cookie.cluster
-
-    async def _directory(self, name: str) -> str:
-        """Let a directory be there for good, as a mount is."""
-        if name not in self.disk.directories:
-            tree = SimDisk(random.Random(0))
-            await tree.mount().make_directory(name)
-            tree.directories[""].sync()
-            self.disk.directories[name] = tree.directories[name]
-            inode = tree.directories[""].names[name]
-            for names in (self.disk.directories[""].names, self.disk.directories[""].durable):
-                names[name] = inode
-        return name
 
 
 @pytest.mark.parametrize("cut", list(Cut))
@@ -284,78 +231,6 @@ def test_a_twin_that_was_not_told_of_a_directory_is_told_at_the_next_start() -> 
     drive(main())
 
 
-async def spread(scene: SimDisk) -> tuple[SpreadDisk, SubDisk, SubDisk]:
-    mount = scene.mount()
-    disks = []
-    for name in ("main", "fast", "a", "b"):
-        await mount.make_directory(name)
-        disks.append(SubDisk(mount, name))
-    main, journal, a, b = disks
-    disk = SpreadDisk(main, journal, [a, b])
-    await disk.make_directory("entries")
-    await disk.make_directory("journal")
-    return disk, a, b
-
-
-def test_new_files_go_where_most_room_is() -> None:
-    async def main() -> None:
-        disk, a, b = await spread(SimDisk(random.Random(1)))
-        for number in range(4):
-            await disk.open(f"entries/{number}", create=True)
-        assert (a.made, b.made) == (["entries/0", "entries/2"], ["entries/1", "entries/3"])
-        a.made += ["x"] * 5
-        for number in range(4, 7):
-            await disk.open(f"entries/{number}", create=True)
-        assert b.made[2:] == ["entries/4", "entries/5", "entries/6"]
-        assert (await disk.space()).free_bytes == (await b.space()).free_bytes
-        assert await disk.list("entries") == [str(number) for number in range(7)]
-        for number in range(7):
-            await disk.unlink(f"entries/{number}")
-        assert await disk.list("entries") == []
-
-    drive(main())
-
-
-def test_one_file_in_two_directories_is_not_guessed_about() -> None:
-    async def main() -> None:
-        disk, a, b = await spread(SimDisk(random.Random(1)))
-        for each in (a, b):
-            await each.open(entries_path(1), create=True)
-        with pytest.raises(CorruptStorageError, match="copy"):
-            await disk.list("entries")
-
-    drive(main())
-
-
-def test_the_number_of_a_removed_file_is_used_again_when_the_removal_is_durable() -> None:
-    """Else a crash while a file is written could leave two of one name."""
-
-    async def main(seed: int) -> None:
-        scene = SpreadScene(seed=seed, options=SMALL)
-        await scene.start()
-        await scene.close()
-        node = await scene.start()
-        await node.add(1, KEY, run_of(1, 0))
-        await node._engine.upkeep.flush()
-        (number,) = node._storage.shelf.files
-        await node._storage.drop([1])
-        assert await node._engine.compactor.step(0.5)
-        await scene.kill()
-        node = await scene.start()
-        writer = node._storage.new_file()
-        assert writer.number == number
-        disk = node._disk
-        assert isinstance(disk, SpreadDisk)
-        disk._entries.reverse()  # now the other directory has most room
-        await disk.open(entries_path(number), create=True)
-        await scene.cut(Cut.MIXES)
-        await scene.start()
-        await scene.close()
-
-    for seed in range(12):
-        drive(main(seed))
-
-
 def test_a_directory_whose_disk_fails_ends_the_bookie_and_is_named(tmp_path: Path) -> None:
     async def main() -> None:
         home, _, (big, more), _ = at(tmp_path)
@@ -377,32 +252,6 @@ def test_a_directory_whose_disk_fails_ends_the_bookie_and_is_named(tmp_path: Pat
     asyncio.run(main())
 
 
-def test_what_one_directory_cannot_read_the_others_still_serve() -> None:
-    async def main() -> None:
-        scene = SpreadScene(options=replace(SMALL, read_cache_bytes=0))
-        await scene.start()
-        await scene.close()
-        node = await scene.start()
-        for ledger in range(4):
-            await node.add(ledger, KEY, run_of(ledger, 0))
-            await node._engine.upkeep.flush()
-        homes = {path.split("/")[0] for path in scene.disk.files() if "/entries/" in path}
-        assert homes == {"big-1", "more"}
-        scene.disk.faults.read_error = "more/entries"
-        outcomes = await asyncio.gather(
-            *(node.read(ledger, 0, 0) for ledger in range(4)), return_exceptions=True
-        )
-        assert sum(isinstance(each, bytes) for each in outcomes) == 2
-        scene.disk.faults.read_error = None
-        scene.disk.fail_sync("entries")
-        await node.add(9, KEY, run_of(9, 0))
-        node._engine.upkeep.request_flush()
-        await eventually(lambda: bool(scene.fatal))
-        await node.abort()
-
-    drive(main())
-
-
 def test_a_disk_that_was_a_part_once_is_not_added_with_what_it_holds() -> None:
     """The next start would delete the entry logs on it: no checkpoint lists them."""
 
@@ -417,21 +266,6 @@ def test_a_disk_that_was_a_part_once_is_not_added_with_what_it_holds() -> None:
         with pytest.raises(ConfigurationError, match=r"old.*holds entries"):
             await expand_disk(disk, store, scene.rng, [NewPart(Role.ENTRIES, "old", added)])
         assert await identify(disk, store) == cookie
-        await mount.close()
-
-    drive(main())
-
-
-def test_strange_files_of_one_name_in_two_directories_are_left_alone() -> None:
-    async def main() -> None:
-        scene = SpreadScene()
-        mount = scene.disk.mount()
-        disks = [SubDisk(mount, await scene._directory(name)) for name in ("main", "one", "two")]
-        spread = SpreadDisk(disks[0], disks[0], disks[1:])
-        for disk in disks[1:]:
-            await disk.make_directory("entries")
-            await (await disk.open("entries/README", create=True)).close()
-        assert await spread.list("entries") == ["README"]
         await mount.close()
 
     drive(main())

@@ -22,8 +22,8 @@ from quire.storage.copies import Copies, Owed, Stretch
 from quire.storage.mending import Mender
 from quire.storage.patching import MISSES_MAX
 from quire.storage.salvage import Doubt
+from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
-from tests.storage.test_salvage import entry_logs, loaded, remove, salvaged
 
 FAST = replace(SMALL, mend_seconds=0.001, mend_seconds_max=0.01)
 

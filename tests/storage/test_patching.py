@@ -16,9 +16,9 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError
 from quire.storage.copies import Owed, Stretch
 from tests.sim.disk import Cut
+from tests.storage.salvage_scene import remove
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
 from tests.storage.test_mending import FakeCopies, all_to
-from tests.storage.test_salvage import remove
 from tests.storage.test_scrub import paths
 
 FAST = replace(SMALL, scrub_bytes_per_second=1 << 40, upkeep_bytes_per_second=1 << 40)

@@ -7,22 +7,17 @@ import random
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from quire.entry import key_check
 from quire.errors import (
     CorruptStorageError,
     EntryUnknownError,
-    NoSuchEntryError,
     NoSuchLedgerError,
     ReadOnlyBookieError,
-    UnauthorizedError,
 )
 from quire.storage.check import check_disk
 from quire.storage.checkpoint import PATHS
 from quire.storage.disk import File
-from quire.storage.horizon import Horizon, decode_ranges
+from quire.storage.horizon import Horizon
 from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.record import (
     BLOCK_BYTES,
@@ -31,63 +26,11 @@ from quire.storage.record import (
     encode_record,
     encode_segment,
 )
-from quire.storage.salvage import Doubt, Salvage, _records, salvage
+from quire.storage.salvage import Doubt, _records, salvage
 from quire.storage.segments import segment_path
-from tests.sim.disk import Cut
-from tests.storage.scene import BOOKIE, KEY, SMALL, Scene, drive, eventually, run_of
+from tests.storage.salvage_scene import BELOW, cut, entry_logs, loaded, remove, salvaged
+from tests.storage.scene import BOOKIE, KEY, SMALL, Scene, drive, run_of
 from tests.support.sub_disk import SubDisk
-
-PAYLOAD = bytes(500)
-BELOW = 100
-
-
-async def loaded() -> Scene:
-    """Return a killed bookie with ledger 7 in two entry logs and the journal, 8 fenced, 9 in the
-    journal only.
-    """
-    scene = Scene()
-    for first in (0, 10, 20):
-        node = await scene.start()
-        for entry in range(first, first + 10):
-            await node.add(7, KEY, run_of(7, entry, payload=PAYLOAD))
-        if first == 0:
-            await node.read_tail(8, fence_key=KEY)
-        if first < 20:
-            await scene.close()
-    await node.add(9, KEY, run_of(9, 0))
-    await scene.kill()
-    return scene
-
-
-async def salvaged(
-    scene: Scene, *doubts: Doubt, below: int = BELOW, clean: tuple[tuple[int, int], ...] = ()
-) -> Salvage:
-    horizon = Horizon(below, clean)
-    mount = scene.disk.mount()
-    rng = random.Random(1)
-    try:
-        return await salvage(mount, BOOKIE, doubts, horizon, rng=rng, options=SMALL)
-    finally:
-        await mount.close()
-
-
-def entry_logs(scene: Scene) -> list[str]:
-    return [path for path in sorted(scene.disk.files()) if path.endswith(".entries")]
-
-
-def remove(scene: Scene, path: str) -> None:
-    directory, _, name = path.rpartition("/")
-    for names in (
-        scene.disk.directories[directory].names,
-        scene.disk.directories[directory].durable,
-    ):
-        names.pop(name, None)
-
-
-def cut(scene: Scene, path: str, size: int) -> None:
-    inode = scene.disk.inode(path)
-    del inode.content[size:]
-    del inode.durable[size:]
 
 
 def damage(scene: Scene, what: str) -> str:
@@ -211,66 +154,6 @@ def test_lost_checkpoints_are_made_again() -> None:
     drive(main())
 
 
-def test_limbo_and_fences_survive_power_cuts_and_flushes() -> None:
-    async def main() -> None:
-        scene = await loaded()
-        await salvaged(scene, Doubt(33, key_check(KEY)))
-        scene.disk.power_cut(Cut.LOSES)
-        for _ in range(3):
-            node = await scene.start()
-            for ledger in (7, 33, 50):
-                with pytest.raises(EntryUnknownError):
-                    await node.read(ledger, 99, 99)
-                with pytest.raises(ReadOnlyBookieError):
-                    await node.add(ledger, KEY, run_of(ledger, 40))
-            await node.add(200, KEY, run_of(200, 0, payload=bytes(3000)))
-            await scene.close()
-
-    drive(main())
-
-
-def test_a_lost_key_is_known_by_its_check() -> None:
-    async def main() -> None:
-        scene = await loaded()
-        await salvaged(scene, Doubt(33, key_check(KEY)))
-        node = await scene.start()
-        with pytest.raises(UnauthorizedError):
-            await node.add(33, b"w" * 20, run_of(33, 0), recovery=True)
-        with pytest.raises(UnauthorizedError):
-            await node.read_tail(33, fence_key=b"w" * 20)
-        await scene.close()
-        node = await scene.start()
-        with pytest.raises(UnauthorizedError):
-            await node.read(33, 0, 0, fence_key=b"w" * 20)
-        await node.add(33, KEY, run_of(33, 0), recovery=True)
-        await scene.close()
-        node = await scene.start()
-        assert await node.list_entries(33) == [(0, 0)]
-        with pytest.raises(UnauthorizedError):
-            await node.add(33, b"w" * 20, run_of(33, 0), recovery=True)
-        await scene.close()
-
-    drive(main())
-
-
-def test_a_ledger_that_is_whole_again_is_believed() -> None:
-    async def main() -> None:
-        scene = await loaded()
-        await salvaged(scene)
-        node = await scene.start()
-        node._storage.clear(7)
-        await scene.close()
-        node = await scene.start()
-        with pytest.raises(NoSuchEntryError):
-            await node.read(7, 99, 99)
-        assert (await node.read_tail(7)).fenced
-        with pytest.raises(EntryUnknownError):
-            await node.read(9, 99, 99)
-        await scene.close()
-
-    drive(main())
-
-
 def test_a_salvage_that_is_cut_short_lets_nobody_start_and_is_done_again() -> None:
     """At every change of the disk: half a repair would deny what it did not get to doubt."""
 
@@ -314,48 +197,6 @@ def test_a_second_salvage_keeps_the_doubts_of_the_first() -> None:
         await mount.close()
 
     drive(main())
-
-
-def test_nobody_waits_for_what_is_unknown() -> None:
-    async def main() -> None:
-        scene = await loaded()
-        await salvaged(scene)
-        node = await scene.start()
-        before = len(node._storage.states)
-        for ledger in range(40, 60):
-            with pytest.raises(EntryUnknownError):
-                await node.wait_tail(ledger, -1, 60.0)
-        assert len(node._storage.states) == before
-        await eventually(lambda: True)
-        await scene.close()
-
-    drive(main())
-
-
-def test_ledgers_of_which_nothing_can_be_lost_are_taken_as_always() -> None:
-    async def main() -> None:
-        scene = await loaded()
-        await salvaged(scene, clean=((0, 3), (50, 60)))
-        node = await scene.start()
-        for ledger in (3, 50, 60):
-            with pytest.raises(NoSuchLedgerError):
-                await node.read(ledger, 0, 0)
-            await node.add(ledger, KEY, run_of(ledger, 0))
-        for ledger in (4, 49, 61):
-            with pytest.raises(ReadOnlyBookieError):
-                await node.add(ledger, KEY, run_of(ledger, 0))
-        await scene.close()
-
-    drive(main())
-
-
-@given(st.sets(st.integers(0, 60)), st.integers(0, 60))
-def test_the_horizon_is_around_the_doubtful(doubtful: set[int], below: int) -> None:
-    inside = sorted(each for each in doubtful if each < below)
-    horizon = Horizon.around(inside, below)
-    assert [each for each in range(70) if each in horizon] == inside
-    rows = [list(each) for each in horizon.clean]
-    assert decode_ranges(rows) == horizon.clean
 
 
 def test_a_checkpoint_that_cannot_be_read_is_made_again() -> None:

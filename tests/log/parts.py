@@ -1,0 +1,42 @@
+"""Parts of a job: written and adopted, as a job does it."""
+
+from __future__ import annotations
+
+from quire.log.adoption import Adoption
+from quire.log.batch import UNPLACED, encode_batch
+from quire.log.manifest import Job, LogManifest
+from quire.log.options import LogOptions
+from tests.support.log_cluster import (
+    NAME,
+    Client,
+    numbered,
+)
+
+
+async def write_part(
+    client: Client, job: str, first: int, count: int, *, close: bool = True
+) -> int:
+    """Write records of a job into a part, three to an entry."""
+    writer = await client.logs.adoption(NAME).create_part(job, LogOptions())
+    for at in range(0, count, 3):
+        records = numbered(first + at, min(3, count - at))
+        await writer.append(
+            encode_batch(
+                records,
+                first_offset=UNPLACED.first_offset + at,
+                epoch=UNPLACED.epoch,
+                timestamp_ms=UNPLACED.timestamp_ms,
+            )
+        )
+    if close:
+        await writer.close()
+    else:
+        writer.abandon()
+    return writer.ledger
+
+
+async def adopt(
+    client: Client, parts: list[int], name: str = "job", sequence: int = 0, *, remember: bool = True
+) -> LogManifest:
+    adoption: Adoption = client.logs.adoption(NAME)
+    return await adoption.adopt(parts, Job(name, sequence), remember=remember)
