@@ -88,6 +88,16 @@ def _write_all(descriptor: int, offset: int, data: Sequence[bytes | memoryview])
                 buffers[0] = memoryview(buffers[0])[written:]
 
 
+def _done(job: Callable[[], T]) -> T:
+    """Do a job. A quota that is used up is a full disk, to those who know what to do then."""
+    try:
+        return job()
+    except OSError as error:
+        if error.errno == errno.EDQUOT:
+            raise OSError(errno.ENOSPC, error.strerror, error.filename) from error
+        raise
+
+
 def _resolve(answer: asyncio.Future[T], result: T) -> None:
     if not answer.done():
         answer.set_result(result)
@@ -228,7 +238,7 @@ class LocalFile:
     ) -> None:
         """Do a job in a thread: `wrap_future` would cost as much again as a small write."""
         try:
-            settle = partial(_resolve, answer, job())
+            settle = partial(_resolve, answer, _done(job))
         except BaseException as error:
             settle = partial(_reject, answer, error)
         self._finished()
@@ -335,7 +345,7 @@ class LocalDisk:
 
     def _submit(self, job: Callable[[], T]) -> Job[T]:
         try:
-            return self._writers.submit(job)
+            return self._writers.submit(_done, job)
         except RuntimeError:
             raise OSError(errno.EBADF, f"disk {self.root} is closed") from None
 

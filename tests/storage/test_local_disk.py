@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from pathlib import Path
@@ -148,5 +149,28 @@ def test_a_directory_that_is_made_is_there_after_a_power_cut(
         assert set(synced) == {tmp_path, tmp_path / "new"}
         await LocalDisk(tmp_path / "new" / "bookie", create=True).close()
         assert len(synced) == 2, "nothing was made"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("call", ["open", "pwritev"])
+def test_a_quota_that_is_used_up_is_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    async def main() -> None:
+        disk = LocalDisk(tmp_path)
+        file = await disk.open("file", create=True)
+        write = file.write(0, [b"x"], sync=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, refuse)
+            with pytest.raises(OSError, match="quota") as caught:
+                await (disk.open("other", create=True) if call == "open" else write)
+        assert caught.value.errno == errno.ENOSPC
+        write.close()
+        await file.close()
+        await disk.close()
 
     asyncio.run(main())
