@@ -86,6 +86,7 @@ class Engine:
         self.patcher: Final = Patcher(self.storage, self.compactor, options, self._store_copies)
         self._disk = disk
         self._on_fatal = on_fatal
+        self._rng = rng
         self._failure: str | None = None
         self._suspect: Callable[[LedgerId, EntryId], None] = lambda *_: None
         self._counted: dict[str, DataclassInstance] = {
@@ -211,6 +212,7 @@ class Engine:
         """Return the scrubber of this bookie, to be started and closed by the caller."""
         scrubber = Scrubber(
             *(self.bookie, self._disk, self.storage, self.compactor, self.options, self._die),
+            rng=self._rng,
             patcher=self.patcher,
             copies=copies,
         )

@@ -70,8 +70,8 @@ class BookieNode:
     ) -> BookieNode:
         """Check the cookie, replay the journal, and serve.
 
-        `rng` draws the identities of journal segments. `on_fatal` is called once when the process
-        must end; the node refuses everything from then on.
+        `rng` draws the identities of journal segments and where a scrub begins. `on_fatal` is
+        called once when the process must end; the node refuses everything from then on.
         Raises `ConfigurationError`, `WrongBookieError`, `CorruptStorageError` and OSError.
         """
         await check_cookie(disk, bookie, cluster)

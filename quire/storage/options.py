@@ -83,7 +83,7 @@ class StorageOptions:
     comes of it. A round asks metadata once for each ledger in limbo."""
 
     scrub_seconds: float = 7 * 24 * 3600.0
-    """Pause between two rounds of scrubbing."""
+    """Pause between two rounds of scrubbing; the first begins within it from the start."""
 
     suspect_seconds: float = 60.0
     """Damage that somebody met is looked at soon, and the same not again for so long: what cannot

@@ -1,6 +1,9 @@
 """Scrubbing: everything stored is read again now and then, so that rot is found while other copies
 still exist. What somebody met in the meantime is looked at when he meets it (`suspect`).
 
+The first round begins somewhere within the time between two, at any file: so a bookie that never
+runs for that long, or not for as long as a round takes, is read as often as others in the long run.
+
 Every entry log that counts is verified as a read would verify it: header, footer and index, then
 each chunk against its checksum. Damage is logged by ledger and entries, and the file is left alone
 by compaction. Then the entries are taken from the other bookies, and the file is written anew
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -73,9 +77,11 @@ class Scrubber:
         options: StorageOptions,
         on_fatal: Callable[[BaseException], None],
         *,
+        rng: random.Random,
         patcher: Patcher,
         copies: OpenCopies | None = None,
     ) -> None:
+        self._rng = rng
         self._patcher = patcher
         self._copies = copies
         self._bookie = bookie
@@ -106,7 +112,7 @@ class Scrubber:
 
     async def _run(self) -> None:
         if not self._storage.limbo():  # what was just repaired is looked at at once
-            await asyncio.sleep(self._options.scrub_seconds)
+            await asyncio.sleep(self._rng.random() * self._options.scrub_seconds)
         while True:
             await self.round()
             await asyncio.sleep(self._options.scrub_seconds)
@@ -151,7 +157,9 @@ class Scrubber:
         round. Raises OSError.
         """
         self.damage = []
-        for number in self._storage.shelf.files:
+        files = self._storage.shelf.files
+        first = self._rng.randrange(len(files)) if files else 0
+        for number in (*files[first:], *files[:first]):
             found = await self._verify_file(number)
             if found.chunks or found.indexes:
                 await self._repair(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from quire.errors import CorruptEntryError
 from quire.storage.copies import Owed
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of
 from tests.storage.test_mending import FakeCopies, all_to
+from tests.support.virtual import virtually
 
 FAST = replace(SMALL, scrub_seconds=0.01, scrub_bytes_per_second=1 << 40)
 
@@ -72,6 +74,30 @@ def test_it_works_by_itself_and_ends_with_its_owner() -> None:
         await scene.close()
 
     drive(main())
+
+
+@pytest.mark.parametrize(
+    "lived", [250.0, 1000.0], ids=["shorter than the pause", "shorter than a round"]
+)
+def test_a_bookie_that_is_often_restarted_is_read_all_the_same(lived: float) -> None:
+    async def main() -> None:
+        slow = replace(SMALL, scrub_seconds=1000.0, scrub_bytes_per_second=10)
+        scene = await stored(3)  # a chunk takes 300 s, a round 1,800
+        scene.disk.rot(paths(scene)[2], 54 + 100)
+        scene.options = slow
+        for _ in range(50):
+            await scene.close()
+            await scene.start()
+            scrubber = scene.node.scrubber()
+            scrubber.start()
+            await asyncio.sleep(lived)
+            await scrubber.close()
+            if scrubber.damage:
+                break
+        assert scrubber.damage
+        await scene.close()
+
+    virtually(main)
 
 
 def paths(scene: Scene) -> list[str]:
