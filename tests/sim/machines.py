@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
@@ -20,7 +21,12 @@ from quire.errors import IntegrityError, InvalidRequestError, QuireError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
+from quire.metastore import layout
+from quire.metastore.record import encode_record
+from quire.storage.collector import CollectionCounts
+from quire.storage.compaction import CompactionCounts
 from quire.storage.cookie import format_bookie
+from quire.storage.deletions import MetadataDeletions
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from quire.storage.registration import Registration
@@ -52,6 +58,9 @@ STORAGE: Final = StorageOptions(
     low_space_bytes=1024,
     mend_seconds=0.2,
     mend_seconds_max=1.0,
+    space_check_seconds=0.5,
+    collect_seconds=0.5,
+    major_seconds=3.0,
     scrub_seconds=3.0,
     suspect_seconds=0.3,
 )
@@ -94,6 +103,7 @@ class World:
         self.network = network
         self.weather = weather
         self.tree = WatchedTree()
+        self.tree.create(layout.CLUSTER, encode_record("cluster", 1, {"cluster": CLUSTER}))
         self.options = LEDGER
 
     def rng(self, name: str) -> random.Random:
@@ -165,6 +175,8 @@ class BookieMachine(Machine):
         self.settled = asyncio.Event()
         """Serves, or will never serve again."""
         self._scrubs: list[ScrubCounts] = []
+        self._collections: list[CollectionCounts] = []
+        self._compactions: list[CompactionCounts] = []
         self.is_retired = False
         self.is_damaged = False
         """Something durable was taken from its disk: it may find that out at any time."""
@@ -176,9 +188,15 @@ class BookieMachine(Machine):
         """
 
     @property
-    def repaired(self) -> int:
-        """How often damage was put away in all its lives."""
-        return sum(counts.repaired for counts in self._scrubs)
+    def upkeep(self) -> Counter[str]:
+        """What it did in the background in all its lives."""
+        return Counter(
+            {
+                "damage repaired": sum(counts.repaired for counts in self._scrubs),
+                "ledger dropped": sum(counts.ledgers_dropped for counts in self._collections),
+                "entry log compacted": sum(counts.files_removed for counts in self._compactions),
+            }
+        )
 
     def boot(self) -> None:
         """Start the process, unless it runs."""
@@ -238,6 +256,10 @@ class BookieMachine(Machine):
         scrubber.start()
         self._scrubs.append(scrubber.counts)
         store = self.world.store(life)
+        collector = node.collector(MetadataDeletions(store, CLUSTER))
+        collector.start()
+        self._collections.append(collector.counts)
+        self._compactions.append(node._engine.compactor.counts)
         await Registration(store, node, self.name, self.name, rng, SESSION_SECONDS).keep()
 
     async def _open(self, life: Incarnation, rng: random.Random) -> BookieNode:

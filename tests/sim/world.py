@@ -300,7 +300,8 @@ class SimWorld(World):
         """What happened in this run, faults and their consequences."""
         found = self.network.counters + self.faults + self.metadata_watch.counters
         watch = self.manifest_watch
-        found["damage repaired"] = sum(each.repaired for each in self.bookies)
+        for machine in self.bookies:
+            found += machine.upkeep
         return found + Counter({"take-over": watch.takeovers, "roll": watch.rolls})
 
     def is_in_limbo(self, bookie: str, ledger: LedgerId) -> bool:

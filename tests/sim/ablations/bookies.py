@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
-from quire.errors import CorruptEntryError, LedgerFencedError
+from quire.errors import CorruptEntryError, LedgerFencedError, QuireError
 from quire.storage import (
+    compaction,
+    deletions,
+    entry_log,
     horizon,
     ledger_state,
     ledger_storage,
@@ -169,3 +173,33 @@ def forget_damage_at_once() -> list[Patch]:
         return True
 
     return [(patching.Patcher, "patch", patch)]
+
+
+def delete_upon_an_error() -> list[Patch]:
+    whole = deletions.MetadataDeletions.deleted
+
+    async def deleted(self: Any, ledgers: Sequence[int]) -> list[int]:
+        try:
+            return await whole(self, ledgers)
+        except QuireError:
+            return list(ledgers)
+
+    return [(deletions.MetadataDeletions, "deleted", deleted)]
+
+
+def compact_without_states() -> list[Patch]:
+    def rows(self: Any, files: Any) -> bytes:
+        return b""
+
+    return [(compaction.Compactor, "_rows", rows)]
+
+
+def remove_before_the_checkpoint() -> list[Patch]:
+    whole = ledger_storage.LedgerStorage.replace
+
+    async def replace(self: Any, old: Sequence[int], index: Any) -> None:
+        for number in old:
+            await self._disk.unlink(entry_log.entries_path(number))
+        await whole(self, old, index)
+
+    return [(ledger_storage.LedgerStorage, "replace", replace)]

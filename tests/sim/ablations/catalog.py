@@ -134,6 +134,19 @@ ABLATIONS: Final = (
         _cut_short,
     ),
     Ablation("damage is not absence", "ledger", bookies.take_damage_for_absence, "", _rot),
+    Ablation(
+        "an error of the metadata store deletes nothing", "ledger", bookies.delete_upon_an_error
+    ),
+    Ablation(
+        "files go after the checkpoint that lists them", "log", bookies.remove_before_the_checkpoint
+    ),
+    Ablation(
+        "compaction keeps what is known of ledgers",
+        "ledger",
+        bookies.compact_without_states,
+        "rare: a fence that is forgotten must be missed before the ledger is closed; "
+        "tests/storage/test_compaction.py has it",
+    ),
     Ablation("limbo answers unknown", "ledger", bookies.deny_in_limbo, "", _loss),
     Ablation(
         "a repair fences what it doubts",
