@@ -18,6 +18,7 @@ from quire.errors import (
     EntryTooLargeError,
     HandleClosedError,
     InvalidRequestError,
+    QuireError,
 )
 from quire.ledger.handle import Handle
 from quire.ledger.options import LedgerOptions
@@ -29,11 +30,14 @@ class NumberedWriter(Handle):
     """Appends to a ledger under ids that the caller gives; owns the writer it is made of.
 
     Raises what `LedgerWriter` raises; besides, `DuplicateEntryError` for an id that was given
-    before, and `InvalidRequestError` for one that can never be reached.
+    before, and `InvalidRequestError` for one that can never be reached. An entry that fails before
+    it is sent takes what is held behind it along, and their ids are free again.
     """
 
     def __init__(self, writer: LedgerWriter, options: LedgerOptions | None = None) -> None:
-        """Take over a writer that was not appended to. The bounds are those of `options`."""
+        """Take over a writer that was not appended to. The bounds are those of `options`. Needs a
+        running loop.
+        """
         limits = options or LedgerOptions()
         self.writer = writer
         self._entries_max = limits.entries_in_flight_max
@@ -46,6 +50,8 @@ class NumberedWriter(Handle):
         self._tasks = Tasks()
         self._pump: asyncio.Task[None] | None = None
         self._is_closed = False
+        work = self._end_with_writer()
+        self._end = asyncio.get_running_loop().create_task(work, name="end of a numbered writer")
 
     @property
     def ledger(self) -> LedgerId:
@@ -98,6 +104,7 @@ class NumberedWriter(Handle):
         self._is_closed = True
         self._moved.set()
         await self._tasks.join()
+        self._end.cancel()
         self._fail_held()
         await self.writer.close()
 
@@ -106,6 +113,7 @@ class NumberedWriter(Handle):
         self._is_closed = True
         self._moved.set()
         self._tasks.cancel()
+        self._end.cancel()
         self._fail_held()
         self.writer.abandon()
 
@@ -121,6 +129,7 @@ class NumberedWriter(Handle):
     def _check_open(self) -> None:
         if self._is_closed:
             raise HandleClosedError(f"writer of ledger {self.ledger}")
+        self.writer.check()
 
     def _is_room(self, entry: EntryId, size: int) -> bool:
         if entry == self._next:
@@ -142,8 +151,18 @@ class NumberedWriter(Handle):
             self._moved.set()
             sent.add_done_callback(_Passing(answer))
 
+    async def _end_with_writer(self) -> None:
+        """Tell those who wait behind a gap that it cannot be filled any more."""
+        await self.writer.wait_ended()
+        await self._tasks.join()
+        try:
+            self.writer.check()
+        except QuireError as error:
+            self._fail(error)
+
     def _fail(self, error: Exception) -> None:
-        """Nothing of what is held was sent, nor can it be."""
+        """Nothing of what is held was sent, nor can it be; whoever waits for room looks again."""
+        self._moved.set()
         for _, answer in self._held.values():
             if not answer.done():
                 answer.set_exception(error)

@@ -156,7 +156,7 @@ class LedgerWriter(Handle):
         Not atomic: after an error some may be kept, always the first ones.
         """
         entries = list(payloads)
-        self._check(entries)
+        self.check(entries)
         pushed: range = await self._request(entries)
         return pushed
 
@@ -171,7 +171,7 @@ class LedgerWriter(Handle):
 
     async def drain(self) -> None:
         """Wait until everything appended so far is confirmed. Raises as `append`."""
-        self._check(())
+        self.check()
         await self._request(())
 
     async def force(self) -> EntryId:
@@ -240,7 +240,7 @@ class LedgerWriter(Handle):
     def _append(
         self, payload: bytes, admitted: asyncio.Future[None] | None = None
     ) -> asyncio.Future[EntryId]:
-        self._check((payload,))
+        self.check((payload,))
         answer: asyncio.Future[EntryId] = self._loop.create_future()
         now = self._loop.time()
         entry = None if self._appends.is_waiting else self._push(payload)
@@ -260,7 +260,7 @@ class LedgerWriter(Handle):
         self._appends.resolve(self._ensemble.answered)
         return answer
 
-    def _check(self, payloads: Sequence[bytes]) -> None:
+    def check(self, payloads: Sequence[bytes] = ()) -> None:
         """Raise what speaks against appending."""
         if self._is_closing:
             raise self._closed_error()

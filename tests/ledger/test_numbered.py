@@ -14,6 +14,7 @@ from quire.errors import (
     HandleClosedError,
     InvalidRequestError,
     LedgerFencedError,
+    NotEnoughBookiesError,
 )
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.options import LedgerOptions
@@ -115,9 +116,58 @@ def test_the_end_of_the_writer_is_everybodys() -> None:
                 await world.bookies[name].read_tail(LEDGER, fence_key=world.sealer.access_key)
             with pytest.raises(LedgerFencedError):
                 await writer.append(0, b"a")
-            with pytest.raises((LedgerFencedError, HandleClosedError)):
-                await asyncio.gather(held, writer.append(2, b"c"))
+            with pytest.raises(LedgerFencedError):
+                await held
+            with pytest.raises(LedgerFencedError):
+                await writer.append(2, b"c")
             writer.abandon()
+
+    virtually(main)
+
+
+def test_who_waits_behind_a_gap_is_told_that_the_writer_has_ended() -> None:
+    async def main() -> None:
+        async with Writing() as world:
+            writer = NumberedWriter(world.writer, LedgerOptions(entries_in_flight_max=4))
+            held = asyncio.ensure_future(writer.append(1, b"b"))
+            too_far = asyncio.ensure_future(writer.append(9, b"j"))
+            await settle()
+            for name in "abc":
+                await world.bookies[name].read_tail(LEDGER, fence_key=world.sealer.access_key)
+            with pytest.raises(LedgerFencedError):
+                await world.writer.append(b"by itself")
+            for each in (held, too_far):
+                with pytest.raises(LedgerFencedError):
+                    await each
+            writer.abandon()
+
+    virtually(main)
+
+
+def test_an_entry_that_cannot_be_sent_frees_its_id_and_the_room_behind_it() -> None:
+    async def main() -> None:
+        async with Writing() as world:
+            writer = NumberedWriter(world.writer, LedgerOptions(bytes_in_flight_max=10))
+            held = await writer.submit(1, b"x" * 10)
+            waiting = asyncio.ensure_future(writer.submit(2, b"y" * 10))
+            await settle()
+            assert not waiting.done()
+            submit = world.writer.submit
+
+            async def refuse(payload: bytes) -> asyncio.Future[int]:
+                raise NotEnoughBookiesError(3, 2)
+
+            world.writer.submit = refuse  # type: ignore[method-assign]
+            first = await writer.submit(0, b"z")
+            for each in (first, held):
+                with pytest.raises(NotEnoughBookiesError):
+                    await each
+            world.writer.submit = submit  # type: ignore[method-assign]
+            last = await waiting
+            for entry in (0, 1):
+                await writer.submit(entry, b"again")
+            assert await last == 2
+            await writer.close()
 
     virtually(main)
 
