@@ -23,6 +23,8 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (1, "service", "a replica that had failed to begin to lead never answered again"),
     (87215, "service", "a replica met a log trimmed to its end and waited for the next command"),
     (108647, "ledger", "a bookie that put damage away was taken to owe what is not its own"),
+    (34030, "log", "a bookie that dropped a deleted ledger was taken to owe its LAC"),
+    (34873, "ledger", "what was repaired while it was looked at was taken to be lacking"),
     (113745, "election", "a log whose appends had failed was closed as if all were well"),
     (11255, "service", "a run waited without end for an ack that the store's weather forbade"),
     (55, "service", "a replica read a trimmed log from its beginning and missed what was gone"),

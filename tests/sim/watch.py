@@ -71,6 +71,7 @@ class BookieWatch:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._states: dict[tuple[str, LedgerId], _LedgerAtBookie] = defaultdict(_LedgerAtBookie)
+        self._deleted: set[LedgerId] = set()
         self.is_excused: Callable[[BookieId, LedgerId, EntryId], bool] = _nobody
         """Whether a bookie need not hold an entry any more that it vouched for."""
         self.is_in_limbo: Callable[[BookieId, LedgerId], bool] = _never
@@ -81,10 +82,12 @@ class BookieWatch:
         return self._states[bookie, ledger].acked
 
     def forget(self, ledger: LedgerId) -> None:
-        """The ledger was deleted: bookies may drop it whenever they like."""
-        for _, state in [each for each in self._states.items() if each[0][1] == ledger]:
-            state.acked.clear()
-            state.acked_max = NO_ENTRY
+        """The ledger was deleted: bookies may drop it whenever they like, and know nothing of it
+        then, neither entries nor LAC, fence or key.
+        """
+        self._deleted.add(ledger)
+        for key in [each for each in self._states if each[1] == ledger]:
+            del self._states[key]
 
     def begin(self, bookie: str, life: Incarnation, method: str, args: dict[str, Any]) -> _Request:
         ledger = args.get("ledger")
@@ -104,6 +107,8 @@ class BookieWatch:
 
     def end(self, token: Any, outcome: Any) -> None:
         request: _Request = token
+        if request.args.get("ledger") in self._deleted:
+            return
         try:
             if request.method == "add":
                 self._added(request, outcome)

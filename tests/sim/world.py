@@ -352,7 +352,7 @@ class SimWorld(World):
         if final.ledger in machine.doubted:
             lacking = sorted(final.owed(machine.name).difference(held))
             final.lacking[machine.name] = [
-                entry for entry in lacking if not await _is_damaged(machine.node, final, entry)
+                entry for entry in lacking if await _lacks(machine.node, final, entry)
             ]
         if machine in self.budget.damaged:
             return
@@ -385,14 +385,14 @@ class SimWorld(World):
         return held
 
 
-async def _is_damaged(node: BookieNode, final: FinalLedger, entry: EntryId) -> bool:
-    """Whether a bookie has an entry that rotted since."""
+async def _lacks(node: BookieNode, final: FinalLedger, entry: EntryId) -> bool:
+    """Whether a bookie has an entry neither rotted nor, by now, good again."""
     try:
         await node.read(final.ledger, entry, entry)
     except CorruptEntryError:
-        return True
-    except QuireError:
         return False
+    except QuireError:
+        return True
     return False
 
 
