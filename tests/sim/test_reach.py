@@ -1,0 +1,118 @@
+"""What the simulator does not run, by name, each with the tests that stand in for it.
+
+A module is reached when a few seeds call a function of it. One that is not must be listed, so that
+nobody takes it for simulated; one that is listed and reached, or gone, must be struck out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import quire
+from tests.sim.run import run_seed
+
+ROOT: Final = Path(quire.__file__).parent
+TESTS: Final = Path(__file__).resolve().parents[1]
+
+RUNS: Final = (
+    *(("ledger", seed) for seed in range(4)),
+    *(("log", seed) for seed in range(3)),
+    *(("election", seed) for seed in (5, 7)),
+    ("service", 0),
+)
+"""Seeds that together reach whatever is reached in hundreds."""
+
+UNREACHED: Final = {
+    "bench": "bench",
+    "cli": "cluster/test_commands.py",
+    "client.py": "cluster",
+    "cluster": "cluster",
+    "ledger/numbered.py": "ledger/test_numbered.py",
+    "ledger/remote.py": "wire",
+    "log/bounds.py": "spark/test_snapshot.py",
+    "log/cold.py": "log/test_offload_reading.py",
+    "log/cold_parquet.py": "log/test_offload_reading.py",
+    "log/cold_reader.py": "log/test_offload_reading.py",
+    "log/cold_seal.py": "log/test_offload_reading.py",
+    "log/deletion.py": "log/test_deletion.py",
+    "log/errors.py": "log/test_reader_refusals.py",
+    "log/gap.py": "log/test_reader_refusals.py",
+    "log/offload.py": "log/test_offload_attempts.py",
+    "log/snapshot.py": "spark/test_snapshot.py",
+    "log/span.py": "log/test_span.py",
+    "log/watching.py": "log/test_watching.py",
+    "metastore/__init__.py": "metastore/test_open_store.py",
+    "metastore/sqlite.py": "contract",
+    "metastore/sqlite_file.py": "metastore/test_sqlite.py",
+    "metastore/zookeeper": "contract",
+    "repair/directory.py": "repair/test_directory.py",
+    "repair/reclaim.py": "repair/test_reclaim.py",
+    "service/application.py": "service",
+    "spark": "spark",
+    "storage/directories.py": "storage/test_directories.py",
+    "storage/dump.py": "cluster/test_commands.py",
+    "storage/identity.py": "storage/test_identity.py",
+    "storage/local_disk.py": "contract",
+    "storage/metered.py": "storage/test_metrics.py",
+    "storage/metrics.py": "storage/test_metrics.py",
+    "storage/server.py": "storage/test_server.py",
+    "storage/service.py": "wire",
+    "storage/spread_disk.py": "storage/test_spread_disk.py",
+    "storage/view.py": "storage/test_check.py",
+    "sync": "sync",
+    "wire/transport.py": "wire",
+}
+"""Module or beginning of names in quire: the tests, below this repository's."""
+
+NOTHING_TO_RUN: Final = {
+    "bookie.py",
+    "metastore/store.py",
+    "storage/disk.py",
+    "wire/bookie_pb2_grpc.py",
+}
+"""Ports, and code that was generated."""
+
+
+@contextmanager
+def called(modules: set[str]) -> Iterator[None]:
+    """Collect the modules of quire of which a function is called in the block."""
+    seen: set[object] = set()
+    prefix = f"{ROOT}/"
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code not in seen:
+            seen.add(code)
+            if code.co_filename.startswith(prefix) and code.co_name != "<module>":
+                modules.add(code.co_filename.removeprefix(prefix))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def modules_with_functions() -> set[str]:
+    return {
+        str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if "def " in path.read_text()
+    }
+
+
+def test_what_is_not_simulated_is_listed_with_the_tests_that_stand_in() -> None:
+    reached: set[str] = set()
+    with called(reached):
+        for workload, seed in RUNS:
+            run_seed(seed, workload)
+    unreached = modules_with_functions() - reached - NOTHING_TO_RUN
+    listed = {path for path in unreached if path.startswith(tuple(UNREACHED))}
+    assert unreached - listed == set(), "neither simulated nor listed with its tests"
+    idle = [name for name in UNREACHED if not any(path.startswith(name) for path in unreached)]
+    assert idle == [], "listed as not simulated, but it is, or is gone"
+    assert [each for each in UNREACHED.values() if not (TESTS / each).exists()] == []
