@@ -214,7 +214,7 @@ class Offload:
             names = await asyncio.to_thread(parquet(tier).list_names, tier)
             # Read after the files were listed: what it says of their segments is for ever.
             manifest, _ = await self._record.read()
-            orphans += [join(tier, name) for name in names if is_orphan(manifest, tier, name)]
+            orphans += [join(tier, name) for name in names if is_orphan(manifest, name)]
         await self._delete(orphans)
         await delete_doomed(self._catalog, manifest, self._edit)
         return orphans
@@ -238,13 +238,17 @@ def _check_stays(manifest: LogManifest) -> None:
         raise NoSuchLogError(manifest.name)
 
 
-def is_orphan(manifest: LogManifest, tier: str, name: str) -> bool:
-    """True when a file of a tier is not, and can never be, named by the manifest. Pure."""
+def is_orphan(manifest: LogManifest, name: str) -> bool:
+    """True when a file is not, and can never be, named by the manifest, whatever its tier. Pure.
+
+    Two tiers may be one directory, by a link or in another spelling. Names alone keep attempts
+    apart.
+    """
     number = segment_of(name)
     if number is None or number >= manifest.next_segment:
         return False
     cold = [each.cold for each in manifest.segments if each.number == number]
-    return not cold or (cold[0] is not None and cold[0][:2] != (tier, name))
+    return not cold or (cold[0] is not None and cold[0].name != name)
 
 
 def _is_movable(segment: Segment) -> bool:

@@ -141,6 +141,26 @@ def test_a_segment_that_was_trimmed_meanwhile_takes_its_file_along(tmp_path: Pat
     asyncio.run(main())
 
 
+def test_a_directory_under_two_names_is_not_swept_of_what_is_in_use(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            disk, alias = tmp_path / "disk", tmp_path / "alias"
+            disk.mkdir()
+            alias.symlink_to(disk)
+            client = cluster.new_client()
+            async with await client.open():
+                await client.logs.offload(NAME).begin(disk.as_uri())  # nothing is closed yet
+            records = await write_log(cluster)
+            work = client.logs.offload(NAME)
+            tier, segments = await work.begin(alias.as_uri())
+            await work.commit({each.number: await work.write(each, tier) for each in segments})
+            await work.release()
+            assert await work.sweep() == []
+            assert await client.read() == records
+
+    asyncio.run(main())
+
+
 def test_an_attempt_that_was_cut_short_is_swept_once_it_is_certain(tmp_path: Path) -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
@@ -163,18 +183,17 @@ def test_only_what_is_certain_is_an_orphan() -> None:
     tier = "file:///t/id"
     cold = ColdFile(tier, "00000001-100-aaaaaaaa.parquet", 1, 2)
     log = LogManifest("a", "id", 0, tiers=(tier,)).take_over({}, 100, 0)
-    assert not is_orphan(log, tier, cold.name)
-    assert not is_orphan(log, tier, "00000002-101-aaaaaaaa.parquet")
-    assert not is_orphan(log, tier, "notes.txt")
+    assert not is_orphan(log, cold.name)
+    assert not is_orphan(log, "00000002-101-aaaaaaaa.parquet")
+    assert not is_orphan(log, "notes.txt")
     sealed = log.append_segment(101, 0).seal_segment(1, manifest.SegmentEnd(0, 1, 1, 1, 0))
     named = replace(sealed.segments[0], cold=cold)
     sealed = replace(sealed, segments=(named, *sealed.segments[1:]))
-    assert not is_orphan(sealed, tier, cold.name)
-    assert is_orphan(sealed, tier, "00000001-100-bbbbbbbb.parquet")
-    assert is_orphan(sealed, "file:///u/id", cold.name)
+    assert not is_orphan(sealed, cold.name)
+    assert is_orphan(sealed, "00000001-100-bbbbbbbb.parquet")
     trimmed = sealed.trim(Position(2, 0, 0))
     assert trimmed.doomed_files == (cold.uri,)
-    assert is_orphan(trimmed, tier, cold.name)
+    assert is_orphan(trimmed, cold.name)
     assert LogManifest.decode("p", sealed.encode()) == sealed
     assert LogManifest.decode("p", trimmed.encode()) == trimmed
 
