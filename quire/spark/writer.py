@@ -156,18 +156,20 @@ class _PartWriter:
         self._next_offset = 0
 
     def add(self, payloads: list[bytes | str | None]) -> None:
-        """Take in rows. Raises `InvalidRequestError` for one that is null."""
+        """Take in rows. Raises `InvalidRequestError` for one that is null, `EntryTooLargeError` for
+        one that is too large by itself.
+        """
         options = self._options
         for payload in payloads:
             if payload is None:
                 raise InvalidRequestError("a record is bytes: filter out rows with payload null")
             record = payload.encode() if isinstance(payload, str) else payload
+            # In front of it: a large record may fit into an entry only when it is alone there.
+            if self._record_bytes + len(record) > options.batch_bytes:
+                self._seal()
             self._records.append(record)
             self._record_bytes += len(record)
-            if (
-                self._record_bytes >= options.batch_bytes
-                or len(self._records) >= options.batch_records
-            ):
+            if len(self._records) >= options.batch_records:
                 self._seal()
 
     def finish(self) -> tuple[LedgerId, ...]:
