@@ -20,6 +20,9 @@ from quire.errors import QuireError
 _LAST_LINE: Final = re.compile(r"^(?:\S+: )?(quire(?:\.\w+)+)\.(\w+Error): (.+)$", re.MULTILINE)
 """How a traceback of Python ends."""
 
+_GOES_ON: Final = re.compile(r"\s*(?:The above exception was|During handling of the above)")
+"""What Python writes between an error and the one that it led to."""
+
 
 @contextmanager
 def workers_errors() -> Iterator[None]:
@@ -37,14 +40,22 @@ def workers_errors() -> Iterator[None]:
 
 
 def find_error(text: str) -> QuireError | None:
-    """Return the first error of quire's that ends a traceback in a text."""
-    for module, name, sentence in _LAST_LINE.findall(text):
-        try:
-            kind = getattr(importlib.import_module(module), name, None)
-        except ImportError:
-            continue
-        if isinstance(kind, type) and issubclass(kind, QuireError):
-            error: QuireError = kind.__new__(kind)
-            error.args = (sentence,)
-            return error
-    return None
+    """Return the error that ends the first traceback of quire's in a text: not what led to it."""
+    found: QuireError | None = None
+    for match in _LAST_LINE.finditer(text):
+        found = _error(*match.groups()) or found
+        if found is not None and not _GOES_ON.match(text, match.end()):
+            break
+    return found
+
+
+def _error(module: str, name: str, sentence: str) -> QuireError | None:
+    try:
+        kind = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+    if not (isinstance(kind, type) and issubclass(kind, QuireError)):
+        return None
+    error: QuireError = kind.__new__(kind)
+    error.args = (sentence,)
+    return error

@@ -1,0 +1,59 @@
+"""What a worker raised is found again in what Spark says about it."""
+
+from __future__ import annotations
+
+import traceback
+from copy import copy
+
+import pytest
+
+from quire.errors import (
+    NoSuchLedgerError,
+    PositionTrimmedError,
+    QuireError,
+    StoreUnavailableError,
+)
+from quire.spark.failures import find_error
+
+SPARK = "An error occurred while calling o57.save.\n: org.apache.spark.SparkException: Job aborted"
+LOST = "Lost task 1.0 in stage 3.0 (TID 4): org.apache.spark.api.python.PythonException: "
+
+MISSING = NoSuchLedgerError(17)
+TRIMMED = PositionTrimmedError("orders", "3.17.0", "4.0.0")
+
+
+def told(*errors: Exception) -> str:
+    """As a worker tells it: a traceback in which each error is the cause of the next one."""
+    try:
+        _raise_chained([copy(each) for each in errors])
+    except Exception:
+        return traceback.format_exc()
+    raise AssertionError
+
+
+def _raise_chained(errors: list[Exception]) -> None:
+    *before, last = errors
+    try:
+        if before:
+            _raise_chained(before)
+    except Exception as cause:
+        raise last from cause
+    raise last
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("Traceback (most recent call last):\nValueError: quire.errors: no\n", None),
+        (told(MISSING), MISSING),
+        (told(MISSING, TRIMMED), TRIMMED),
+        (told(OSError("no"), MISSING, TRIMMED), TRIMMED),
+        (told(TRIMMED, RuntimeError("of Spark's own")), TRIMMED),
+        (told(TRIMMED) + "\n" + told(StoreUnavailableError("zk://a/q", "no")), TRIMMED),
+    ],
+)
+def test_the_last_error_of_a_chain_is_the_one_that_was_raised(
+    text: str, error: QuireError | None
+) -> None:
+    found = find_error(f"{SPARK}\n{LOST}{text}\n\tat org.apache.spark.Task.run(Task.scala)\n")
+    assert (type(found), str(found)) == (type(error), str(error))
