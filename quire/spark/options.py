@@ -17,7 +17,7 @@ from quire.ledger.quorum import Replication
 from quire.log.batch import Compression
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.options import LogOptions
-from quire.log.position import Position
+from quire.log.position import Position, to_ms
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ class ReadOptions:
             )
         return cls(
             cluster=given.required("cluster"),
-            logs=() if ledger is not None else _names(given.required("log")),
+            logs=() if ledger is not None else _logs(given),
             ledger=ledger,
             password=given.get("password", str.encode, b""),
             columns=given.get("columns", _columns_of(ledger), tuple(_schema_of(ledger))),
@@ -128,7 +128,7 @@ class ReadOptions:
             bounds=_bounds(given),
             records_per_trigger=given.get("maxRecordsPerTrigger", _positive, None),
             fail_on_data_loss=given.get("failOnDataLoss", _flag, True),
-            cursor=given.get("cursor", str, None),
+            cursor=given.get("cursor", _name, None),
             key_file=given.get("keyFile", str, None),
         )
 
@@ -169,7 +169,7 @@ class WriteOptions:
         return cls(
             cluster=given.required("cluster"),
             log=given.get("log", _one_name, ""),
-            job=given.get("job", str, None),
+            job=given.get("job", _name, None),
             sequence=given.get("sequence", _natural, 0),
             log_options=LogOptions(
                 replication=replication,
@@ -221,15 +221,32 @@ def _or(value: int | None, otherwise: int) -> int:
 
 
 def time_ms(text: str) -> int:
-    """Return Unix milliseconds of an ISO time with its zone. Raises `ValueError`."""
+    """Return the Unix milliseconds of an ISO time with its zone: the first that are not before it.
+
+    Raises `ValueError`.
+    """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("say which zone, as in 2026-11-21T10:00:00Z")
-    return int(moment.timestamp() * 1000)
+    return to_ms(moment)
+
+
+def _logs(given: Given) -> tuple[str, ...]:
+    given.required("log")
+    return given.get("log", _names, ())
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ValueError("write at least one name")
+    return names
+
+
+def _name(text: str) -> Any:
+    if not text:
+        raise ValueError("write a name, or leave the option out")
+    return text
 
 
 def _one_name(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, LessThanOrEqual, Not
@@ -11,7 +12,8 @@ from quire.errors import ConfigurationError
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.position import Position
 from quire.spark.filters import bounds_of, logs_of
-from quire.spark.options import ReadOptions, read_schema
+from quire.spark.jobs.copy import Place
+from quire.spark.options import ReadOptions, WriteOptions, read_schema
 
 BASE = {"cluster": "c", "log": "orders"}
 
@@ -55,11 +57,32 @@ def test_the_schema_is_that_of_the_columns() -> None:
         ({"pushdown": "maybe"}, "pushdown='maybe'"),
         ({"maxrecordspertrigger": "5"}, "'maxrecordspertrigger' is not one of a read of"),
         ({"transactionid": "5"}, "'transactionid' is not one of"),
+        ({"log": " , "}, "log=' , '.*at least one name"),
+        ({"columns": ""}, "columns=''.*at least one name"),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         ReadOptions.parse(BASE | options)
+
+
+@pytest.mark.parametrize(("what", "name"), [(ReadOptions, "cursor"), (WriteOptions, "job")])
+def test_a_name_that_was_left_empty_is_no_name(what: Any, name: str) -> None:
+    """As of a variable that is not set: without its job a write that is repeated is done twice."""
+    streaming = {"streaming": True} if what is ReadOptions else {}
+    with pytest.raises(ConfigurationError, match=f"{name}=''"):
+        what.parse(BASE | {name: ""}, **streaming)
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in repr(Place("c", "orders", "secret"))
+
+
+def test_times_between_two_milliseconds_are_behind_the_first() -> None:
+    """Records have whole milliseconds: none of before `fromTime` is read, all before `toTime`."""
+    time = "2020-01-01T00:00:00.0005Z"
+    bounds = ReadOptions.parse(BASE | {"fromtime": time, "totime": time}).bounds
+    assert (bounds.first_ms, bounds.end_ms) == (1577836800001, 1577836800001)
 
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -19,7 +19,7 @@ class Place:
 
     cluster: str
     log: str
-    password: str = ""
+    password: str = field(default="", repr=False)
     key_file: str = ""
 
     def options(self) -> dict[str, str]:
