@@ -12,6 +12,7 @@ query, which is why they are patient.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,10 +24,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
-from quire.log.bounds import Bounds
+from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.position import BEGINNING, Position
 from quire.log.span import Slice, Span
 from quire.spark.batch import SpanPartition, read_partition
+from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.options import ReadOptions
 from quire.spark.patience import patiently
@@ -39,7 +41,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._target: Progress | None = None
+        self._target: dict[str, int] | None = None
 
     # Places. The names are Spark's.
 
@@ -56,7 +58,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = patiently(self._ends, began)
         if self._target is not None:
             ends = {
-                log: end.at(min(end.offset, max(self._target[log].offset, _offset(began, log))))
+                log: end.at(
+                    min(end.offset, max(self._target.get(log, 0), start_of(began, log, end)))
+                )
                 for log, end in ends.items()
                 if log in self._target or log in began
             }
@@ -70,7 +74,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember what there is now: the query ends when it has read as much."""
-        self._target = patiently(self._ends, {})
+        self._target = {log: patiently(self._end, log) for log in patiently(self._logs)}
 
     def _logs(self) -> list[str]:
         return self._options.select(self._client.list_logs())
@@ -80,16 +84,35 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return worker_client(self._options.cluster)
 
     def _first(self, log: str) -> Place:
-        """Where a query begins that has not seen a log: at the first record within its bounds."""
+        """Where a query begins that has not seen a log: at the first record within its bounds.
+
+        Raises `PositionTrimmedError` when the place that its options name was trimmed.
+        """
         client, options = self._client, self._options
         manifest = client.describe_log(log)
-        spans = self._snapshot(log, options.bounds)
-        if spans:
-            first = _offset_of(self._first_slice(spans[0]))
-        else:
-            everything = client.snapshot_log(log, password=options.password)
-            first = everything[-1].offsets.stop if everything else manifest.first_offset
+        found = self._first_slice(self._snapshot(log, options.bounds))
+        check_beginning(client, log, options)
+        if found is not None:
+            first = _offset_of(found)
+        else:  # nothing yet, and what comes in front of an offset is not wanted
+            first = max(self._end(log), options.bounds.first_offset)
         return Place(manifest.log_id, first, first)
+
+    def _end(self, log: str) -> int:
+        """The offset behind the last record that can be read now; 0 for a log that may be gone."""
+        try:
+            spans = self._snapshot(log, EVERYTHING)
+            if spans:
+                return spans[-1].offsets.stop
+            manifest = self._client.describe_log(log)
+            if manifest.first_position[1:] == (0, 0):
+                return manifest.first_offset
+            # All that its first segment has was trimmed: the manifest has not counted that yet.
+            return self._client.tail_log(log, password=self._options.password).offset
+        except NoSuchLogError:
+            if self._options.fail_on_data_loss:
+                raise
+            return 0
 
     def _ends(self, began: Progress) -> Progress:
         """The places behind everything that can be read now. Never in front of where it began."""
@@ -98,15 +121,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place = began.get(log)
             try:
                 place = place or self._first(log)
-                spans = self._snapshot(log, Bounds(first_offset=place.offset))
+                ends[log] = place.at(self._end_behind(log, place))
             except NoSuchLogError:
                 if place is None or self._options.fail_on_data_loss:
                     raise
-                spans = []
-            if spans and spans[-1].log_id != place.id:
-                raise LogReplacedError(log)
-            ends[log] = place.at(max(place.offset, spans[-1].offsets.stop if spans else 0))
+                ends[log] = place
         return ends
+
+    def _end_behind(self, log: str, place: Place) -> int:
+        spans = self._snapshot(log, Bounds(first_offset=place.offset))
+        # A log may be another one also where it has nothing behind the place yet.
+        log_id = spans[-1].log_id if spans else self._client.describe_log(log).log_id
+        if log_id != place.id:
+            raise LogReplacedError(log)
+        return max(place.offset, spans[-1].offsets.stop if spans else 0)
 
     def _snapshot(self, log: str, bounds: Bounds) -> list[Span]:
         return self._client.snapshot_log(log, password=self._options.password, bounds=bounds)
@@ -126,29 +154,40 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self, log: str, place: Place, wanted: range) -> list[Span]:
         bounds = Bounds(first_offset=wanted.start, end_offset=wanted.stop)
-        spans = self._snapshot(log, bounds)
-        if self._options.fail_on_data_loss:
+        try:
+            spans = self._snapshot(log, bounds)
             self._check(log, place, wanted, spans)
+        except NoSuchLogError:
+            if self._options.fail_on_data_loss:
+                raise
+            return []
         return spans
 
     def _check(self, log: str, place: Place, wanted: range, spans: list[Span]) -> None:
-        """Raise when the spans do not hold every record that is wanted."""
+        """Raise when the spans do not hold every record that is wanted, or another log's."""
         manifest = self._client.describe_log(log)
         if manifest.log_id != place.id:
             raise LogReplacedError(log)
+        if not self._options.fail_on_data_loss:
+            return
         trimmed = manifest.trimmed_to
         if not spans or (trimmed != BEGINNING and spans[0].segment == trimmed.segment):
-            found = _offset_of(self._first_slice(spans[0])) if spans else wanted.stop
+            piece = self._first_slice(spans)
+            found = wanted.stop if piece is None else _offset_of(piece)
         else:
             found = spans[0].offsets.start
         if found > wanted.start or not spans or spans[-1].offsets.stop < wanted.stop:
             first = f"{manifest.first_position} (or give failOnDataLoss=false)"
             raise PositionTrimmedError(log, f"offset {wanted.start}", first)
 
-    def _first_slice(self, span: Span) -> Slice:
+    def _first_slice(self, spans: list[Span]) -> Slice | None:
+        """The first records within the bounds of spans; None where an entry lies at both ends."""
         keyring = worker_keyring(self._options.key_file)
-        slices = self._client.read_span(span, password=self._options.password, keyring=keyring)
-        return next(iter(slices))
+        for span in spans:
+            slices = self._client.read_span(span, password=self._options.password, keyring=keyring)
+            for piece in slices:
+                return piece
+        return None
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the records of a range as Arrow record batches."""
@@ -165,17 +204,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _advance(self, log: str, place: Place) -> None:
         assert self._options.cursor is not None
-        cursors = self._client.log_cursors(log, password=self._options.password)
-        cursor = cursors.open(self._options.cursor)
-        last = Bounds(first_offset=place.offset - 1, end_offset=place.offset)
-        spans = self._snapshot(log, last) if place.offset > place.first else []
-        if spans:
-            piece = self._first_slice(spans[0])
-            cursor.advance(Position(spans[0].segment, piece.entry, piece.slots.stop))
-
-
-def _offset(progress: Progress, log: str) -> int:
-    return progress[log].offset if log in progress else 0
+        # Of a log that is gone, or another one now, the next batch says so.
+        with suppress(NoSuchLogError, LogReplacedError):
+            if self._client.describe_log(log).log_id != place.id:
+                return
+            cursors = self._client.log_cursors(log, password=self._options.password)
+            cursor = cursors.open(self._options.cursor)
+            last = Bounds(first_offset=place.offset - 1, end_offset=place.offset)
+            spans = self._snapshot(log, last) if place.offset > place.first else []
+            piece = self._first_slice(spans)
+            if piece is not None and cursor.log_id == place.id:
+                cursor.advance(Position(spans[0].segment, piece.entry, piece.slots.stop))
 
 
 def _offset_of(piece: Slice) -> int:
