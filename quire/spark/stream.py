@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
+from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError, RetryError
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.position import BEGINNING, Position
 from quire.log.span import Slice, Span
@@ -34,6 +34,18 @@ from quire.spark.options import ReadOptions
 from quire.spark.patience import patiently
 from quire.spark.progress import Place, Progress, admit, from_json, start_of, to_json
 from quire.sync import SyncClient
+
+
+class _NotYetError(RetryError):
+    """Bookies that answer now know less of a log than those that answered before."""
+
+    def __init__(self, log: str, offset: int, end: int) -> None:
+        super().__init__(
+            f"offset {offset} of log {log!r} was confirmed, and the bookies that answer know of "
+            f"none behind {end - 1}: start the query again when all of them are up"
+        )
+        self.log = log
+        self.offset = offset
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -168,6 +180,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         manifest = self._client.describe_log(log)
         if manifest.log_id != place.id:
             raise LogReplacedError(log)
+        behind = spans[-1].offsets.stop if spans else self._end(log)
+        if behind < wanted.stop:
+            raise _NotYetError(log, wanted.stop - 1, behind)
         if not self._options.fail_on_data_loss:
             return
         trimmed = manifest.trimmed_to
@@ -176,7 +191,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = wanted.stop if piece is None else _offset_of(piece)
         else:
             found = spans[0].offsets.start
-        if found > wanted.start or not spans or spans[-1].offsets.stop < wanted.stop:
+        if found > wanted.start:
             first = f"{manifest.first_position} (or give failOnDataLoss=false)"
             raise PositionTrimmedError(log, f"offset {wanted.start}", first)
 
