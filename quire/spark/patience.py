@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
+from quire.errors import RetryError
 from quire.log.retry import TRANSIENT
 
 P = ParamSpec("P")
@@ -18,6 +19,19 @@ T = TypeVar("T")
 PAUSE_SECONDS: Final = 0.5
 ATTEMPTS_MAX: Final = 60
 """Half a minute of pauses, besides what the attempts themselves take until they give up."""
+
+
+class BehindError(RetryError):
+    """What is known of a log's end now is less than was known before, from other bookies."""
+
+    def __init__(self, log: str, before: int, now: int) -> None:
+        super().__init__(
+            f"log {log!r} was confirmed up to offset {before - 1}, and the bookies that answer now "
+            f"know of {now - 1}: try again when all of them are up"
+        )
+        self.log = log
+        self.before = before
+        self.now = now
 
 
 def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

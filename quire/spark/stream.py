@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError, RetryError
+from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.position import BEGINNING, Position
 from quire.log.span import Slice, Span
@@ -31,21 +31,9 @@ from quire.spark.batch import SpanPartition, read_partition
 from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.options import ReadOptions
-from quire.spark.patience import patiently
+from quire.spark.patience import BehindError, patiently
 from quire.spark.progress import Place, Progress, admit, from_json, start_of, to_json
 from quire.sync import SyncClient
-
-
-class _NotYetError(RetryError):
-    """Bookies that answer now know less of a log than those that answered before."""
-
-    def __init__(self, log: str, offset: int, end: int) -> None:
-        super().__init__(
-            f"offset {offset} of log {log!r} was confirmed, and the bookies that answer know of "
-            f"none behind {end - 1}: start the query again when all of them are up"
-        )
-        self.log = log
-        self.offset = offset
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -182,7 +170,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise LogReplacedError(log)
         behind = spans[-1].offsets.stop if spans else self._end(log)
         if behind < wanted.stop:
-            raise _NotYetError(log, wanted.stop - 1, behind)
+            raise BehindError(log, wanted.stop, behind)
         if not self._options.fail_on_data_loss:
             return
         trimmed = manifest.trimmed_to

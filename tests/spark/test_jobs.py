@@ -15,9 +15,11 @@ from quire import LogOptions, Position
 from quire.errors import NoSuchLogError, PositionTrimmedError
 from quire.log.manifest import LogManifest
 from quire.metastore.layout import log_path
-from quire.spark.jobs import audit_logs, compact_log, replay_log
+from quire.spark import patience
+from quire.spark.jobs import audit_logs, compact_log, copy, replay_log
 from quire.spark.jobs.copy import Copied, Place
 from quire.spark.options import ReadOptions
+from quire.spark.patience import BehindError
 
 
 def append(cluster: str, log: str, records: list[bytes], roll: int = 20) -> None:
@@ -106,6 +108,31 @@ def test_replay_goes_on_where_it_stopped(spark: SparkSession, cluster: str) -> N
         replay_log(spark, source, target)
     assert replay_log(spark, source, target, skip_trimmed=True) == Copied(130, 160)
     assert payloads(cluster, "copy") == numbered(0, 130) + numbered(140, 160)
+
+
+def test_a_replay_does_not_pass_over_what_its_plan_did_not_know(
+    spark: SparkSession, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers' bookies may know less of an open segment than those that the driver asked."""
+    source, target = Place(cluster, "half-told"), Place(cluster, "half-copied")
+    append(cluster, "half-told", numbered(0, 30))
+    end = copy._end
+
+    def more(place: Place) -> tuple[str, int]:
+        log_id, offset = end(place)
+        return log_id, offset + 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copy, "_end", more)
+        patch.setattr(patience, "ATTEMPTS_MAX", 2)
+        patch.setattr(patience, "PAUSE_SECONDS", 0.0)
+        with pytest.raises(BehindError, match="up to offset 30"):
+            replay_log(spark, source, target)
+        with pytest.raises(BehindError, match="up to offset 30"):
+            compact_log(spark, source, target, "offset")
+    append(cluster, "half-told", numbered(30, 31))
+    assert replay_log(spark, source, target) == Copied(0, 31)
+    assert payloads(cluster, "half-copied") == numbered(0, 31)
 
 
 def test_compaction_keeps_the_last_of_every_key(spark: SparkSession, cluster: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +12,7 @@ from pyspark.sql.window import Window
 import quire.sync
 from quire.errors import InvalidRequestError, NoSuchLogError
 from quire.spark.failures import workers_errors
+from quire.spark.patience import BehindError, patiently
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,9 @@ def replay_log(
     first = _done(target, job)
     if first < end:
         loss = "false" if skip_trimmed else "true"
-        place: dict[str, str | int] = {"fromOffset": first, "toOffset": end, "failOnDataLoss": loss}
-        frame = _load(spark, source, columns="payload", **place)
-        _save(frame, target, job=job, sequence=end)
+        options = {"fromOffset": str(first), "failOnDataLoss": loss}
+        frame = patiently(_load, spark, source, end, options | {"columns": "offset,payload"})
+        _save(frame.select("payload"), target, job=job, sequence=end)
     return Copied(first, max(first, end))
 
 
@@ -79,15 +81,25 @@ def compact_log(
         raise InvalidRequestError(f"log {source.log!r} cannot be compacted into itself")
     log_id, end = _end(source)
     job = job or f"compact {source.log} {log_id[:12]}"
-    frame = _load(spark, source, toOffset=end).withColumn("key", sql.expr(key))
+    frame = patiently(_load, spark, source, end, {}).withColumn("key", sql.expr(key))
     newest = Window.partitionBy("key").orderBy(sql.desc("offset"))
     kept = frame.withColumn("age", sql.row_number().over(newest)).where("age = 1 or key is null")
     _save(kept.orderBy("offset").select("payload"), target, job=job, sequence=end)
     return Copied(0, end)
 
 
-def _load(spark: SparkSession, place: Place, **options: str | int) -> DataFrame:
-    return spark.read.format("quire").options(**place.options(), **options).load()
+def _load(spark: SparkSession, place: Place, end: int, options: Mapping[str, str]) -> DataFrame:
+    """Read a log up to an offset, all of it: what comes behind the plan would be lost, since the
+    target remembers the offset. Raises `BehindError` when it is not known to be confirmed any more.
+    """
+    reader = spark.read.format("quire").options(**place.options(), **options, toOffset=end)
+    frame = reader.load()
+    with workers_errors():
+        last = frame.select("offset").tail(1)  # which plans the frame, and reads its last range
+    known = last[0].offset + 1 if last else _first_left(place)
+    if known < end:
+        raise BehindError(place.log, end, known)
+    return frame
 
 
 def _save(frame: DataFrame, place: Place, **options: str | int) -> None:
@@ -102,6 +114,11 @@ def _end(place: Place) -> tuple[str, int]:
         manifest = client.describe_log(place.log)
         spans = client.snapshot_log(place.log, password=place.password.encode())
     return manifest.log_id, spans[-1].offsets.stop if spans else manifest.first_offset
+
+
+def _first_left(place: Place) -> int:
+    with quire.sync.connect(place.cluster) as client:
+        return client.describe_log(place.log).first_offset
 
 
 def _done(place: Place, job: str) -> int:
