@@ -249,9 +249,14 @@ def _name(text: str) -> Any:
     return text
 
 
+def is_pattern(name: str) -> bool:
+    """Whether option `log` understands a name as something else than this one log."""
+    return name != name.strip() or any(sign in name for sign in "*?[,")
+
+
 def _one_name(text: str) -> str:
-    if any(sign in text for sign in "*?[,"):
-        raise ValueError("a write goes to one log, named without a pattern")
+    if is_pattern(text):
+        raise ValueError("a write goes to one log, named without a pattern or blanks around it")
     return text
 
 

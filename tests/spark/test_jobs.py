@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import quire.sync
 from quire import LogOptions, Position
-from quire.errors import NoSuchLogError, PositionTrimmedError
+from quire.errors import InvalidRequestError, NoSuchLogError, PositionTrimmedError
 from quire.log.manifest import LogManifest
 from quire.metastore.layout import log_path
 from quire.spark import patience
@@ -147,6 +149,31 @@ def test_compaction_keeps_the_last_of_every_key(spark: SparkSession, cluster: st
 
 
 def test_a_log_is_not_copied_into_itself(spark: SparkSession, cluster: str) -> None:
-    place = Place(cluster, "origin")
-    with pytest.raises(ValueError, match="into itself"):
-        replay_log(spark, place, place)
+    append(cluster, "mirror", numbered(0, 10))
+    directory = str(Path(cluster.removeprefix("sqlite://")).parent)
+    for place in (Place(cluster, "mirror"), Place(directory, "mirror")):
+        with pytest.raises(InvalidRequestError, match="into itself"):
+            replay_log(spark, place, Place(cluster, "mirror"))
+        with pytest.raises(InvalidRequestError, match="into itself"):
+            compact_log(spark, place, Place(cluster, "mirror"), "offset")
+    assert payloads(cluster, "mirror") == numbered(0, 10)
+
+
+@pytest.mark.parametrize("name", ["odd*", "odd,odder", "odd[1]", "odd?"])
+def test_a_log_whose_name_is_a_pattern_is_not_taken_for_others(
+    spark: SparkSession, cluster: str, name: str
+) -> None:
+    for log in (name, "odd", "odder", "odd1"):
+        append(cluster, log, [log.encode()])
+    with pytest.raises(InvalidRequestError, match="its name"):
+        replay_log(spark, Place(cluster, name), Place(cluster, "even"))
+    with quire.sync.connect(cluster) as client:
+        assert "even" not in client.list_logs()
+
+
+@pytest.mark.parametrize("key", ["nonsense(", "absent", "map(offset, 1)", "count(*)"])
+def test_a_key_that_is_none_is_named(spark: SparkSession, cluster: str, key: str) -> None:
+    append(cluster, "keyless", numbered(0, 3))
+    with pytest.raises(InvalidRequestError, match=re.escape(f"key {key!r}")) as raised:
+        compact_log(spark, Place(cluster, "keyless"), Place(cluster, "small"), key)
+    assert "\n" not in str(raised.value)

@@ -74,6 +74,11 @@ def test_a_name_that_was_left_empty_is_no_name(what: Any, name: str) -> None:
         what.parse(BASE | {name: ""}, **streaming)
 
 
+def test_a_write_names_the_log_as_a_read_does() -> None:
+    with pytest.raises(ConfigurationError, match="log=' orders'"):
+        WriteOptions.parse({"cluster": "c", "log": " orders"})
+
+
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(Place("c", "orders", "secret"))
 

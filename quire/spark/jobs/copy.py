@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.window import Window
@@ -12,6 +14,7 @@ from pyspark.sql.window import Window
 import quire.sync
 from quire.errors import InvalidRequestError, NoSuchLogError
 from quire.spark.failures import workers_errors
+from quire.spark.options import is_pattern
 from quire.spark.patience import BehindError, patiently
 
 
@@ -55,9 +58,8 @@ def replay_log(
     trimmed before it was replayed, unless `skip_trimmed`; `NoSuchLogError`, `InvalidRequestError`,
     `DecryptionError`, and what else keeps a worker from reading or writing.
     """
-    if source == target:
-        raise InvalidRequestError(f"log {source.log!r} cannot be replayed into itself")
     log_id, end = _end(source)
+    _check_pair(source, target, log_id)
     job = job or f"replay {source.log} {log_id[:12]}"
     first = _done(target, job)
     if first < end:
@@ -77,15 +79,36 @@ def compact_log(
     string), '$.id')`; records for which it is null are all kept. Done again for the same source
     it adds nothing, unless the source has grown. Raises as `replay_log`.
     """
-    if source == target:
-        raise InvalidRequestError(f"log {source.log!r} cannot be compacted into itself")
     log_id, end = _end(source)
+    _check_pair(source, target, log_id)
     job = job or f"compact {source.log} {log_id[:12]}"
-    frame = patiently(_load, spark, source, end, {}).withColumn("key", sql.expr(key))
-    newest = Window.partitionBy("key").orderBy(sql.desc("offset"))
-    kept = frame.withColumn("age", sql.row_number().over(newest)).where("age = 1 or key is null")
+    frame = patiently(_load, spark, source, end, {})
+    try:
+        kept = _last_of_each(frame, key)
+    except AnalysisException as error:
+        reason = next(filter(None, str(error).splitlines()))
+        raise InvalidRequestError(f"key {key!r} is none for a record: {reason}") from error
     _save(kept.orderBy("offset").select("payload"), target, job=job, sequence=end)
     return Copied(0, end)
+
+
+def _last_of_each(frame: DataFrame, key: str) -> DataFrame:
+    frame = frame.withColumn("key", sql.expr(key))
+    newest = Window.partitionBy("key").orderBy(sql.desc("offset"))
+    return frame.withColumn("age", sql.row_number().over(newest)).where("age = 1 or key is null")
+
+
+def _check_pair(source: Place, target: Place, log_id: str) -> None:
+    """Raise `InvalidRequestError` for a source that Spark's options would not find by its name,
+    and for a target that is the source, however its cluster is spelled.
+    """
+    if is_pattern(source.log):
+        raise InvalidRequestError(
+            f"log {source.log!r} cannot be read by Spark: its name would stand for others"
+        )
+    with quire.sync.connect(target.cluster) as client, suppress(NoSuchLogError):
+        if client.describe_log(target.log).log_id == log_id:
+            raise InvalidRequestError(f"log {source.log!r} cannot be copied into itself")
 
 
 def _load(spark: SparkSession, place: Place, end: int, options: Mapping[str, str]) -> DataFrame:
