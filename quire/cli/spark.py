@@ -182,7 +182,7 @@ def offload(
     Example:
       quire spark offload orders --to s3://cold/quire
     """
-    place = _jobs("jobs.copy").Place(resolve_store(settings.store_uri()), log, password.decode())
+    place = _jobs("jobs.copy").Place(resolve_store(settings.store_uri()), log, _text(password))
     with _session("quire offload", master) as session, progress_of("Offloading") as on_progress:
         moved = _jobs("jobs").offload_log(
             session, place, target, keep_ledgers=keep_ledgers, on_progress=on_progress
@@ -212,9 +212,17 @@ def _places(
     secrets: tuple[bytes, str | None],
 ) -> tuple[Any, Any]:
     place = _jobs("jobs.copy").Place
-    store, given = resolve_store(settings.store_uri()), (secrets[0].decode(), secrets[1] or "")
+    store, given = resolve_store(settings.store_uri()), (_text(secrets[0]), secrets[1] or "")
     goal = resolve_store(to_store) if to_store else store
     return place(store, log, *given), place(goal, target, *given)
+
+
+def _text(password: bytes) -> str:
+    """A password as Spark's options can carry it."""
+    try:
+        return password.decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError("the password is not UTF-8: Spark's options are text") from None
 
 
 def _print_copied(settings: Settings, copied: Any, target: str, what: str) -> None:
@@ -238,8 +246,9 @@ def _jobs(module: str) -> Any:
 
 @contextlib.contextmanager
 def _session(name: str, master: str) -> Iterator[Any]:
-    session = _jobs("jobs").local_session(name, master or None)
-    try:
-        yield session
-    finally:
-        session.stop()
+    with _jobs("failures").plain_errors():
+        session = _jobs("jobs").local_session(name, master or None)
+        try:
+            yield session
+        finally:
+            session.stop()

@@ -10,6 +10,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -20,8 +21,31 @@ from quire.errors import QuireError
 _LAST_LINE: Final = re.compile(r"^(?:\S+: )?(quire(?:\.\w+)+)\.(\w+Error): (.+)$", re.MULTILINE)
 """How a traceback of Python ends."""
 
+REASON_MAX: Final = 500
+"""Characters of what Spark says; its plans fill pages."""
+
 _GOES_ON: Final = re.compile(r"\s*(?:The above exception was|During handling of the above)")
 """What Python writes between an error and the one that it led to."""
+
+
+class SparkFailedError(QuireError):
+    """Spark itself failed: its master, its Java, or an expression that was given to it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Spark failed: {reason}")
+        self.reason = reason
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """As `workers_errors`, and `SparkFailedError` for what is none of quire's: one line."""
+    try:
+        with workers_errors():
+            yield
+    except (PySparkException, Py4JError) as error:
+        lines = takewhile(lambda line: not line.startswith("\tat "), str(error).splitlines())
+        reason = " ".join(line.strip() for line in lines if line.strip())
+        raise SparkFailedError(reason[:REASON_MAX]) from error
 
 
 @contextmanager

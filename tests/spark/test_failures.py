@@ -6,7 +6,12 @@ import traceback
 from copy import copy
 
 import pytest
+from click.testing import CliRunner
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 
+import quire.spark.jobs
+from quire.cli import main
 from quire.errors import (
     NoSuchLedgerError,
     PositionTrimmedError,
@@ -15,6 +20,11 @@ from quire.errors import (
 )
 from quire.spark.failures import find_error
 
+MASTER = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: Could not parse Master URL: 'nonsense'
+\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3205)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+"""
 SPARK = "An error occurred while calling o57.save.\n: org.apache.spark.SparkException: Job aborted"
 LOST = "Lost task 1.0 in stage 3.0 (TID 4): org.apache.spark.api.python.PythonException: "
 
@@ -57,3 +67,37 @@ def test_the_last_error_of_a_chain_is_the_one_that_was_raised(
 ) -> None:
     found = find_error(f"{SPARK}\n{LOST}{text}\n\tat org.apache.spark.Task.run(Task.scala)\n")
     assert (type(found), str(found)) == (type(error), str(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (Py4JError(MASTER), 1, "Could not parse Master URL: 'nonsense'"),
+        (PySparkRuntimeError("Java gateway process exited", messageParameters={}), 1, "Java"),
+        (PySparkException(f"{SPARK}\n{LOST}{told(MISSING)}"), 3, "ledger 17 does not exist"),
+    ],
+)
+def test_what_spark_says_is_one_line(
+    error: Exception, code: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def local_session(name: str, master: str | None) -> None:
+        raise error
+
+    monkeypatch.setattr(quire.spark.jobs, "local_session", local_session)
+    given = ["--store", "sqlite:///nowhere", "spark", "audit", "orders"]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == code, done.exception
+    (line,) = done.stderr.splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    "job", [["replay", "a", "--to", "b"], ["offload", "a", "--to", "/tmp/cold"]]
+)
+def test_a_password_that_is_no_text_is_refused(job: list[str]) -> None:
+    given = ["--store", "sqlite:///nowhere", "spark", *job, "--password", "s\udcff"]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 2, done.exception
+    (line,) = done.stderr.splitlines()
+    assert "password" in line
+    assert "udcff" not in line
