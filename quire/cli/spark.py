@@ -13,7 +13,7 @@ from quire.cli.output import Value, note, print_json, print_table, progress_of
 from quire.cli.replication import key_path_option, password_option
 from quire.cli.settings import Settings, with_settings
 from quire.client import resolve_store
-from quire.errors import ConfigurationError, CorruptRecordError
+from quire.errors import ConfigurationError, CorruptRecordError, RetryError
 from quire.metastore.layout import log_path
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def audit(
     """Read every entry of logs and check whatever can be checked.
 
     LOGS are names or patterns. Digests, order, offsets, times, the manifest's counts and the
-    ledgers' ends are compared. Ends with exit code 9 when something is wrong.
+    ledgers' ends are compared. Ends with exit code 9 when something is wrong, 4 when nothing is and
+    something could not be read now.
 
     \b
     Example:
@@ -60,6 +61,9 @@ def audit(
     for each in found:
         if each.all_problems:
             raise CorruptRecordError(log_path(each.log), each.all_problems[0])
+    for each in found:
+        if each.all_unread:
+            raise RetryError(f"log {each.log!r} was not audited whole: {each.all_unread[0]}")
 
 
 def _print_audit(settings: Settings, found: list[LogAudit]) -> None:
@@ -75,6 +79,7 @@ def _print_audit(settings: Settings, found: list[LogAudit]) -> None:
                     "bytes": each.bytes,
                     "crc32": [f"{checksum:08x}" for checksum in each.checksums],
                     "problems": list(each.problems),
+                    "unread": list(each.unread),
                 }
                 for each in log.segments
             ]
@@ -88,7 +93,7 @@ def _print_audit(settings: Settings, found: list[LogAudit]) -> None:
     columns = ("log", "segment", "ledger", "sealed", "entries", "records", "bytes")
     print_table(columns, rows, empty="no segments")
     for log in found:
-        for problem in log.all_problems:
+        for problem in (*log.all_problems, *log.all_unread):
             note(f"{log.log}: {problem}")
 
 

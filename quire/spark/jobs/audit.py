@@ -3,7 +3,8 @@
 A worker reads a range of entries; the reader checks each one's digest, that it names its ledger
 and entry, that its batch adds up and lies in its segment. The worker checks that offsets have no
 gap and time does not run backwards. The driver puts the ranges together: they must meet, and a
-sealed segment must end, in its ledger's metadata and by its records, where the manifest says.
+sealed segment must end, in its ledger's metadata and by its records, where the manifest says. What
+was trimmed meanwhile is left out; what is out of reach is told apart from what is wrong.
 
 One copy of every entry is read, not all of them: comparing copies is the bookies' own business.
 """
@@ -20,7 +21,16 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 import quire.sync
-from quire.errors import ConfigurationError, NoSuchLogError, QuireError
+from quire.errors import (
+    ConfigurationError,
+    IntegrityError,
+    LogReplacedError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    PositionTrimmedError,
+    QuireError,
+    RetryError,
+)
 from quire.log.errors import MissingKeyError
 from quire.log.manifest import LogManifest, Segment
 from quire.log.span import Span
@@ -47,6 +57,15 @@ class PieceAudit:
     next_offset: int
     last_ms: int
     problem: str | None
+    unread: str | None
+    """Why it could not be read to its end now."""
+    is_gone: bool
+    """Whether it was trimmed before it was read."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything was read, and nothing found wrong."""
+        return not (self.problem or self.unread or self.is_gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +80,8 @@ class SegmentAudit:
     bytes: int
     checksums: tuple[int, ...]
     problems: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    """Why some of it could not be read now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +102,12 @@ class LogAudit:
         inside = [(each.number, problem) for each in self.segments for problem in each.problems]
         return (*self.problems, *(f"segment {number}: {problem}" for number, problem in inside))
 
+    @property
+    def all_unread(self) -> tuple[str, ...]:
+        """Why some of its segments could not be read now."""
+        inside = [(each.number, reason) for each in self.segments for reason in each.unread]
+        return tuple(f"segment {number}: {reason}" for number, reason in inside)
+
 
 def audit_logs(
     spark: SparkSession,
@@ -90,9 +117,9 @@ def audit_logs(
     """Audit the logs that the options name, as they are now.
 
     `on_progress` is told ranges of entries done, and how many there are. Raises `NoSuchLogError`,
-    also for patterns that no log matches, `MissingKeyError` for an encrypted log without its key,
-    `ConfigurationError` for a key file that a worker cannot use, and what keeps a snapshot from
-    being taken; what is wrong inside is in the result.
+    also for patterns that no log matches, `LogReplacedError`, `MissingKeyError` for an encrypted
+    log without its key, `ConfigurationError` for a key file that a worker cannot use, and what
+    keeps a snapshot from being taken; what is wrong inside, or out of reach, is in the result.
     """
     with quire.sync.connect(options.cluster) as client:
         logs = options.select(client.list_logs())
@@ -139,6 +166,8 @@ def audit_piece(
     first_offset = next_offset = -1
     entry = span.first - 1
     problem: str | None = None
+    unread: str | None = None
+    is_gone = False
     try:
         keyring = worker_keyring(key_file)
         for piece in worker_client(cluster).read_span(span, password=password, keyring=keyring):
@@ -158,11 +187,15 @@ def audit_piece(
                 checksum = zlib.crc32(payload, checksum)
                 payload_bytes += len(payload)
             records += len(piece.slots)
-    except (ConfigurationError, MissingKeyError) as error:
+    except (ConfigurationError, MissingKeyError, NoSuchLogError, LogReplacedError) as error:
         return error
+    except PositionTrimmedError:
+        is_gone = True
+    except RetryError as error:
+        unread = str(error)
     except QuireError as error:
         problem = str(error)
-    if problem is None and entry != span.last:
+    if not (problem or unread or is_gone) and entry != span.last:
         problem = f"entries behind {entry} are missing: {span.last} was to be the last"
     return PieceAudit(
         span.log,
@@ -175,6 +208,8 @@ def audit_piece(
         next_offset,
         last_ms,
         problem,
+        unread,
+        is_gone,
     )
 
 
@@ -186,7 +221,11 @@ def _check_ledgers(client: SyncClient, manifest: LogManifest) -> dict[int, str]:
             continue
         try:
             metadata = client.ledger_metadata(segment.ledger)
-        except QuireError as error:
+        except NoSuchLedgerError as error:
+            if client.describe_log(manifest.name).lists(segment.ledger):
+                problems[segment.number] = str(error)
+            continue  # else it was trimmed or offloaded meanwhile
+        except IntegrityError as error:
             problems[segment.number] = str(error)
             continue
         if segment.end is not None and metadata.last_entry != segment.end.last_entry:
@@ -208,10 +247,13 @@ def audit_log(
     segments = []
     for segment in manifest.segments:
         inside = [each for each in pieces if each.segment == segment.number]
+        if any(each.is_gone for each in inside):
+            continue
         problems = [each.problem for each in inside if each.problem]
+        unread = [each.unread for each in inside if each.unread]
         if segment.number in ledger_problems:
             problems.append(ledger_problems[segment.number])
-        if not problems:
+        if not (problems or unread):
             problems = _check_segment(segment, spanned.get(segment.number), inside)
         segments.append(
             SegmentAudit(
@@ -223,6 +265,7 @@ def audit_log(
                 sum(each.bytes for each in inside),
                 tuple(each.checksum for each in inside),
                 tuple(problems),
+                tuple(unread),
             )
         )
     return LogAudit(manifest.name, tuple(segments), tuple(_check_order(pieces)))
@@ -252,7 +295,7 @@ def _check_order(pieces: Sequence[PieceAudit]) -> list[str]:
     """Ranges that were read whole must meet, and time must not run backwards between them."""
     problems = []
     for one, other in pairwise(pieces):
-        if one.problem or other.problem:
+        if not (one.is_whole and other.is_whole):
             continue
         if one.next_offset != other.first_offset:
             problems.append(
