@@ -35,18 +35,20 @@ class LogDataSource(DataSource):
         return FilteringLogReader(options) if options.pushdown else LogReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        if overwrite:
-            raise InvalidRequestError("a log is only appended to: use .mode('append')")
-        options = WriteOptions.parse(dict(self.options))
-        check_schema(schema)
-        return LogWriter(options)
+        return LogWriter(self._write_options(schema, overwrite, "use .mode('append')"))
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
+        remedy = "use .outputMode('append'), or 'update'"
+        return LogStreamWriter(self._write_options(schema, overwrite, remedy))
+
+    def _write_options(self, schema: StructType, overwrite: bool, remedy: str) -> WriteOptions:
+        if overwrite:
+            raise InvalidRequestError(f"a log is only appended to: {remedy}")
         options = WriteOptions.parse(dict(self.options))
         check_schema(schema)
-        return LogStreamWriter(options)
+        return options
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return LogStreamReader(ReadOptions.parse(dict(self.options), streaming=True))
