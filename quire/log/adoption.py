@@ -39,7 +39,7 @@ from quire.log.manifest import EMPTY, Job, LogManifest, SegmentEnd
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.retry import pause_seconds
-from quire.log.takeover import ATTEMPTS_MAX, recover_open_segments
+from quire.log.takeover import ATTEMPTS_MAX, check_password, recover_open_segments
 from quire.metastore.changes import Change, Create
 from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
 from quire.metastore.record import encode_record
@@ -104,7 +104,8 @@ class Adoption:
         Raises `LogSealedError`; `NoSuchLedgerError` when another attempt of the job swept a part,
         or, unless the log remembers the job, when a part was adopted and trimmed away since;
         `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
-        hold; the errors of recovery and of the store.
+        hold; `UnauthorizedError` for a password that is not the log's; the errors of recovery and
+        of the store.
         """
         if not 0 <= job.sequence < 2**63:
             raise InvalidRequestError(
@@ -159,6 +160,7 @@ class Adoption:
         full = [(ledger, end) for ledger, end in found if end.records]
         ends: dict[int, SegmentEnd] = {}
         if full:
+            await check_password(self._catalog, base, password)
             try:
                 ends = await recover_open_segments(self._catalog, base, password)
             except NoSuchLedgerError:

@@ -30,6 +30,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import decode_header
@@ -105,6 +106,24 @@ async def recover_open_segments(
         ends[segment.number] = await recover_segment(catalog, segment, offset, password)
         offset += ends[segment.number].records
     return ends
+
+
+async def check_password(
+    catalog: LedgerCatalog, manifest: LogManifest, password: bytes
+) -> LedgerMetadata | None:
+    """Return the metadata of a log's last ledger, None when there is none, or no more.
+
+    Raises `UnauthorizedError` for a password that is not the ledger's: a log whose ledgers have
+    different ones could be read by nobody.
+    """
+    if manifest.tail is None:
+        return None
+    try:
+        reader = await catalog.open_without_recovery(manifest.tail.ledger, password=password)
+    except NoSuchLedgerError:
+        return None  # recovery will find out why
+    async with reader:
+        return reader.metadata
 
 
 def ledger_labels(
@@ -184,7 +203,7 @@ class TakeOver:
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
         options = self._options.with_settings(base.settings)
-        await self._check_keys(base)
+        await self._check_access(base)
         ends = await self._recover(base, version)
         writer = await self._create_ledger(base, options.replication)
         try:
@@ -208,14 +227,13 @@ class TakeOver:
                 raise
             raise LostRaceError("a ledger was deleted by a newer leader") from None
 
-    async def _check_keys(self, base: LogManifest) -> None:
-        """Raise `DecryptionError` before anybody is fenced, if the log could not be led on."""
-        if base.tail is None:
+    async def _check_access(self, base: LogManifest) -> None:
+        """Raise `UnauthorizedError` or `DecryptionError` before anybody is fenced, if the log could
+        not be led on.
+        """
+        metadata = await check_password(self._catalog, base, self._options.password)
+        if base.tail is None or metadata is None:
             return
-        try:
-            metadata = await self._catalog.metadata(base.tail.ledger)
-        except NoSuchLedgerError:
-            return  # recovery will find out why
         key_id, keyring = metadata.custom.get(KEY_LABEL), self._options.keyring
         if key_id is not None and (keyring is None or keyring.key(key_id) is None):
             reason = "no keyring was given" if keyring is None else "the keyring has no such key"

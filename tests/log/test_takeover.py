@@ -16,6 +16,8 @@ from quire.errors import (
     StoreUnavailableError,
     UnauthorizedError,
 )
+from quire.log.batch import UNPLACED, encode_batch
+from quire.log.manifest import Job
 from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.metastore.layout import LEDGERS
@@ -295,6 +297,38 @@ def test_the_wrong_password_opens_nothing_and_changes_nothing() -> None:
             assert [each.payload for each in records] == [b"0", b"1"]
 
     run(main)
+
+
+def test_the_wrong_password_adds_nothing_to_a_log_that_was_closed() -> None:
+    """A log whose ledgers have different passwords could be read by nobody."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open(password=b"right") as log:
+                await log.append(b"0")
+            before = await client.manifest()
+            with pytest.raises(UnauthorizedError):
+                await client.open(password=b"wrong")
+            with pytest.raises(UnauthorizedError):
+                await adopt_one(client, b"1", b"wrong")
+            assert await client.manifest() == before
+            await adopt_one(client, b"1", b"right")
+            records = await client.read(password=b"right")
+            assert [each.payload for each in records] == [b"0", b"1"]
+            assert len(await cluster.ledgers()) == 2
+
+    run(main)
+
+
+async def adopt_one(client: Client, record: bytes, password: bytes) -> None:
+    """Have the log adopt a ledger with one record, both by the same password."""
+    adoption = client.logs.adoption(NAME)
+    part = await adoption.create_part("job", LogOptions(password=password))
+    entry = encode_batch([record], first_offset=0, epoch=UNPLACED.epoch, timestamp_ms=0)
+    await part.append(entry)
+    await part.close()
+    await adoption.adopt([part.ledger], Job("job", 0), remember=True, password=password)
 
 
 def test_a_ledger_that_is_gone_is_an_error_and_not_an_empty_segment() -> None:
