@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final, TypeAlias
 
 from quire.entry import EntryId
-from quire.errors import NoSuchLedgerError
+from quire.errors import NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.batch import BatchHeader, decode_header, place_header
@@ -52,8 +52,8 @@ async def take_snapshot(
     """Return the spans of a log as it is now, in order; segments without records have none.
 
     A ledger that is gone because the log was trimmed or offloaded meanwhile makes it begin again.
-    Raises `NoSuchLogError`, `UnreadableError` when too few bookies answer for the LAC of an open
-    segment, `NoSuchLedgerError` for a ledger that is missing.
+    Raises `NoSuchLogError`, also while the log is being deleted, `UnreadableError` when too few
+    bookies answer for the LAC of an open segment, `NoSuchLedgerError` for a ledger that is missing.
     """
     manifest, attempt = await describe(log), 1
     while True:
@@ -69,6 +69,8 @@ async def take_snapshot(
 async def _take(
     manifest: LogManifest, catalog: LedgerCatalog, password: bytes, bounds: Bounds
 ) -> list[Span]:
+    if manifest.retired:
+        raise NoSuchLogError(manifest.name)
     bounds &= Bounds(first=manifest.trimmed_to)
     taking = _Snapshot(manifest, catalog, password, bounds)
     for segment in [] if bounds.is_empty else manifest.segments:

@@ -17,6 +17,7 @@ from quire.errors import (
     CorruptEntryError,
     LogReplacedError,
     NoSuchLedgerError,
+    NoSuchLogError,
     PositionTrimmedError,
 )
 from quire.ledger.catalog import LedgerCatalog
@@ -145,6 +146,8 @@ def _find_file(manifest: LogManifest, span: Span, error: NoSuchLedgerError) -> C
     """Return the file that has a segment now which was not found where it was."""
     if manifest.log_id != span.log_id:
         raise LogReplacedError(span.log) from error
+    if manifest.retired:
+        raise NoSuchLogError(span.log) from error
     found = [each.cold for each in manifest.segments if each.ledger == span.ledger]
     if not found:
         here = str(Position(span.segment, span.first, 0))

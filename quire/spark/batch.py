@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from quire.errors import InvalidRequestError
+from quire.errors import InvalidRequestError, NoSuchLogError
 from quire.log.bounds import Bounds
 from quire.log.span import Span
 from quire.spark.beginning import check_beginning
@@ -44,8 +44,13 @@ class LogReader(DataSourceReader):
         client = worker_client(options.cluster)
         pieces: list[Span] = []
         for log in self._logs(client):
-            spans = client.snapshot_log(log, password=options.password, bounds=options.bounds)
-            check_beginning(client, log, self._given)  # what is trimmed later, workers find missing
+            try:
+                spans = client.snapshot_log(log, password=options.password, bounds=options.bounds)
+                check_beginning(client, log, self._given)  # of what is trimmed later workers tell
+            except NoSuchLogError:
+                if log in options.logs:
+                    raise
+                continue  # a pattern named it, and it was deleted since
             pieces += [piece for span in spans for piece in span.split(options.split_bytes)]
         return [SpanPartition(piece) for piece in pieces]
 

@@ -48,7 +48,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a query without a checkpoint begins."""
         logs = patiently(self._logs)
-        return to_json({log: patiently(self._first, log) for log in logs})
+        places = {log: patiently(self._begin, log) for log in logs}
+        return to_json({log: place for log, place in places.items() if place is not None})
 
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any], limit: ReadLimit
@@ -83,6 +84,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _client(self) -> SyncClient:
         return worker_client(self._options.cluster)
 
+    def _begin(self, log: str) -> Place | None:
+        """Where a query begins; None for a log that a pattern named, and that was deleted since."""
+        try:
+            return self._first(log)
+        except NoSuchLogError:
+            if log in self._options.logs:
+                raise
+            return None
+
     def _first(self, log: str) -> Place:
         """Where a query begins that has not seen a log: at the first record within its bounds.
 
@@ -110,7 +120,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # All that its first segment has was trimmed: the manifest has not counted that yet.
             return self._client.tail_log(log, password=self._options.password).offset
         except NoSuchLogError:
-            if self._options.fail_on_data_loss:
+            if self._options.fail_on_data_loss and log in self._options.logs:
                 raise
             return 0
 
@@ -118,12 +128,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The places behind everything that can be read now. Never in front of where it began."""
         ends: Progress = {}
         for log in sorted({*self._logs(), *began}):
-            place = began.get(log)
+            place = began.get(log) or self._begin(log)
+            if place is None:
+                continue
             try:
-                place = place or self._first(log)
                 ends[log] = place.at(self._end_behind(log, place))
             except NoSuchLogError:
-                if place is None or self._options.fail_on_data_loss:
+                if self._options.fail_on_data_loss:
                     raise
                 ends[log] = place
         return ends

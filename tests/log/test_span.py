@@ -11,7 +11,7 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.position import LATEST, Position
 from quire.log.snapshot import CLOSING_SECONDS_MAX
-from quire.metastore.layout import LEDGERS
+from quire.metastore.layout import LEDGERS, PARTS
 from tests.support.log_cluster import NAME, Client, Gate, LogCluster, append_all, numbered, run
 
 
@@ -145,6 +145,26 @@ def test_what_is_gone_is_said_to_be_gone() -> None:
             await (await client.open()).close()
             with pytest.raises(LogReplacedError):
                 await anext(client.logs.read_span(one))
+
+    run(main)
+
+
+def test_a_log_that_is_being_deleted_is_gone_and_not_empty() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, deleter = cluster.new_client(), cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 5))
+            (span,) = await client.logs.snapshot(NAME)
+            deleter.store.before = gate = Gate("children", PARTS)
+            deleting = asyncio.create_task(deleter.logs.delete(NAME))
+            await gate.reached.wait()
+            with pytest.raises(NoSuchLogError):
+                await client.logs.snapshot(NAME)
+            with pytest.raises(NoSuchLogError):
+                await anext(client.logs.read_span(span))
+            gate.open.set()
+            await deleting
 
     run(main)
 

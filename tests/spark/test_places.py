@@ -9,9 +9,10 @@ import pytest
 
 import quire.sync
 from quire import LATEST
-from quire.errors import LogReplacedError, PositionTrimmedError
+from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
 from quire.log.span import Span
 from quire.spark import patience
+from quire.spark.batch import LogReader
 from quire.spark.options import ReadOptions
 from quire.spark.stream import LogStreamReader
 from quire.sync import SyncClient
@@ -95,6 +96,28 @@ def test_a_query_may_outlive_its_logs(cluster: str) -> None:
     assert latest(stream, end) == end
     stream.prepareForTriggerAvailableNow()
     assert latest(stream, end) == end
+
+
+def test_a_log_that_is_deleted_right_after_the_list_was_read_is_passed_over(
+    cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(cluster, "seen-1", 0, 30)
+    monkeypatch.setattr(SyncClient, "list_logs", lambda self: ["seen-1", "seen-2"])
+    stream = reader(cluster, "seen-*")
+    start = stream.initialOffset()
+    assert list(start) == ["seen-1"]
+    assert latest(stream, start)["seen-1"]["offset"] == 30
+    stream.prepareForTriggerAvailableNow()
+    assert latest(stream, start)["seen-1"]["offset"] == 30
+    options = {"cluster": cluster, "log": "seen-*", "fromOffset": "3"}
+    frame = LogReader(ReadOptions.parse(options))
+    found = [batch for each in frame.partitions() for batch in frame.read(each)]
+    assert sum(batch.num_rows for batch in found) == 27
+    named = LogReader(ReadOptions.parse(options | {"log": "seen-*,seen-2"}))
+    with pytest.raises(NoSuchLogError):
+        named.partitions()
+    with pytest.raises(NoSuchLogError):
+        reader(cluster, "seen-2").initialOffset()
 
 
 def test_what_was_trimmed_within_an_entry_is_an_error_that_says_so(cluster: str) -> None:
