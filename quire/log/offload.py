@@ -19,6 +19,7 @@ A trimmed segment's file goes as its ledger does: off the manifest first, then d
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,9 @@ from quire.log.source import parquet
 
 TOKEN_BITS: Final = 32
 
+_HALF_A_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
+"""`s3:/bucket`, `file:/cold`: taken for a path it would be a directory below the present one."""
+
 
 def target_uri(target: str) -> str:
     """Return the URI of a directory for cold segments; a path means this machine's disk.
@@ -53,6 +57,10 @@ def target_uri(target: str) -> str:
     would lie open in the manifest.
     """
     scheme, mark, _ = target.partition("://")
+    if not target.strip() or _HALF_A_URI.match(target):
+        raise ConfigurationError(
+            f"{target!r} is no place for cold segments: give a path, or a URI as file:///… or s3://…"
+        )
     try:
         if not mark:
             return Path(target).expanduser().resolve().as_uri()

@@ -180,7 +180,10 @@ def test_a_place_that_cannot_be_is_refused(tmp_path: Path, target: str) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("target", ["s3://key:secret@[x/y", "~no-such-user/x", "a\0b"])
+@pytest.mark.parametrize(
+    "target",
+    ["s3://key:secret@[x/y", "~no-such-user/x", "a\0b", "", " ", "s3:/cold/quire", "file:/cold"],
+)
 def test_a_place_that_cannot_even_be_parsed_is_refused(target: str) -> None:
     with pytest.raises(ConfigurationError, match="no place for cold segments") as raised:
         target_uri(target)
