@@ -13,6 +13,7 @@ from quire.log.position import LATEST, Position
 from quire.log.snapshot import CLOSING_SECONDS_MAX
 from quire.metastore.layout import LEDGERS, PARTS
 from tests.support.log_cluster import NAME, Client, Gate, LogCluster, append_all, numbered, run
+from tests.support.memory_cluster import down
 
 
 async def spanned(client: Client, bounds: Bounds = EVERYTHING, cut: int = 2**40) -> list[bytes]:
@@ -145,6 +146,30 @@ def test_what_is_gone_is_said_to_be_gone() -> None:
             await (await client.open()).close()
             with pytest.raises(LogReplacedError):
                 await anext(client.logs.read_span(one))
+
+    run(main)
+
+
+def test_what_was_confirmed_when_it_was_planned_is_read_from_bookies_that_never_heard() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            for record in numbered(0, 5):
+                await log.append(record)
+            for deaf in ("b1", "b2"):
+                cluster.bookies[deaf].before = down("write_lac")
+            client = cluster.new_client()
+            await asyncio.sleep(1)
+            (span,) = await client.logs.snapshot(NAME)
+            assert span.offsets == range(5)
+            for deaf in ("b1", "b2"):
+                cluster.bookies[deaf].before = down("nothing")
+            cluster.bookies["b0"].before = down()
+            (less,) = await client.logs.snapshot(NAME)
+            assert less.offsets == range(4), "what a later snapshot has may be less"
+            found = [piece async for piece in client.logs.read_span(span)]
+            assert [each for piece in found for each in piece.payloads()] == numbered(0, 5)
+            await log.close()
 
     run(main)
 
