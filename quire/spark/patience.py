@@ -27,7 +27,8 @@ class BehindError(RetryError):
     def __init__(self, log: str, before: int, now: int) -> None:
         super().__init__(
             f"log {log!r} was confirmed up to offset {before - 1}, and the bookies that answer now "
-            f"know of {now - 1}: try again when all of them are up"
+            f"know of {now - 1}: try again when all of them are up, unless it is another log of "
+            "this name"
         )
         self.log = log
         self.before = before

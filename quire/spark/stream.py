@@ -24,12 +24,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
-from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.bounds import Bounds
 from quire.log.position import BEGINNING, Position
 from quire.log.span import Slice, Span
 from quire.spark.batch import SpanPartition, read_partition
 from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
+from quire.spark.ending import end_of
 from quire.spark.options import ReadOptions
 from quire.spark.patience import BehindError, patiently
 from quire.spark.progress import Place, Progress, admit, from_json, start_of, to_json
@@ -111,14 +112,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, log: str) -> int:
         """The offset behind the last record that can be read now; 0 for a log that may be gone."""
         try:
-            spans = self._snapshot(log, EVERYTHING)
-            if spans:
-                return spans[-1].offsets.stop
-            manifest = self._client.describe_log(log)
-            if manifest.first_position[1:] == (0, 0):
-                return manifest.first_offset
-            # All that its first segment has was trimmed: the manifest has not counted that yet.
-            return self._client.tail_log(log, password=self._options.password).offset
+            return end_of(self._client, log, self._options.password)
         except NoSuchLogError:
             if self._options.fail_on_data_loss and log in self._options.logs:
                 raise

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import quire.sync
-from quire import LogOptions, Position
+from quire import LATEST, LogOptions, Position
 from quire.errors import InvalidRequestError, NoSuchLogError, PositionTrimmedError
 from quire.log.manifest import LogManifest
 from quire.metastore.layout import log_path
@@ -135,6 +135,36 @@ def test_a_replay_does_not_pass_over_what_its_plan_did_not_know(
     append(cluster, "half-told", numbered(30, 31))
     assert replay_log(spark, source, target) == Copied(0, 31)
     assert payloads(cluster, "half-copied") == numbered(0, 31)
+
+
+def test_a_source_that_was_trimmed_to_its_end_has_nothing_new(
+    spark: SparkSession, cluster: str
+) -> None:
+    source, target = Place(cluster, "shed"), Place(cluster, "kept")
+    with quire.sync.connect(cluster) as client, client.open_log("shed") as leader:
+        for number in range(5):
+            leader.append(b"%d" % number)
+        follower = client.read_log("shed", follow=True)
+        assert [next(follower).offset for _ in range(5)] == list(range(5))
+        follower.close()
+        assert replay_log(spark, source, target) == Copied(0, 5)
+        client.trim_log("shed", LATEST)
+        assert replay_log(spark, source, target) == Copied(5, 5)
+
+
+def test_a_source_that_ends_in_front_of_what_was_replayed_is_not_called_done(
+    spark: SparkSession, cluster: str
+) -> None:
+    source, target = Place(cluster, "reborn"), Place(cluster, "memory")
+    append(cluster, "reborn", numbered(0, 30))
+    assert replay_log(spark, source, target, "by hand") == Copied(0, 30)
+    with quire.sync.connect(cluster) as client:
+        client.delete_log("reborn")
+    append(cluster, "reborn", numbered(0, 10))
+    with pytest.raises(BehindError, match="another log of this name"):
+        replay_log(spark, source, target, "by hand")
+    assert replay_log(spark, source, target) == Copied(0, 10)
+    assert payloads(cluster, "memory") == numbered(0, 30) + numbered(0, 10)
 
 
 def test_compaction_keeps_the_last_of_every_key(spark: SparkSession, cluster: str) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql.window import Window
 
 import quire.sync
 from quire.errors import InvalidRequestError, NoSuchLogError
+from quire.spark.ending import end_of
 from quire.spark.failures import workers_errors
 from quire.spark.options import is_pattern
 from quire.spark.patience import BehindError, patiently
@@ -53,21 +54,25 @@ def replay_log(
     """Append to `target` every record of `source` that an earlier replay did not, in order.
 
     All or nothing. How far it came is remembered in the target under `job`, so that replaying
-    again goes on from there, and a replay that failed without saying how may be repeated. Record
-    offsets and times are the target's own. Raises `PositionTrimmedError` when the source was
-    trimmed before it was replayed, unless `skip_trimmed`; `NoSuchLogError`, `InvalidRequestError`,
-    `DecryptionError`, and what else keeps a worker from reading or writing.
+    again goes on from there, and a replay that failed without saying how may be repeated. Without
+    `job` a source that was deleted and made anew is another one. Record offsets and times are the
+    target's own. Raises `PositionTrimmedError` when the source was trimmed before it was replayed,
+    unless `skip_trimmed`; `BehindError` when it ends in front of what was replayed;
+    `NoSuchLogError`, `InvalidRequestError`, `DecryptionError`, and what else keeps a worker from
+    reading or writing.
     """
     log_id, end = _end(source)
     _check_pair(source, target, log_id)
     job = job or f"replay {source.log} {log_id[:12]}"
     first = _done(target, job)
+    if end < first:
+        raise BehindError(source.log, first, end)
     if first < end:
         loss = "false" if skip_trimmed else "true"
         options = {"fromOffset": str(first), "failOnDataLoss": loss}
         frame = patiently(_load, spark, source, end, options | {"columns": "offset,payload"})
         _save(frame.select("payload"), target, job=job, sequence=end)
-    return Copied(first, max(first, end))
+    return Copied(first, end)
 
 
 def compact_log(
@@ -119,7 +124,7 @@ def _load(spark: SparkSession, place: Place, end: int, options: Mapping[str, str
     frame = reader.load()
     with workers_errors():
         last = frame.select("offset").tail(1)  # which plans the frame, and reads its last range
-    known = last[0].offset + 1 if last else _first_left(place)
+    known = last[0].offset + 1 if last else _end(place)[1]
     if known < end:
         raise BehindError(place.log, end, known)
     return frame
@@ -134,14 +139,8 @@ def _save(frame: DataFrame, place: Place, **options: str | int) -> None:
 def _end(place: Place) -> tuple[str, int]:
     """A log's identity, and the offset behind what can be read of it now."""
     with quire.sync.connect(place.cluster) as client:
-        manifest = client.describe_log(place.log)
-        spans = client.snapshot_log(place.log, password=place.password.encode())
-    return manifest.log_id, spans[-1].offsets.stop if spans else manifest.first_offset
-
-
-def _first_left(place: Place) -> int:
-    with quire.sync.connect(place.cluster) as client:
-        return client.describe_log(place.log).first_offset
+        log_id = client.describe_log(place.log).log_id
+        return log_id, end_of(client, place.log, place.password.encode())
 
 
 def _done(place: Place, job: str) -> int:

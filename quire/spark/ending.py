@@ -1,0 +1,21 @@
+"""Where a log ends for a job or a query: behind the last record that a snapshot has."""
+
+from __future__ import annotations
+
+from quire.log.bounds import EVERYTHING
+from quire.sync import SyncClient
+
+
+def end_of(client: SyncClient, log: str, password: bytes) -> int:
+    """Return the offset behind the last record that can be read now. Raises `NoSuchLogError`.
+
+    Later it may be less: a snapshot has what the bookies that answer know to be confirmed.
+    """
+    spans = client.snapshot_log(log, password=password, bounds=EVERYTHING)
+    if spans:
+        return spans[-1].offsets.stop
+    manifest = client.describe_log(log)
+    if manifest.first_position[1:] == (0, 0):
+        return manifest.first_offset
+    # All that its first segment has was trimmed: the manifest has not counted that yet.
+    return client.tail_log(log, password=password).offset
