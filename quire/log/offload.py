@@ -22,9 +22,10 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from quire.entry import Entry
@@ -43,6 +44,8 @@ from quire.log.manifest_record import ManifestRecord
 from quire.log.retention import delete_doomed
 from quire.log.segment_reader import open_segment
 from quire.log.source import parquet
+
+T = TypeVar("T")
 
 TOKEN_BITS: Final = 32
 
@@ -133,12 +136,16 @@ class Offload:
             raise InvalidRequestError(f"{tier} is no tier of log {manifest.name!r}: begin there")
         name = file_name(segment.number, segment.ledger, self._rng.getrandbits(TOKEN_BITS))
         door = parquet(tier)
-        file = await asyncio.to_thread(
-            door.FileWriter, manifest.name, manifest.log_id, segment, tier, name
-        )
+        begun: list[Any] = []
+
+        def begin() -> None:
+            begun.append(door.FileWriter(manifest.name, manifest.log_id, segment, tier, name))
+
         try:
+            await _in_thread(begin)
+            (file,) = begun
             await self._copy(segment, password, file.add)
-            cold: ColdFile = await asyncio.to_thread(file.finish)
+            cold: ColdFile = await _in_thread(file.finish)
             content = Summing()
 
             def count(run: list[Entry]) -> None:
@@ -150,7 +157,8 @@ class Offload:
                 reason = f"read back as {content.value:08x}, written as {file.content.value:08x}"
                 raise CorruptStorageError(cold.uri, reason)
         except BaseException:
-            await asyncio.to_thread(file.abandon)
+            for file in begun:
+                await asyncio.to_thread(file.abandon)
             raise
         return cold
 
@@ -168,7 +176,7 @@ class Offload:
         )
         try:
             async for run in reader.raw_runs():
-                await asyncio.to_thread(take, run)
+                await _in_thread(partial(take, run))
         finally:
             await reader.close()
 
@@ -238,6 +246,18 @@ class Offload:
             return change(manifest)
 
         return await self._record.edit(edit)
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Do what blocks in a thread. Who is cancelled waits for it: a file is one thread's at a time,
+    and whoever is to remove it must find it there.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.gather(working, return_exceptions=True)
+        raise
 
 
 def _check_stays(manifest: LogManifest) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -15,6 +17,7 @@ import pytest
 from quire.errors import ConfigurationError, NoSuchLogError
 from quire.log import manifest
 from quire.log.cold import ColdFile
+from quire.log.cold_parquet import FileWriter
 from quire.log.manifest import LogManifest
 from quire.log.offload import is_orphan
 from quire.log.position import Position
@@ -159,6 +162,44 @@ def test_a_directory_under_two_names_is_not_swept_of_what_is_in_use(tmp_path: Pa
             assert await client.read() == records
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("step", ["__init__", "add", "finish"])
+def test_a_cancelled_attempt_leaves_no_thread_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Files are written in threads, which a cancellation does not end: it has to wait for them."""
+    reached, left = threading.Event(), threading.Event()
+    overlapped: list[bool] = []
+    work, abandon = getattr(FileWriter, step), FileWriter.abandon
+
+    def slow(self: FileWriter, *given: Any) -> Any:
+        reached.set()
+        overlapped.append(left.wait(0.2))  # whoever abandons the file meanwhile ends the wait
+        return work(self, *given)
+
+    def leave(self: FileWriter) -> None:
+        left.set()
+        abandon(self)
+
+    monkeypatch.setattr(FileWriter, step, slow)
+    monkeypatch.setattr(FileWriter, "abandon", leave)
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await write_log(cluster)
+            offloading = cluster.new_client().logs.offload(NAME)
+            tier, segments = await offloading.begin(str(tmp_path))
+            writing = asyncio.create_task(offloading.write(segments[0], tier))
+            await asyncio.to_thread(reached.wait)
+            writing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+            assert files(tmp_path) == []
+
+    asyncio.run(main())
+    assert overlapped == [False]
+    assert files(tmp_path) == []
 
 
 def test_an_attempt_that_was_cut_short_is_swept_once_it_is_certain(tmp_path: Path) -> None:
