@@ -20,6 +20,7 @@ import quire.cli.spark
 import quire.sync
 from quire import BEGINNING, LogOptions
 from quire.cli import main
+from quire.errors import NoSuchLedgerError
 from quire.log.position import Record
 from quire.spark.jobs import audit_logs, offload_log
 from quire.spark.jobs.copy import Place
@@ -161,6 +162,28 @@ def test_a_driver_killed_in_the_middle_is_repeated(
         assert len(list(target.rglob("*.parquet"))) == 1
         client.delete_log("killed")
     assert list(target.rglob("*.parquet")) == []
+
+
+def test_a_segment_that_cannot_be_moved_keeps_no_other_from_moving(
+    cluster: str, tmp_path: Path
+) -> None:
+    fill(cluster, "partly", 0, 300)
+    with quire.sync.connect(cluster) as client:
+        first, *others = client.describe_log("partly").segments
+        client.delete_ledger(first.ledger)
+    assert len(others) > 3, "more than one round"
+    told: list[tuple[int, int]] = []
+    with pytest.raises(NoSuchLedgerError, match=f"ledger {first.ledger} "):
+        offload_log(
+            cast("Any", PlainSession()),
+            Place(cluster, "partly"),
+            str(tmp_path),
+            on_progress=lambda *done: told.append(done),
+        )
+    with quire.sync.connect(cluster) as client:
+        segments = client.describe_log("partly").segments
+    assert [each.number for each in segments if each.cold] == [each.number for each in others]
+    assert told[-1] == (len(segments), len(segments))
 
 
 class OvertakenContext(PlainContext):

@@ -46,8 +46,8 @@ def offload_log(
 
     With `keep_ledgers` the bookies keep their copies until the next run without it. May be killed
     and repeated at any point. `on_progress` is told segments done, and how many there are. Raises
-    `NoSuchLogError`, `ConfigurationError`, and what kept a segment from being moved, unless it was
-    moved by somebody else or trimmed; the ones that could be are moved then.
+    `NoSuchLogError`, `ConfigurationError`, and what kept the first segment from being moved that
+    was not, unless it was moved by somebody else or trimmed; all that could be are moved then.
     """
     password = log.password.encode()
     with quire.sync.connect(log.cluster) as client:
@@ -57,6 +57,7 @@ def offload_log(
         context = spark.sparkContext
         step = context.defaultParallelism
         named: dict[int, ColdFile] = {}
+        failures: list[QuireError] = []
         for start in range(0, len(segments), step):
             chunk = segments[start : start + step]
             found = context.parallelize(chunk, len(chunk)).map(task).collect()
@@ -67,13 +68,14 @@ def offload_log(
             mine = {each.number for each in manifest.segments if each.cold in files.values()}
             named |= {number: files[number] for number in mine}
             left = {each.number for each in manifest.segments if each.cold is None}
-            for number, failure in found:
-                if isinstance(failure, QuireError) and number in left:
-                    raise failure
+            kept = [each for number, each in found if number in left]
+            failures += [each for each in kept if isinstance(each, QuireError)]
             on_progress(start + len(chunk), len(segments))
         if not keep_ledgers:
             work.release()
         swept = tuple(work.sweep())
+    if failures:
+        raise failures[0]
     records = sum(each.records or 0 for each in segments if each.number in named)
     size = sum(each.size for each in named.values())
     return Offloaded(tier, len(named), records, size, swept)
