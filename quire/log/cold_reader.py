@@ -192,10 +192,14 @@ class ParquetEntries:
         """Do what reads the file; what fails twice with the file in its place is damage."""
         try:
             return work()
+        except MemoryError:  # Arrow's is one of Arrow's exceptions, too
+            raise
         except _DAMAGE:
             self._place.check()
         try:
             return work()
+        except MemoryError:
+            raise
         except _DAMAGE as error:
             raise CorruptStorageError(self._cold.uri, str(error)) from error
 

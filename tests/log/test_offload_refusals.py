@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from quire.entry import Entry
@@ -211,6 +212,29 @@ class Shaky:
     def _answer(self) -> None:
         if next(self._left, None) is None:
             raise OSError(110, "connection timed out")
+
+
+def test_a_reader_without_memory_does_not_take_files_for_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(self: Any, group: int, columns: tuple[str, ...]) -> Any:
+        raise pa.ArrowMemoryError("malloc of size 8388608 failed")
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            records = await write_log(cluster)
+            await offload(client, tmp_path)
+            gaps: list[Gap] = []
+            with monkeypatch.context() as patch:
+                patch.setattr(cold_reader.ParquetEntries, "_table", exhausted)
+                patch.setattr(gap, "PATIENCE_SECONDS", 0.1)
+                with pytest.raises(MemoryError):
+                    await client.read(on_gap=gaps.append)
+            assert gaps == []
+            assert await client.read(on_gap=gaps.append) == records
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("answers", [0, 1, 3])
