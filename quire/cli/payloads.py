@@ -12,6 +12,7 @@ import binascii
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -95,27 +96,36 @@ async def stdin_chunks() -> AsyncIterator[bytes]:
     """Yield what standard input gives as it comes, without blocking the loop on a pipe or terminal.
 
     A thread would do as well but could not be interrupted: Ctrl-C at a terminal would wait for
-    Enter.
+    Enter. Raises `OSError` when it cannot be read.
     """
     try:
         descriptor = sys.stdin.fileno()
     except (OSError, ValueError):  # replaced by an object in memory
         yield sys.stdin.buffer.read()
         return
+    while True:
+        with suppress(PermissionError):  # regular files cannot be waited for and need not be
+            await _readable(descriptor)
+        try:
+            chunk = os.read(descriptor, READ_BYTES)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "standard input") from error
+        if not chunk:
+            return
+        yield chunk
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until a descriptor can be read, and look at it no longer: the loop would go round and
+    round while there is input that nobody takes yet.
+    """
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
+    blocking = os.get_blocking(descriptor)
+    loop.add_reader(descriptor, readable.set)
+    # uvloop has made the file non-blocking, for the shell and all others who share it as well.
+    os.set_blocking(descriptor, blocking)
     try:
-        loop.add_reader(descriptor, readable.set)
-    except (OSError, ValueError):  # regular files cannot be waited for and need not be
-        while chunk := os.read(descriptor, READ_BYTES):
-            yield chunk
-        return
-    try:
-        while True:
-            await readable.wait()
-            if not (chunk := os.read(descriptor, READ_BYTES)):
-                return
-            readable.clear()
-            yield chunk
+        await readable.wait()
     finally:
         loop.remove_reader(descriptor)

@@ -7,7 +7,7 @@ import functools
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
@@ -150,8 +150,9 @@ async def until_orphaned(work: Coroutine[Any, Any, None]) -> None:
     working = asyncio.ensure_future(work)
 
     async def listen() -> None:
-        async for _ in stdin_chunks():
-            pass
+        with suppress(OSError):  # it was closed before we began
+            async for _ in stdin_chunks():
+                pass
         working.cancel()
 
     listening = asyncio.create_task(listen())

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.cli.payloads import decode_payload, encode_payload, payload_fields, records
+from quire.cli.payloads import (
+    decode_payload,
+    encode_payload,
+    payload_fields,
+    records,
+    stdin_chunks,
+)
+from quire.cli.settings import loop_factory
 from quire.errors import ConfigurationError
 
 
@@ -76,6 +83,38 @@ def test_lines_of_a_file_are_records(
     with open(path) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         assert collect() == [b"x" * 300_000, b"last"]
+
+
+def test_reading_a_pipe_leaves_it_as_it_was_for_those_who_share_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A shell, or the next command of a script: reads that fail for want of input would end it."""
+    reading, writing = os.pipe()
+
+    async def main() -> list[bool]:
+        seen: list[bool] = []
+        async for _ in stdin_chunks():
+            seen.append(os.get_blocking(reading))
+            if len(seen) == 1:
+                asyncio.get_running_loop().call_soon(os.write, writing, b"b\n")
+            else:
+                os.close(writing)
+        return seen
+
+    os.write(writing, b"a\n")
+    with os.fdopen(reading) as stdin, asyncio.Runner(loop_factory=loop_factory()) as runner:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert runner.run(main()) == [True, True]
+        assert os.get_blocking(reading)
+
+
+def test_an_input_that_was_closed_is_not_taken_for_an_empty_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with os.fdopen(os.open(os.devnull, os.O_WRONLY)) as stdin:  # see quire/cli/streams.py
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(OSError, match="Bad file descriptor: 'standard input'"):
+            collect()
 
 
 def test_lines_from_memory_are_records(monkeypatch: pytest.MonkeyPatch) -> None:
