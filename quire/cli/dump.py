@@ -85,7 +85,7 @@ def _print_record(
 ) -> None:
     fields: dict[str, object] = {"path": path, "version": version, **parts, "children": children}
     if settings.json:
-        click.echo(json.dumps(fields, ensure_ascii=False))
+        print_json(fields)
         return
     body = fields.pop("body", {})
     assert isinstance(body, dict)

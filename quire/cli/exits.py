@@ -7,13 +7,14 @@ traceback: an error quire raises on purpose says by itself what to do.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import click
 
+from quire.cli import streams
 from quire.errors import (
     ClosedError,
     ConflictError,
@@ -78,7 +79,10 @@ class RootGroup(click.Group):
         **extra: Any,
     ) -> NoReturn:
         """Run and exit. `standalone_mode` is accepted for click's sake and has no effect."""
-        sys.exit(self._run(args, prog_name or "quire", complete_var, extra))
+        streams.prepare()
+        code = self._run(args, prog_name or "quire", complete_var, extra)
+        streams.settle()
+        sys.exit(code)
 
     def _run(
         self,
@@ -94,23 +98,16 @@ class RootGroup(click.Group):
             # click returns the code of ctx.exit() here; commands themselves return None
             return returned if isinstance(returned, int) else 0
         except click.ClickException as error:
-            error.show()
+            with suppress(OSError):  # nobody can be told
+                error.show()
             return error.exit_code
         except QuireError as error:
-            click.echo(f"quire: {error}", err=True)
+            streams.complain(f"quire: {error}")
             return exit_code(error)
         except OSError as error:  # of a file the user named: a directory that cannot be made, …
-            click.echo(f"quire: {error}", err=True)
+            streams.complain(f"quire: {error}")
             return exit_code(QuireError())
         except (KeyboardInterrupt, click.Abort):
             return INTERRUPTED
         except _ReaderGoneError:
-            _forget_stdout()
             return BROKEN_PIPE
-
-
-def _forget_stdout() -> None:
-    """Point stdout to nowhere, so that the interpreter's last flush does not fail a second time."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

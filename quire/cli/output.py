@@ -27,9 +27,14 @@ PIPE_COLUMNS: Final = 240
 Value: TypeAlias = "str | float | bool | Sequence[Value] | Mapping[str, Value] | None"
 
 
-def print_json(value: Value) -> None:
-    """Print one JSON value on one line."""
-    click.echo(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
+def print_json(value: object) -> None:
+    """Print one JSON value on one line, with whatever the output's encoding lacks escaped."""
+    line = json.dumps(value, ensure_ascii=False)
+    try:
+        line.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:  # also half a character, as names of files may hold
+        line = json.dumps(value)
+    click.echo(line)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:

@@ -1,0 +1,56 @@
+"""The standard streams, made fit for a command in whatever state they were handed to it.
+
+- One that is closed (`<&-`, some daemons) is opened so that its use fails: nothing that is opened
+  later takes its number, which the event loop cannot bear, and no output passes for written.
+- A character that the terminal's encoding lacks is escaped instead of ending the command.
+- What is written is written whole: with PYTHONUNBUFFERED Python drops what a full pipe does not
+  take at once.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import suppress
+from typing import Final, TextIO
+
+_UNUSABLE: Final = (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_RDONLY))
+"""How each stream is opened when it is closed: the other way round, so that using it fails."""
+
+
+def prepare() -> None:
+    """Make the streams of this process fit for a command."""
+    for name, flags in _UNUSABLE:
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if isinstance(sys.stdout.buffer, io.RawIOBase):
+            sys.stdout = os.fdopen(sys.stdout.fileno(), "w", closefd=False)
+        if sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def settle() -> None:
+    """Let what was written get out. What cannot is dropped: the interpreter would try again at its
+    end, and answer 120 instead of the command's exit code.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _forget(stream)
+
+
+def complain(text: str) -> None:
+    """Print a line on standard error, if anybody can be told."""
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+def _forget(stream: TextIO) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
