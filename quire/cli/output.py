@@ -21,8 +21,8 @@ from rich.progress import (
 from rich.progress import TimeElapsedColumn as ElapsedColumn
 from rich.table import Table
 
-PIPE_COLUMNS: Final = 240
-"""Width of a table that goes to a file or pipe: wide enough that nothing is cut."""
+WIDE_COLUMNS: Final = 1_000_000
+"""Width in which nothing is cut: a table is as wide as what is in it, and a terminal wraps."""
 
 Value: TypeAlias = "str | float | bool | Sequence[Value] | Mapping[str, Value] | None"
 
@@ -45,10 +45,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, sample in zip(columns, rows[0], strict=True):
         numeric = isinstance(sample, int | float) and not isinstance(sample, bool)
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=not numeric)
+        table.add_column(column, justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*(cell(value) for value in row))
-    _console().print(table)
+    console = _console()
+    console.width = WIDE_COLUMNS
+    console.print(table)
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
@@ -88,7 +90,7 @@ def _bar(what: str, total: int | None) -> Iterator[tuple[Progress, TaskID]]:
         ElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not sys.stderr.isatty(),
     ) as bars:
         yield bars, bars.add_task(what, total=total)
 
@@ -112,8 +114,8 @@ def flush() -> None:
 
 def _console() -> Console:
     console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = PIPE_COLUMNS
+    if not sys.stdout.isatty():  # what rich takes for one when FORCE_COLOR is set has no width
+        console.width = WIDE_COLUMNS
     return console
 
 
