@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from quire.cli.output import flush, note, print_json
+from quire.cli.output import cell, flush, note, print_json
 from quire.cli.settings import Settings, run, with_settings
 from quire.client import SESSION_SECONDS, Client
 from quire.election.election import Leader
@@ -56,9 +56,9 @@ def _print_leader(settings: Settings, name: str, leader: Leader | None) -> None:
             {"election": name, "leader": candidate, "epoch": leader.epoch if leader else None}
         )
     elif leader is None:
-        click.echo(f"{name}: nobody leads")
+        click.echo(f"{cell(name)}: nobody leads")
     else:
-        click.echo(f"{name}: {leader.candidate} leads, epoch {leader.epoch}")
+        click.echo(f"{cell(name)}: {cell(leader.candidate)} leads, epoch {leader.epoch}")
 
 
 @election.command(context_settings={"ignore_unknown_options": True})

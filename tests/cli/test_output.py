@@ -12,7 +12,10 @@ import termios
 
 import pytest
 
+from quire.cli.election import _print_leader
 from quire.cli.output import print_fields, print_table
+from quire.cli.settings import Settings
+from quire.election.election import Leader
 from tests.support.command import environment
 
 
@@ -56,3 +59,8 @@ def test_nothing_is_cut_at_a_narrow_terminal() -> None:
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         _, row = terminal.read(4096).decode().splitlines()
     assert row.split() == ["b" * 32, "127.0.0.1:41000", "7"]
+
+
+def test_a_leader_is_a_line_whatever_it_calls_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_leader(Settings(), "dice", Leader("eve\x1b[2J\nmallory", 3))
+    assert capsys.readouterr().out == "dice: eve\\x1b[2J\\nmallory leads, epoch 3\n"
