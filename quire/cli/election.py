@@ -79,7 +79,8 @@ def lead(
     candidate: str | None,
     session_timeout: float,
 ) -> None:
-    """Wait for the leadership, run a command while it lasts, and end with its exit code.
+    """Wait for the leadership, run a command while it lasts, and end with its exit code; 128 + N
+    when signal N ended it.
 
     The command finds the epoch in QUIRE_EPOCH. When the leadership is lost it gets SIGTERM, and
     SIGKILL ten seconds later. It may overlap with the next leader's for a moment: hand the epoch on
@@ -90,7 +91,7 @@ def lead(
       quire election lead reports -- python make_reports.py
     """
     code = run(lambda: _lead(settings, name, command, candidate, session_timeout))
-    click.get_current_context().exit(code)
+    click.get_current_context().exit(code if code >= 0 else 128 - code)  # -N: ended by signal N
 
 
 async def _lead(

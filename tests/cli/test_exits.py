@@ -14,6 +14,7 @@ from quire import errors
 from quire.cli.exits import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, RootGroup, exit_code
 from quire.errors import QuireError
 from quire.storage.server import EXIT_FATAL
+from tests.support.command import quire
 
 
 def families() -> list[type[QuireError]]:
@@ -89,3 +90,8 @@ def test_wrong_usage_is_2() -> None:
     code, _, err = invoke(click.UsageError("no such thing"))
     assert code == 2
     assert "no such thing" in err
+
+
+def test_a_command_that_a_signal_ends_is_told_as_a_shell_tells_it() -> None:
+    command = ("election", "lead", "x", "--store", "memory:", "--", "sh", "-c", "kill -KILL $$")
+    assert quire(*command).code == 137
