@@ -7,8 +7,8 @@
     DELETE /kv/<key>?id=…
     GET /status                 role, epoch, records applied
 
-Only the leader answers; the others redirect to it (307). 503 says: nothing was done, try again.
-504 says: it may or may not be done; ask again with the same id.
+Only the leader answers; the others redirect to it (307). 400 says: the request is wrong. 503 says:
+nothing was done, try again. 504 says: it may or may not be done; ask again with the same id.
 """
 
 from __future__ import annotations
@@ -27,13 +27,34 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 import quire
-from quire.errors import LeadershipLostError, OutcomeUnknownError, QuireError
+from quire.errors import (
+    InvalidRequestError,
+    LeadershipLostError,
+    OutcomeUnknownError,
+    QuireError,
+)
 from tutorial.kv.store import Store
 
 Work: TypeAlias = Callable[[], Awaitable[Response]]
 
 SESSION_SECONDS = 2.0
 ANSWER_SECONDS = 5.0
+
+
+def make_command(key: str, body: object) -> bytes:
+    """Return the command that a request asks for; ValueError if it is none.
+
+    This must happen before the log: what is in it is applied by every replica at every start, so
+    one command that the store cannot carry out would end the service for good.
+    """
+    if not isinstance(body, dict) or not isinstance(body.get("id"), str):
+        raise ValueError("it must be an object with an id, which is a string")
+    command = {"key": key, "id": body["id"], "value": body.get("value")}
+    if "expected" in body:
+        command["expected"] = body["expected"]
+    if not all(value is None or isinstance(value, str) for value in command.values()):
+        raise ValueError("values are strings")
+    return json.dumps(command, ensure_ascii=False).encode()  # half a character is refused here
 
 
 class Face:
@@ -54,13 +75,17 @@ class Face:
         return await self.answered(request, work)
 
     async def write(self, request: Request) -> Response:
-        body = await request.json() if request.method == "PUT" else dict(request.query_params)
-        command = {"key": request.path_params["key"], "id": body["id"], "value": body.get("value")}
-        if "expected" in body:
-            command["expected"] = body["expected"]
+        try:
+            if request.method == "PUT":
+                body = await request.json()
+            else:
+                body = {**request.query_params, "value": None}
+            command = make_command(request.path_params["key"], body)
+        except (ValueError, RecursionError) as error:
+            return JSONResponse({"error": f"not a request: {error}"}, 400)
 
         async def work() -> Response:
-            answer = await self.service.submit(json.dumps(command).encode())
+            answer = await self.service.submit(command)
             return JSONResponse(answer, 200 if answer["ok"] else 409)
 
         return await self.answered(request, work)
@@ -78,6 +103,8 @@ class Face:
             return await self.redirect(request)
         except (OutcomeUnknownError, TimeoutError) as error:
             return JSONResponse({"error": f"may or may not be done: {error}"}, 504)
+        except InvalidRequestError as error:  # a value that no entry of a log can hold
+            return JSONResponse({"error": str(error)}, 400)
         except QuireError as error:
             return JSONResponse({"error": str(error)}, 503)
 

@@ -1,0 +1,89 @@
+"""What the key-value server lets into its log, and what it says to the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+import httpx
+import pytest
+
+import quire
+from quire.errors import EntryTooLargeError
+from tutorial.kv.server import Face, make_app
+from tutorial.kv.store import Store
+
+
+class Alone:
+    """A service of one replica without a log: a command is applied at once."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.commands: list[bytes] = []
+
+    async def submit(self, command: bytes) -> dict[str, Any]:
+        if len(command) > 1000:
+            raise EntryTooLargeError(len(command), 1000)
+        self.commands.append(command)
+        at = quire.Applied(quire.Position(1, 0, 0), 0, 1)
+        return self.store.apply(command, at)
+
+    async def barrier(self) -> None:
+        """Nobody else leads."""
+
+
+def ask(method: str, url: str, **request: Any) -> tuple[httpx.Response, list[bytes]]:
+    store = Store()
+    service = Alone(store)
+    app = make_app(Face(cast("quire.Service[dict[str, object]]", service), store))
+
+    async def main() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://kv") as http:
+            return await http.request(method, url, **request)
+
+    return asyncio.run(main()), service.commands
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "garbage",
+        "",
+        "\xff",
+        "[]",
+        "7",
+        "[" * 100_000,
+        '{"value": "red"}',
+        '{"value": "red", "id": null}',
+        '{"value": "red", "id": ["no key of a dictionary"]}',
+        '{"value": "red", "id": 1}',  # "1" once it was in a snapshot: another id
+        '{"value": NaN, "id": "1"}',
+        '{"value": {"a": 1}, "id": "1"}',
+        '{"value": "red", "id": "1", "expected": [1]}',
+        '{"value": "\\ud800", "id": "1"}',
+    ],
+)
+def test_what_the_store_could_not_carry_out_is_refused_before_the_log(body: str) -> None:
+    answer, commands = ask("PUT", "/kv/colour", content=body.encode("latin-1"))
+    assert (answer.status_code, commands) == (400, [])
+    assert "not a request" in answer.json()["error"]
+
+
+def test_deleting_needs_an_id_and_writes_nothing() -> None:
+    assert ask("DELETE", "/kv/colour")[0].status_code == 400
+    answer, commands = ask("DELETE", "/kv/colour?id=1&value=red")
+    assert answer.json()["value"] is None
+    assert [json.loads(each)["value"] for each in commands] == [None]
+
+
+def test_a_value_that_is_too_large_is_not_to_be_tried_again() -> None:
+    answer, _ = ask("PUT", "/kv/colour", json={"value": "x" * 2000, "id": "1"})
+    assert answer.status_code == 400
+    assert "exceeds the limit of 1000 bytes" in answer.json()["error"]
+
+
+def test_a_proper_request_is_carried_out() -> None:
+    answer, _ = ask("PUT", "/kv/colour", json={"value": "rot ü €", "id": "1"})
+    assert (answer.status_code, answer.json()["value"]) == (200, "rot ü €")
