@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import httpx
@@ -11,6 +15,8 @@ import pytest
 
 import quire
 from quire.errors import EntryTooLargeError
+from tests.tutorial.test_kv import free_ports
+from tutorial.kv import server
 from tutorial.kv.server import Face, make_app
 from tutorial.kv.store import Store
 
@@ -33,10 +39,13 @@ class Alone:
         """Nobody else leads."""
 
 
+def face_of(service: Alone) -> Face:
+    return Face(cast("quire.Service[dict[str, object]]", service), service.store)
+
+
 def ask(method: str, url: str, **request: Any) -> tuple[httpx.Response, list[bytes]]:
-    store = Store()
-    service = Alone(store)
-    app = make_app(Face(cast("quire.Service[dict[str, object]]", service), store))
+    service = Alone(Store())
+    app = make_app(face_of(service))
 
     async def main() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -87,3 +96,42 @@ def test_a_value_that_is_too_large_is_not_to_be_tried_again() -> None:
 def test_a_proper_request_is_carried_out() -> None:
     answer, _ = ask("PUT", "/kv/colour", json={"value": "rot ü €", "id": "1"})
     assert (answer.status_code, answer.json()["value"]) == (200, "rot ü €")
+
+
+def test_who_asks_slowly_does_not_keep_a_leader_from_resigning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resigned = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def replica(*_: object) -> AsyncIterator[Face]:
+        yield face_of(Alone(Store()))
+        resigned.set()
+
+    async def main() -> None:
+        address = f"127.0.0.1:{free_ports(1)[0]}"
+        serving = asyncio.create_task(server.serve("memory:", address, 100))
+        async with httpx.AsyncClient() as http:
+            while True:
+                with contextlib.suppress(httpx.ConnectError):
+                    assert (await http.get(f"http://{address}/kv/a")).status_code == 404
+                    break
+                await asyncio.sleep(0.01)
+        _, slow = await asyncio.open_connection(*address.split(":"))
+        slow.write(b"PUT /kv/a HTTP/1.1\r\nHost: kv\r\nContent-Length: 100\r\n\r\n{")
+        await slow.drain()
+        async with httpx.AsyncClient() as http:  # answered when the slow request was seen as well
+            await http.get(f"http://{address}/kv/a")
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(20):
+            await resigned.wait()
+            await serving
+        slow.close()
+
+    monkeypatch.setattr(server, "replica", replica)
+    monkeypatch.setattr(server, "ANSWER_SECONDS", 1)
+    previous = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn hands it on at the end
+    try:
+        asyncio.run(main())
+    finally:
+        signal.signal(signal.SIGTERM, previous)
