@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -79,17 +81,19 @@ def up(
       quire cluster up --bookies 6 --data ./quire-data
       quire cluster up --zookeeper 3 --data ./quire-zookeeper
     """
-    local = LocalCluster(
+    make = partial(
+        LocalCluster,
         None if temporary else data,
         bookies,
         store=metadata,
         zookeeper=int(zookeeper) if zookeeper else None,
         zookeeper_jars=zookeeper_jars,
     )
-    run(lambda: until_orphaned(_up(settings, local)) if exit_with_parent else _up(settings, local))
+    run(lambda: until_orphaned(_up(settings, make)) if exit_with_parent else _up(settings, make))
 
 
-async def _up(settings: Settings, local: LocalCluster) -> None:
+async def _up(settings: Settings, make: Callable[[], LocalCluster]) -> None:
+    local = make()  # here, where no signal ends us before a temporary directory is in good hands
     kept = not local.is_temporary
     with progress(f"Starting {local.bookies} bookies", local.bookies) as advance:
         await local.start(lambda _: advance(1))

@@ -128,15 +128,20 @@ class LocalCluster:
             raise
 
     async def stop(self) -> None:
-        """End every process, wait until all are gone, and remove a temporary directory."""
+        """End every process, wait until all are gone, and remove a temporary directory.
+
+        Bookies that have not ended when this is cancelled are killed, which does them no harm.
+        """
         self._expected.update(self._processes)
-        await asyncio.gather(*(process.stop() for process in self._processes.values()))
-        await asyncio.gather(*self._watchers.values())
-        if self.zookeeper is not None:
-            await self.zookeeper.stop()
-        self._processes.clear()
-        self._watchers.clear()
-        self._remove_temporary()
+        try:
+            await asyncio.gather(*(process.stop() for process in self._processes.values()))
+            await asyncio.gather(*self._watchers.values())
+            if self.zookeeper is not None:
+                await self.zookeeper.stop()
+        finally:
+            self._processes.clear()
+            self._watchers.clear()
+            self._remove_temporary()
 
     def _remove_temporary(self) -> None:
         if self.is_temporary:

@@ -169,16 +169,26 @@ class BookieProcess:
             self._paused = number is signal.SIGSTOP
 
     async def stop(self) -> None:
-        """Ask the process to end and wait until it has; it is killed after `STOP_SECONDS`."""
+        """Ask the process to end and wait until it has.
+
+        It is killed after `STOP_SECONDS`, or as soon as this is cancelled: it is gone either way.
+        """
         self.send(signal.SIGCONT)
         self.send(signal.SIGTERM)
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self.wait_exited()
         except TimeoutError:
-            self.send(signal.SIGKILL)
-            await self.wait_exited()
-        self._transport.close()
+            await self._kill()
+        except BaseException:  # a second Ctrl-C, which cancels: somebody is in a hurry
+            await self._kill()
+            raise
+        finally:
+            self._transport.close()
+
+    async def _kill(self) -> None:
+        self.send(signal.SIGKILL)
+        await self.wait_exited()
 
 
 def child_environment() -> dict[str, str]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import tempfile
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from click.testing import CliRunner
 
+from quire.cli import main as quire_command
+from quire.cli.exits import INTERRUPTED
 from quire.cluster import LocalCluster
-from quire.cluster.process import BookieProcess
+from quire.cluster.process import BookieProcess, _Protocol
 from quire.errors import ConfigurationError
 
 
@@ -29,3 +34,51 @@ def test_a_bookie_whose_log_is_gone_still_has_last_words(tmp_path: Path) -> None
     transport.get_returncode.return_value = 74
     process = BookieProcess(transport, Mock(), "bookie-0", tmp_path / "gone.log")
     assert "code 74" in process.last_words()
+
+
+def test_a_stop_that_is_cut_short_kills_and_clears_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a second Ctrl-C, of somebody for whom bookies end too slowly."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def main() -> list[signal.Signals]:
+        transport = Mock(spec=asyncio.SubprocessTransport)
+        protocol = _Protocol()
+        sent: list[signal.Signals] = []
+        asked = asyncio.Event()
+
+        def send(number: signal.Signals) -> None:
+            sent.append(number)
+            if number is signal.SIGTERM:
+                asked.set()
+            elif number is signal.SIGKILL:
+                protocol.process_exited()
+
+        transport.send_signal.side_effect = send
+        cluster = LocalCluster(bookies=1)
+        cluster._processes[0] = BookieProcess(transport, protocol, "bookie-0", tmp_path / "log")
+        stopping = asyncio.create_task(cluster.stop())
+        await asked.wait()
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        return sent
+
+    assert asyncio.run(main())[-1] is signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_between_making_and_starting_a_cluster_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(LocalCluster):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("quire.cli.cluster.LocalCluster", Interrupted)
+    result = CliRunner().invoke(quire_command, ["cluster", "up", "--temporary", "--bookies", "1"])
+    assert result.exit_code == INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
