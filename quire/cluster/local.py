@@ -51,6 +51,16 @@ class ServerDeath:
         return f"{self.kind} {self.index}"
 
 
+def _resolve(directory: str | Path) -> Path:
+    """Return the directory that a name means, to `connect` as well. Raises `ConfigurationError`."""
+    try:
+        return Path(directory).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(
+            f"the directory {str(directory)!r} cannot be used: {error}"
+        ) from error
+
+
 class LocalCluster:
     """Bookies 0 … n−1 as processes of this machine. An async context manager: `start` and `stop`.
 
@@ -76,7 +86,9 @@ class LocalCluster:
         if store is not None and zookeeper is not None:
             raise ConfigurationError("a cluster has one store: name it, or let ZooKeeper be run")
         self.is_temporary = directory is None
-        self.directory = Path(directory or tempfile.mkdtemp(prefix="quire-")).resolve()
+        self.directory = _resolve(
+            tempfile.mkdtemp(prefix="quire-") if directory is None else directory
+        )
         self.bookies = bookies
         self._store = store or cluster_store(self.directory)
         self.zookeeper: LocalZooKeeper | None = None

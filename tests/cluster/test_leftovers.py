@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from quire.cli import main as quire_command
 from quire.cli.exits import INTERRUPTED
+from quire.client import resolve_store
 from quire.cluster import LocalCluster
 from quire.cluster.process import BookieProcess, _Protocol
 from quire.errors import ConfigurationError
@@ -82,3 +83,15 @@ def test_a_signal_between_making_and_starting_a_cluster_leaves_no_directory(
     result = CliRunner().invoke(quire_command, ["cluster", "up", "--temporary", "--bookies", "1"])
     assert result.exit_code == INTERRUPTED
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_the_one_that_connect_finds_by_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cluster = LocalCluster("~/data", bookies=1)
+    cluster.directory.mkdir()
+    (cluster.directory / "metadata.db").touch()
+    assert cluster.store_uri == resolve_store("~/data")
+    with pytest.raises(ConfigurationError, match="'~nobody-here/data' cannot be used"):
+        LocalCluster("~nobody-here/data")
