@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -32,6 +33,8 @@ from quire.metastore.layout import check_path
 
 PORT: Final = 2181
 """Where ZooKeeper listens unless told otherwise."""
+
+PORT_MAX: Final = 65_535
 
 _URI: Final = re.compile(
     r"zk://(?P<hosts>[^/?,]+(?:,[^/?,]+)*)(?P<root>/[^?]*)?(?:\?(?P<query>.*))?"
@@ -97,9 +100,10 @@ class ZooKeeperUri:
 def parse_uri(uri: str) -> ZooKeeperUri:
     """Return what a `zk://` URI says. Raises `ConfigurationError` naming what is wrong in it."""
     match = _URI.fullmatch(uri)
-    if not match or not all(_HOST.fullmatch(host) for host in match["hosts"].split(",")):
+    if not match or not all(map(_is_server, match["hosts"].split(","))):
         raise ConfigurationError(
-            f"{uri!r} names no ZooKeeper ensemble: it must be zk://host:2181,host:2181/root"
+            f"{uri!r} names no ZooKeeper ensemble: it must be zk://host:2181,host:2181/root, with "
+            f"ports from 1 to {PORT_MAX} and IPv6 addresses in brackets"
         )
     root = (match["root"] or "").rstrip("/")
     try:
@@ -153,7 +157,19 @@ def _parse_value(name: str, text: str) -> object:
     return legal[name][text]
 
 
+def _is_server(host: str) -> bool:
+    if not _HOST.fullmatch(host):
+        return False
+    name, port = _address(host)
+    if host.startswith("["):
+        try:
+            IPv6Address(name)
+        except AddressValueError:
+            return False
+    return 1 <= port <= PORT_MAX  # kazoo takes 0 for a port that was not given
+
+
 def _address(host: str) -> tuple[str, int]:
     match = _HOST.fullmatch(host)
     assert match is not None
-    return match["name"].strip("[]"), int(match["port"] or PORT)
+    return match["name"].strip("[]"), PORT if match["port"] is None else int(match["port"])

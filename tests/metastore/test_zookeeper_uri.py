@@ -74,3 +74,9 @@ def test_credentials_are_one_line_and_never_shown() -> None:
         with pytest.raises(ConfigurationError, match="/file") as raised:
             parse_credentials("/file", text)
         assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("host", ["zoo:0", "zoo:70000", "[::::]", "[1.2]:2181", "zoo:2181,other:0"])
+def test_a_server_that_cannot_be_is_refused_before_anybody_looks_for_it(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="ports from 1 to 65535"):
+        parse_uri(f"zk://{host}/quire")
