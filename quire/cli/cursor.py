@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from quire.cli.output import Value, note, print_json, print_table
 from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
-from quire.errors import InvalidRequestError
+from quire.errors import InvalidRequestError, NoSuchCursorError
 from quire.log.cursor import Cursor
 from quire.log.position import Position
 
@@ -51,8 +53,10 @@ def list_(settings: Settings, log_name: str, password: bytes) -> None:
 async def _list(settings: Settings, log_name: str, password: bytes) -> None:
     async with settings.connect() as client:
         cursors = client.log_cursors(log_name, password=password)
-        found = [await cursors.find(state.name) for state in await cursors.list()]
-        rows = [await _fields(each) for each in found]
+        rows: list[dict[str, Value]] = []
+        for state in await cursors.list():
+            with suppress(NoSuchCursorError):  # deleted meanwhile
+                rows.append(await _fields(await cursors.find(state.name)))
     if settings.json:
         for row in rows:
             print_json(row)

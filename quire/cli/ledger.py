@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
@@ -21,6 +22,7 @@ from quire.cli.payloads import encode_payload, payload_fields, payload_option, r
 from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.entry import DigestKind, Entry
+from quire.errors import NoSuchLedgerError
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -263,7 +265,8 @@ async def _list(settings: Settings) -> None:
         with progress("Reading metadata", len(ledgers)) as advance:
             found = []
             for each in ledgers:
-                found.append(_summary(await client.ledger_metadata(each)))
+                with suppress(NoSuchLedgerError):  # deleted meanwhile, as by a log's retention
+                    found.append(_summary(await client.ledger_metadata(each)))
                 advance(1)
     if settings.json:
         for summary in found:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from quire.cli.output import Value, cell, flush, note, print_fields, print_json, print_table
 from quire.cli.settings import Settings, run, with_settings
+from quire.errors import NoSuchLogError
 from quire.log.manifest import LogManifest, Segment
 
 
@@ -50,8 +53,10 @@ def list_(settings: Settings) -> None:
 
 async def _list(settings: Settings) -> None:
     async with settings.connect() as client:
-        names = await client.list_logs()
-        manifests = [await client.describe_log(name) for name in names]
+        manifests: list[LogManifest] = []
+        for name in await client.list_logs():
+            with suppress(NoSuchLogError):  # deleted meanwhile
+                manifests.append(await client.describe_log(name))
     if settings.json:
         for manifest in manifests:
             print_json(_summary(manifest))

@@ -1,0 +1,46 @@
+"""Lists of what others delete while it is listed."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from click.testing import CliRunner
+
+from quire.cli import main
+from quire.client import Client
+from quire.errors import NoSuchCursorError
+from quire.log.cursor import LogCursors
+
+
+def returning(value: object) -> Any:
+    async def answer(*_: object) -> object:
+        return value
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("command", "listing", "gone"),
+    [(("log", "list"), "list_logs", "gone"), (("ledger", "list"), "list_ledgers", 7)],
+)
+def test_what_is_deleted_meanwhile_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], listing: str, gone: str | int
+) -> None:
+    monkeypatch.setattr(Client, listing, returning([gone]))
+    result = CliRunner().invoke(main, [*command, "--json", "--store", "memory:"])
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_a_cursor_that_is_deleted_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(_: LogCursors, name: str) -> None:
+        raise NoSuchCursorError("orders", name)
+
+    gone = Mock()
+    gone.name = "gone"
+    monkeypatch.setattr(LogCursors, "list", returning([gone]))
+    monkeypatch.setattr(LogCursors, "find", find)
+    command = ["log", "cursor", "list", "orders", "--store", "memory:"]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.output) == (0, "It has no cursors.\n")
