@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,11 +15,18 @@ from quire.cli.output import Value, note, print_fields, print_json, print_table,
 from quire.cli.settings import Settings, run, with_settings
 
 
+def _finite(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} seconds are no duration")
+    return value
+
+
 @click.command()
 @click.argument("what", type=click.Choice(["appends", "log"]), default="appends")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0.1),
+    callback=_finite,
     default=5.0,
     show_default=True,
     help="Duration of each workload.",

@@ -95,3 +95,10 @@ def test_wrong_usage_is_2() -> None:
 def test_a_command_that_a_signal_ends_is_told_as_a_shell_tells_it() -> None:
     command = ("election", "lead", "x", "--store", "memory:", "--", "sh", "-c", "kill -KILL $$")
     assert quire(*command).code == 137
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf"])
+def test_a_benchmark_without_end_is_wrong_usage(seconds: str) -> None:
+    done = quire("bench", "--seconds", seconds)
+    assert done.code == 2
+    assert f"{seconds} seconds are no duration" in done.err
