@@ -10,6 +10,7 @@ import click
 
 from quire.cli.output import (
     Value,
+    confirm,
     flush,
     note,
     print_fields,
@@ -314,7 +315,7 @@ def delete(settings: Settings, ledger: int, yes: bool) -> None:
       quire ledger delete 7 --yes
     """
     if not yes:
-        click.confirm(f"Delete ledger {ledger} with all its entries?", abort=True, err=True)
+        confirm(f"Delete ledger {ledger} with all its entries?")
     run(lambda: _delete(settings, ledger))
 
 

@@ -9,7 +9,7 @@ import click
 
 from quire.cli.cursor import cursor, parse_place
 from quire.cli.log_shape import create, list_, set_, show, watch
-from quire.cli.output import Value, flush, note, print_json, progress, write_line
+from quire.cli.output import Value, confirm, flush, note, print_json, progress, write_line
 from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
 from quire.cli.replication import key_file_option, password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
@@ -260,7 +260,7 @@ def delete(settings: Settings, name: str, yes: bool, password: bytes) -> None:
       quire log delete orders --yes
     """
     if not yes:
-        click.confirm(f"Delete log {name} with all its records?", abort=True, err=True)
+        confirm(f"Delete log {name} with all its records?")
     run(lambda: _delete(settings, name, password))
 
 

@@ -21,6 +21,8 @@ from rich.progress import (
 from rich.progress import TimeElapsedColumn as ElapsedColumn
 from rich.table import Table
 
+from quire.errors import ConfigurationError
+
 WIDE_COLUMNS: Final = 1_000_000
 """Width in which nothing is cut: a table is as wide as what is in it, and a terminal wraps."""
 
@@ -98,6 +100,21 @@ def _bar(what: str, total: int | None) -> Iterator[tuple[Progress, TaskID]]:
 def note(text: str) -> None:
     """Print a remark for people on stderr, where it does not mix with results."""
     click.echo(text, err=True)
+
+
+def confirm(question: str) -> None:
+    """Ask whether to destroy something. Raises `click.Abort` at a no, and `ConfigurationError` when
+    nobody is there to answer.
+    """
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort as error:
+        if not isinstance(error.__context__, EOFError):
+            raise
+        note("")  # the question's line is still open
+        raise ConfigurationError(
+            "nothing is deleted: nobody answers, and --yes is missing"
+        ) from None
 
 
 def write_line(line: bytes) -> None:

@@ -94,3 +94,11 @@ def test_a_record_is_written_whole_by_a_command_that_was_stopped_meanwhile() -> 
 def waiting_bytes(descriptor: int) -> int:
     found: int = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0]
     return found
+
+
+@pytest.mark.parametrize("what", [("log", "orders"), ("ledger", "7")])
+def test_a_question_that_nobody_answers_is_an_error_that_says_so(what: tuple[str, str]) -> None:
+    done = run(what[0], "delete", what[1])
+    assert (done.returncode, done.stdout) == (2, b"")
+    last = done.stderr.decode().splitlines()[-1]
+    assert last == "quire: nothing is deleted: nobody answers, and --yes is missing"
