@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from quire import errors
+from quire.cli import main
 from quire.cli.exits import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, RootGroup, exit_code
 from quire.errors import QuireError
 from quire.storage.server import EXIT_FATAL
@@ -102,3 +103,14 @@ def test_a_benchmark_without_end_is_wrong_usage(seconds: str) -> None:
     done = quire("bench", "--seconds", seconds)
     assert done.code == 2
     assert f"{seconds} seconds are no duration" in done.err
+
+
+@pytest.mark.parametrize("job", ["replay", "offload"])
+def test_a_password_that_spark_cannot_carry_is_refused(job: str) -> None:
+    pytest.importorskip("pyspark")
+    command = ["spark", job, "orders", "--to", "elsewhere", "--store", "memory:"]
+    result = CliRunner().invoke(main, command, env={"QUIRE_PASSWORD": "\udcff"})
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "quire: the password is not UTF-8: Spark's options are text\n",
+    )
