@@ -17,10 +17,14 @@ from typing import Final
 
 import click
 
-from quire.errors import ConfigurationError
+from quire.entry import ENTRY_BYTES_MAX
+from quire.errors import ConfigurationError, EntryTooLargeError
 
 READ_BYTES: Final = 256 * 1024
 """Bytes asked of standard input at a time."""
+
+LINE_BYTES_MAX: Final = 4 * ENTRY_BYTES_MAX
+"""Bytes of a line that no encoding can make a record of: hex has two for each, or three."""
 
 ENCODINGS: Final = ("raw", "utf-8", "hex", "base64")
 
@@ -77,7 +81,11 @@ def payload_fields(payload: bytes, encoding: str) -> dict[str, str]:
 
 
 async def records(arguments: Sequence[str], encoding: str) -> AsyncIterator[list[bytes]]:
-    """Yield batches of records: the arguments, or else the lines of standard input."""
+    """Yield batches of records: the arguments, or else the lines of standard input.
+
+    Raises `ConfigurationError` for what is not written in the encoding, `EntryTooLargeError` for a
+    line without end, `OSError` when the input cannot be read.
+    """
     if arguments:
         yield [decode_payload(os.fsencode(argument), encoding) for argument in arguments]
         return
@@ -86,6 +94,8 @@ async def records(arguments: Sequence[str], encoding: str) -> AsyncIterator[list
     rest = b""
     async for chunk in stdin_chunks():
         *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > LINE_BYTES_MAX:  # it may go on for ever
+            raise EntryTooLargeError(len(rest), ENTRY_BYTES_MAX)
         if lines:
             yield [decode_payload(line, encoding) for line in lines]
     if rest:

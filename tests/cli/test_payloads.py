@@ -6,12 +6,15 @@ import asyncio
 import io
 import os
 import sys
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quire.cli import payloads
 from quire.cli.payloads import (
+    READ_BYTES,
     decode_payload,
     encode_payload,
     payload_fields,
@@ -19,7 +22,8 @@ from quire.cli.payloads import (
     stdin_chunks,
 )
 from quire.cli.settings import loop_factory
-from quire.errors import ConfigurationError
+from quire.entry import ENTRY_BYTES_MAX
+from quire.errors import ConfigurationError, EntryTooLargeError
 
 
 @given(st.binary(max_size=64), st.sampled_from(["raw", "hex", "base64"]))
@@ -120,3 +124,19 @@ def test_an_input_that_was_closed_is_not_taken_for_an_empty_one(
 def test_lines_from_memory_are_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb")))
     assert collect() == [b"a", b"b"]
+
+
+def test_a_line_without_end_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = 0
+
+    async def zeros() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while taken < 8 * ENTRY_BYTES_MAX:  # as /dev/zero, but for those who do not stop
+            taken += READ_BYTES
+            yield bytes(READ_BYTES)
+
+    with open(os.devnull) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(payloads, "stdin_chunks", zeros)
+        with pytest.raises(EntryTooLargeError):
+            collect()
