@@ -17,12 +17,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from queue import SimpleQueue
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from quire.errors import (
     HandleClosedError,
@@ -42,8 +44,49 @@ HEARTBEATS_PER_TIMEOUT: Final = 3
 
 _log: Final = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Clock: TypeAlias = Callable[[], float]
+
+
+class _Worker(Executor):
+    """One thread that makes calls one after the other. The end of the process does not wait for it.
+
+    `ThreadPoolExecutor` refuses work as soon as the main thread has ended, while threads that the
+    program started may go on for hours, and with them their leases.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        if not self._thread.ident:
+            self._thread.start()
+        future: Future[T] = Future()
+        self._calls.put((future, partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._calls.put(None)
+        if wait and self._thread.ident:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            _settle(*call)
+            del call  # what it holds is not to be kept until the next one comes
+
+
+def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = call()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class SqliteSession:
@@ -143,7 +186,7 @@ class SqliteStore:
     def __init__(self, path: str, clock: Clock) -> None:
         self.clock = clock
         self._path = os.path.abspath(path)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="quire-sqlite")
+        self._thread = _Worker("quire-sqlite")
         self._file: SqliteFile | None = None
         self._sessions: list[SqliteSession] = []
         self._changed = asyncio.Event()
