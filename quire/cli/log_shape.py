@@ -59,14 +59,15 @@ async def _list(settings: Settings) -> None:
                 manifests.append(await client.describe_log(name))
     if settings.json:
         for manifest in manifests:
-            print_json(_summary(manifest))
+            print_json(summary(manifest))
         return
-    rows = [tuple(_summary(manifest).values()) for manifest in manifests]
+    rows = [tuple(summary(manifest).values()) for manifest in manifests]
     columns = ("log", "epoch", "segments", "first position", "records", "sealed")
     print_table(columns, rows, empty="No logs yet: `quire log append NAME` makes one.")
 
 
-def _summary(manifest: LogManifest) -> dict[str, Value]:
+def summary(manifest: LogManifest) -> dict[str, Value]:
+    """Return what there is to say of a log in a row: `records` that are left, if they are known."""
     end = manifest.end_offset
     return {
         "log": manifest.name,
@@ -97,7 +98,7 @@ async def _show(settings: Settings, name: str) -> None:
     if settings.json:
         print_json(_shape(manifest))
         return
-    print_fields({**_summary(manifest), "settings": _stored(manifest)})
+    print_fields({**summary(manifest), "settings": _stored(manifest)})
     click.echo()
     rows = [tuple(_segment(segment).values()) for segment in manifest.segments]
     columns = ("segment", "ledger", "epoch", "first offset", "records", "bytes", "open")
@@ -107,7 +108,7 @@ async def _show(settings: Settings, name: str) -> None:
 def _shape(manifest: LogManifest) -> dict[str, Value]:
     segments: list[Value] = [_segment(each) for each in manifest.segments]
     stored: dict[str, Value] = dict(sorted(manifest.settings.items()))
-    return {**_summary(manifest), "settings": stored, "segment_list": segments}
+    return {**summary(manifest), "settings": stored, "segment_list": segments}
 
 
 def _stored(manifest: LogManifest) -> str:
@@ -160,7 +161,7 @@ async def _watch_log(settings: Settings, name: str) -> None:
             if settings.json:
                 print_json(_shape(manifest))
             else:
-                shown = {**_summary(manifest), "settings": _stored(manifest)}
+                shown = {**summary(manifest), "settings": _stored(manifest)}
                 del shown["log"]
                 pairs = (f"{what} {cell(value)}" for what, value in shown.items())
                 click.echo(f"{cell(name)}: " + ", ".join(pairs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from quire.cli.log_shape import summary
 from quire.cli.output import Value, note, print_json
 from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
@@ -29,13 +30,11 @@ def rebuild(settings: Settings, name: str, password: bytes) -> None:
 async def _rebuild(settings: Settings, name: str, password: bytes) -> None:
     async with settings.connect() as client:
         manifest = await client.logs.rebuild(name, password=password)
-    fields: dict[str, Value] = {
-        "log": name,
-        "segments": len(manifest.segments),
-        "records": manifest.end_offset,
-    }
     if settings.json:
-        print_json({**fields, "first_position": str(manifest.first_position)})
+        fields = summary(manifest)
+        print_json(
+            {each: fields[each] for each in ("log", "segments", "records", "first_position")}
+        )
     else:
         note(f"Log {name} has {len(manifest.segments)} segments from {manifest.first_position} on.")
 

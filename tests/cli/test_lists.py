@@ -1,9 +1,10 @@
-"""Lists of what others delete while it is listed."""
+"""What is said of logs and ledgers: of those that others delete meanwhile, and of trimmed ones."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from quire.cli import main
 from quire.client import Client
 from quire.errors import NoSuchCursorError
 from quire.log.cursor import LogCursors
+from quire.log.directory import LogDirectory
 
 
 def returning(value: object) -> Any:
@@ -44,3 +46,14 @@ def test_a_cursor_that_is_deleted_meanwhile_is_left_out(monkeypatch: pytest.Monk
     command = ["log", "cursor", "list", "orders", "--store", "memory:"]
     result = CliRunner().invoke(main, command)
     assert (result.exit_code, result.output) == (0, "It has no cursors.\n")
+
+
+def test_a_log_that_is_rebuilt_has_the_records_that_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manifest = Mock(segments=(1, 2), first_offset=5, end_offset=8, first_position="2.0.0", epoch=3)
+    manifest.configure_mock(name="orders", sealed=False)
+    monkeypatch.setattr(LogDirectory, "rebuild", AsyncMock(return_value=manifest))
+    command = ["log", "rebuild", "orders", "--json", "--store", "memory:"]
+    said = json.loads(CliRunner().invoke(main, command).output)
+    assert said == {"log": "orders", "segments": 2, "records": 3, "first_position": "2.0.0"}
