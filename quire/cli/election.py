@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -134,12 +135,15 @@ async def _lead_once(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask a command to end, and see to it that it does; at once when this is cancelled."""
     if process.returncode is not None:
         return
     process.send_signal(signal.SIGTERM)
     try:
-        async with asyncio.timeout(KILL_SECONDS):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KILL_SECONDS):
+                await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
             await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
