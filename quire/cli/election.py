@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
 
 import click
 
@@ -118,11 +118,12 @@ async def _lead_once(
         note(f"Leading {name}, epoch {leadership.epoch}.")
         environment = {**os.environ, "QUIRE_EPOCH": str(leadership.epoch)}
         try:
-            process = await asyncio.create_subprocess_exec(*command, env=environment)
+            # Not by the loop: uvloop's children get back every signal that `nohup` has us ignore.
+            process = subprocess.Popen(command, env=environment)  # noqa: ASYNC220 - takes no time
         except OSError as error:
             raise ConfigurationError(f"cannot run {command[0]!r}: {error.strerror}") from error
         lost = asyncio.create_task(leadership.wait_lost())
-        ended = asyncio.create_task(process.wait())
+        ended = asyncio.create_task(asyncio.to_thread(process.wait))
         try:
             await asyncio.wait((ended, lost), return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
@@ -134,16 +135,15 @@ async def _lead_once(
             await asyncio.gather(ended, lost, return_exceptions=True)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: subprocess.Popen[bytes]) -> None:
     """Ask a command to end, and see to it that it does; at once when this is cancelled."""
     if process.returncode is not None:
         return
     process.send_signal(signal.SIGTERM)
     try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(KILL_SECONDS):
-                await process.wait()
+        ended = asyncio.create_task(asyncio.to_thread(process.wait))
+        await asyncio.wait((ended,), timeout=KILL_SECONDS)
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            await asyncio.to_thread(process.wait)
