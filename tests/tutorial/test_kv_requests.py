@@ -27,6 +27,7 @@ class Alone:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.commands: list[bytes] = []
+        self.ended = asyncio.Event()
 
     async def submit(self, command: bytes) -> dict[str, Any]:
         if len(command) > 1000:
@@ -37,6 +38,10 @@ class Alone:
 
     async def barrier(self) -> None:
         """Nobody else leads."""
+
+    async def wait_role(self, role: quire.Role) -> None:
+        assert role is quire.Role.ENDED
+        await self.ended.wait()
 
 
 def face_of(service: Alone) -> Face:
@@ -135,3 +140,19 @@ def test_who_asks_slowly_does_not_keep_a_leader_from_resigning(
         asyncio.run(main())
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def test_the_server_ends_with_its_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Alone(Store())
+
+    @contextlib.asynccontextmanager
+    async def replica(*_: object) -> AsyncIterator[Face]:
+        service.ended.set()
+        yield face_of(service)
+
+    async def main() -> None:
+        async with asyncio.timeout(20):
+            await server.serve("memory:", f"127.0.0.1:{free_ports(1)[0]}", 100)
+
+    monkeypatch.setattr(server, "replica", replica)
+    asyncio.run(main())

@@ -152,7 +152,18 @@ async def serve(store_uri: str, address: str, snapshot_records: int) -> None:
             access_log=False,
             timeout_graceful_shutdown=ANSWER_SECONDS,  # until we resign nobody else can lead
         )
-        await uvicorn.Server(config).serve()
+        server = uvicorn.Server(config)
+        watching = asyncio.create_task(end_with(face.service, server))
+        try:
+            await server.serve()
+        finally:
+            watching.cancel()
+
+
+async def end_with(service: quire.Service[dict[str, object]], server: uvicorn.Server) -> None:
+    """End the server when its replica has ended: it could only say for ever that nobody leads."""
+    await service.wait_role(quire.Role.ENDED)
+    server.should_exit = True
 
 
 def main() -> None:
