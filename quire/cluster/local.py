@@ -1,6 +1,7 @@
 """A cluster on this machine: real bookie processes around one metadata store.
 
     DIRECTORY/metadata.db      the metadata store, unless another one is named
+    DIRECTORY/store            the URI of that other one
     DIRECTORY/zookeeper-1/     or the first of the ZooKeeper servers that are it (zookeeper.py)
     DIRECTORY/bookie-0/        the disk of bookie 0, formatted on first use
     DIRECTORY/bookie-0.log     what bookie 0 had to say
@@ -25,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from quire.client import cluster_store
+from quire.client import STORE_FILE, cluster_store, resolve_store
 from quire.cluster.process import BookieProcess, ProcessState, Ready
 from quire.cluster.zookeeper import LocalZooKeeper, servers_of
 from quire.errors import ConfigurationError, HandleClosedError
@@ -67,7 +68,7 @@ class LocalCluster:
     `directory` keeps the cluster's data; without one a temporary directory is used and removed.
     `store` names another metadata store than the SQLite file in the directory; `zookeeper` is how
     many ZooKeeper servers to run instead (1, 3 or 5), from the jars in `zookeeper_jars` or those of
-    pyspark. A directory that has such servers starts them again without being told. Must be used
+    pyspark. A directory that has either goes on with it without being told. Must be used
     from one event loop. Raises `ConfigurationError` for a number of bookies below one, for what
     contradicts the directory, and when Java or the jars are missing.
     """
@@ -96,6 +97,8 @@ class LocalCluster:
             if store is None and (size := servers_of(self.directory, zookeeper)):
                 jars = Path(zookeeper_jars) if zookeeper_jars else None
                 self.zookeeper = LocalZooKeeper(self.directory, size, jars, self._zookeeper_died)
+            elif store is None and (self.directory / STORE_FILE).is_file():
+                self._store = resolve_store(str(self.directory))
         except BaseException:
             self._remove_temporary()
             raise
@@ -132,12 +135,21 @@ class LocalCluster:
             async with asyncio.TaskGroup() as group:
                 for index in range(self.bookies):
                     group.create_task(self._start(index, on_ready))
+            self._remember_store()
         except BaseExceptionGroup as errors:
             await self.stop()
             raise errors.exceptions[0] from None
         except BaseException:
             await self.stop()
             raise
+
+    def _remember_store(self) -> None:
+        """Note a store outside the directory: whoever names the directory means that one.
+
+        Not before the bookies run, which find out whether it is theirs.
+        """
+        if self.zookeeper is None and self._store != cluster_store(self.directory):
+            (self.directory / STORE_FILE).write_text(f"{self._store}\n", encoding="utf-8")
 
     async def stop(self) -> None:
         """End every process, wait until all are gone, and remove a temporary directory.

@@ -30,12 +30,18 @@ def servers_of(directory: Path, wanted: int | None) -> int:
     found = found_size(directory)
     if found and wanted is not None:
         check_size(directory, found, wanted)
-    if not found and wanted and (directory / METADATA_FILE).exists():
+    if not found and wanted and (kept := _kept_otherwise(directory)):
         raise ConfigurationError(
-            f"the cluster in {directory} keeps its metadata in {METADATA_FILE}: "
+            f"the cluster in {directory} keeps its metadata in {kept}: "
             "choose another directory for one with ZooKeeper"
         )
     return found or wanted or 0
+
+
+def _kept_otherwise(directory: Path) -> str | None:
+    if (directory / STORE_FILE).exists():
+        return "the store that --metadata named"
+    return METADATA_FILE if (directory / METADATA_FILE).exists() else None
 
 
 class LocalZooKeeper:

@@ -96,3 +96,24 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert (done.code, done.err) == (2, f"quire: {beneath} cannot be used: Not a directory\n")
     done = quire("bench", "--data", str(beneath))
     assert (done.code, done.err) == (1, f"quire: [Errno 20] Not a directory: '{beneath}'\n")
+
+
+def test_a_store_beside_the_directory_is_found_by_its_name_and_by_the_next_start(
+    tmp_path: Path,
+) -> None:
+    data, metadata = tmp_path / "data", f"sqlite://{tmp_path / 'elsewhere.db'}"
+    up = ("cluster", "up", "--bookies", "1", "--data", str(data), "--json")
+    for options in (("--metadata", metadata), ()):
+        with started(*up, *options) as running:
+            assert running.stdout is not None
+            line = running.stdout.readline()
+            assert line, running.communicate()[1]
+            assert json.loads(line)["store"] == metadata
+            status = quire("cluster", "status", "--json", store=str(data)).json[0]
+            assert (status["store"], status["bookies"]) == (metadata, 1)
+            running.send_signal(signal.SIGINT)
+            assert running.wait(WAIT_SECONDS) == 130
+    assert not (data / "metadata.db").exists()
+    refused = quire(*up, "--zookeeper")
+    assert refused.code == 2
+    assert "keeps its metadata in the store that --metadata named" in refused.err
