@@ -42,7 +42,7 @@ PAIRS: dict[type, type] = {
 
 INTERNAL: dict[type, frozenset[str]] = {
     LedgerReader: frozenset({"confirm", "confirmed", "refresh", "version", "wait_handle_closed"}),
-    LedgerWriter: frozenset({"advanced", "ended", "suspect", "acked", "failed", "room"}),
+    LedgerWriter: frozenset({"advanced", "check", "ended", "suspect", "acked", "failed", "room"}),
     Log: frozenset({"start"}),
     LogCursors: frozenset({"advance", "deletions", "forget", "lag", "of_log", "slowest", "state"}),
     LogDirectory: frozenset(
