@@ -55,6 +55,9 @@ from quire.metastore.layout import (
 )
 from quire.metastore.store import MetadataStore, Session
 
+SESSION_SECONDS_MIN: Final = 0.1
+"""Shorter ones end between two signs of life, and their candidate would stand in vain."""
+
 RETRY_SECONDS: Final = 0.25
 """Mean pause before a store that failed is asked again; its calls have waited by themselves."""
 
@@ -144,8 +147,11 @@ class Election:
         """
         if not candidate:
             raise InvalidRequestError("a candidate needs a name: '' is empty")
-        if not 0 < session_timeout < math.inf:
-            raise InvalidRequestError(f"a session cannot last {session_timeout:g} s")
+        if not SESSION_SECONDS_MIN <= session_timeout < math.inf:
+            raise InvalidRequestError(
+                f"a session cannot last {session_timeout:g} s: a candidate must be heard of in "
+                f"time, so choose {SESSION_SECONDS_MIN:g} s or more"
+            )
         self.name = name
         self.candidate = candidate
         self._store = store

@@ -139,7 +139,7 @@ async def serve_metrics(bookie: Bookie, meter: Meter, host: str, port: int) -> A
     registry = CollectorRegistry()
     registry.register(BookieCollector(bookie, meter, asyncio.get_running_loop()))
     try:
-        server, thread = start_http_server(port, host, registry)
+        server, thread = start_http_server(port, host.strip("[]"), registry)
     except OSError as error:
         raise ConfigurationError(
             f"cannot show metrics on {host}:{port}: {error.strerror}; choose another port, or "

@@ -6,6 +6,7 @@ tolerate the pings of its clients. Nothing here knows what a message says.
 
 from __future__ import annotations
 
+import re
 from asyncio import InvalidStateError
 from typing import Any, Final, TypeAlias
 
@@ -38,6 +39,9 @@ KEEPALIVE_SECONDS: Final = 10
 """A silent connection with calls on it is tried this often, so that a dead peer is noticed."""
 
 _KEEPALIVE_ANSWER_SECONDS: Final = 5
+_HOST: Final = re.compile(r"\[[^\[\]/]+\]|[^\s\[\]/:]+")
+"""A name, an IPv4 address, or an IPv6 address in brackets: `unix:/path` is none of a bookie's."""
+
 _BACKOFF_FIRST_MS: Final = 50
 _BACKOFF_LAST_MS: Final = 1000
 
@@ -129,8 +133,8 @@ def _handler(servicer: object, method: MethodDescriptor) -> grpc.RpcMethodHandle
 
 def split_address(listen: str) -> tuple[str, int]:
     """Return host and port of an address to listen on. Raises `ConfigurationError` for another."""
-    host, colon, port = listen.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    host, _, port = listen.rpartition(":")
+    if not _HOST.fullmatch(host) or not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError(f"{listen!r} is not an address to listen on: say host:port")
     return host, int(port)
 

@@ -190,3 +190,15 @@ def test_what_takes_no_turn_of_the_loop_takes_time_all_the_same() -> None:
         assert meter.requests[Answered("list_entries", OK)].seconds > 0
 
     virtually(main)
+
+
+def test_an_address_in_brackets_is_served() -> None:
+    """As IPv6 addresses are written; not every machine has one to try it with."""
+
+    async def main() -> None:
+        async with serve_metrics(MemoryBookie("b"), Meter(), "[127.0.0.1]", 0) as address:
+            port = address.removeprefix("[127.0.0.1]:")
+            figures = await asyncio.to_thread(ask, f"127.0.0.1:{port}")
+        assert figures["quire_bookie_up", ()] == 1
+
+    asyncio.run(main())
