@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 import click
 
 from quire.cli.payloads import stdin_chunks
-from quire.client import Client, connect
+from quire.client import Client, connect, resolve_store
 from quire.errors import ConfigurationError
 
 P = ParamSpec("P")
@@ -49,7 +49,20 @@ class Settings:
         )
 
     def connect(self) -> AbstractAsyncContextManager[Client]:
-        """Connect to the store."""
+        """Connect to a cluster. Raises `ConfigurationError` when its store's file is not there: an
+        empty one would be made, in which nothing is found.
+        """
+        uri = resolve_store(self.store_uri())
+        scheme, _, path = uri.partition("://")
+        if scheme == "sqlite" and not Path(path).exists():
+            raise ConfigurationError(
+                f"there is no metadata store {path}: name the one of a cluster, or make one with "
+                f"`quire cluster up --data DIRECTORY` or `quire bookie format DIRECTORY`"
+            )
+        return connect(uri)
+
+    def connect_to_store(self) -> AbstractAsyncContextManager[Client]:
+        """Connect to a store, which is made if need be: an election needs no cluster."""
         return connect(self.store_uri())
 
 

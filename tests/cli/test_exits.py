@@ -114,3 +114,20 @@ def test_a_password_that_spark_cannot_carry_is_refused(job: str) -> None:
         2,
         "quire: the password is not UTF-8: Spark's options are text\n",
     )
+
+
+@pytest.mark.parametrize(
+    "command", [("log", "list"), ("log", "append", "orders", "x"), ("bookie", "list")]
+)
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
+    path = tmp_path / "typo.db"
+    result = CliRunner().invoke(main, [*command, "--store", f"sqlite://{path}"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"there is no metadata store {path}" in result.stderr
+    assert not path.exists()
+
+
+def test_an_election_needs_no_cluster(tmp_path: Path) -> None:
+    command = ["election", "watch", "dice", "--once", "--store", f"sqlite://{tmp_path / 'new.db'}"]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.stdout) == (0, "dice: nobody leads\n")
