@@ -19,6 +19,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
@@ -47,18 +48,23 @@ _log: Final = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 Clock: TypeAlias = Callable[[], float]
+_Calls: TypeAlias = "SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]"
 
 
 class _Worker(Executor):
-    """One thread that makes calls one after the other. The end of the process does not wait for it.
+    """One thread that makes calls one after the other. The end of the process does not wait for it,
+    and it ends with its owner, also with one that was never closed.
 
     `ThreadPoolExecutor` refuses work as soon as the main thread has ended, while threads that the
     program started may go on for hours, and with them their leases.
     """
 
     def __init__(self, name: str) -> None:
-        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._calls: _Calls = SimpleQueue()
+        self._thread = threading.Thread(
+            target=_make_calls, args=(self._calls,), name=name, daemon=True
+        )
+        weakref.finalize(self, self._calls.put, None).atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         if not self._thread.ident:
@@ -72,10 +78,11 @@ class _Worker(Executor):
         if wait and self._thread.ident:
             self._thread.join()
 
-    def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            _settle(*call)
-            del call  # what it holds is not to be kept until the next one comes
+
+def _make_calls(calls: _Calls) -> None:
+    while (call := calls.get()) is not None:
+        _settle(*call)
+        del call  # what it holds is not to be kept until the next one comes
 
 
 def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
