@@ -97,6 +97,14 @@ class ParquetEntries:
         place = self._place
         with place.answers():
             stream = place.system.open_input_file(place.path)
+        try:
+            return self._understand(stream)
+        except BaseException:
+            stream.close()  # the error holds it, for as long as somebody holds the error
+            raise
+
+    def _understand(self, stream: Any) -> Any:
+        place = self._place
 
         def read_at(start: int, count: int) -> bytes:
             with place.answers():

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from quire.entry import Entry
+from quire.errors import CorruptStorageError
 from quire.log import cold_parquet
 from quire.log.batch import Compression
 from quire.log.bounds import Bounds
@@ -27,6 +28,7 @@ from quire.log.producers import Stamp
 from quire.metastore.layout import LEDGERS
 from tests.log.offloading import files, offload, spanned, write_log
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered
+from tests.support.memory_cluster import until
 
 
 def test_every_reader_reads_cold_segments_as_it_read_hot_ones(tmp_path: Path) -> None:
@@ -196,14 +198,39 @@ def test_a_reader_passes_a_damaged_part_of_a_file_without_reading_it_for_every_e
     asyncio.run(main())
 
 
-def test_a_file_is_closed_with_its_reader(tmp_path: Path) -> None:
-    def still_open() -> list[str]:
-        found = []
-        for descriptor in os.listdir("/proc/self/fd"):
-            with suppress(FileNotFoundError):  # the listing's own
-                found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        return [each for each in found if each.startswith(str(tmp_path))]
+def open_below(directory: Path) -> list[str]:
+    """The files below a directory that this process has open."""
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the listing's own
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [each for each in found if each.startswith(str(directory))]
 
+
+def test_a_file_that_cannot_be_believed_is_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await write_log(cluster)
+            await offload(client, tmp_path)
+            for path in files(tmp_path):
+                data = bytearray(path.read_bytes())
+                data[-20] ^= 0xFF  # in the footer
+                path.write_bytes(data)
+            gc.collect()
+            gc.disable()
+            try:
+                with pytest.raises(CorruptStorageError) as caught:
+                    await client.read()
+                await until(lambda: not open_below(tmp_path))  # a thread may still let go of it
+                assert caught.value.path
+            finally:
+                gc.enable()
+
+    asyncio.run(main())
+
+
+def test_a_file_is_closed_with_its_reader(tmp_path: Path) -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
@@ -214,9 +241,9 @@ def test_a_file_is_closed_with_its_reader(tmp_path: Path) -> None:
             try:
                 async with await client.logs.read(NAME) as reader:
                     await anext(reader)
-                    assert len(still_open()) == 1
+                    assert len(open_below(tmp_path)) == 1
                 assert await client.read() == records
-                assert still_open() == []
+                await until(lambda: not open_below(tmp_path))  # a thread may still let go of it
             finally:
                 gc.enable()
 
