@@ -41,19 +41,19 @@ def numbered(first: int, end: int) -> list[bytes]:
 
 
 def test_audit_counts_what_the_reader_counts(spark: SparkSession, cluster: str) -> None:
-    append(cluster, "audit-a", numbered(0, 300))
-    append(cluster, "audit-b", numbered(0, 90))
+    append(cluster, "counted-a", numbered(0, 300))
+    append(cluster, "counted-b", numbered(0, 90))
     with quire.sync.connect(cluster) as client:
-        client.trim_log("audit-a", Position(1, 3, 1))
+        client.trim_log("counted-a", Position(1, 3, 1))
         expected = [
             (each.number, each.ledger, each.records)
-            for each in client.describe_log("audit-a").segments
+            for each in client.describe_log("counted-a").segments
         ]
     told: list[tuple[int, int]] = []
-    options = ReadOptions(cluster, ("audit-*",), split_bytes=200)
+    options = ReadOptions(cluster, ("counted-*",), split_bytes=200)
     first, second = audit_logs(spark, options, lambda *done: told.append(done))
-    assert (first.log, first.all_problems, first.records) == ("audit-a", (), 290)
-    assert (second.log, second.all_problems, second.records) == ("audit-b", (), 90)
+    assert (first.log, first.all_problems, first.records) == ("counted-a", (), 290)
+    assert (second.log, second.all_problems, second.records) == ("counted-b", (), 90)
     found = [(each.number, each.ledger, each.records) for each in first.segments]
     assert found[1:] == expected[1:]
     assert told[-1][0] == told[-1][1] > 8
