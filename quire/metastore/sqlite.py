@@ -61,12 +61,15 @@ class _Worker(Executor):
 
     def __init__(self, name: str) -> None:
         self._calls: _Calls = SimpleQueue()
+        self._is_shut_down = False
         self._thread = threading.Thread(
             target=_make_calls, args=(self._calls,), name=name, daemon=True
         )
         weakref.finalize(self, self._calls.put, None).atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        if self._is_shut_down:
+            raise RuntimeError("this worker was shut down")  # as every executor says
         if not self._thread.ident:
             self._thread.start()
         future: Future[T] = Future()
@@ -74,6 +77,7 @@ class _Worker(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._is_shut_down = True
         self._calls.put(None)
         if wait and self._thread.ident:
             self._thread.join()

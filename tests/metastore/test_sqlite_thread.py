@@ -7,7 +7,9 @@ import gc
 import threading
 from pathlib import Path
 
-from quire.metastore.sqlite import SqliteStore
+import pytest
+
+from quire.metastore.sqlite import SqliteStore, _Worker
 
 
 def test_a_store_that_is_forgotten_keeps_neither_thread_nor_file(tmp_path: Path) -> None:
@@ -24,3 +26,11 @@ def test_a_store_that_is_forgotten_keeps_neither_thread_nor_file(tmp_path: Path)
     for each in threads:
         each.join(10)
         assert not each.is_alive()
+
+
+def test_a_worker_that_was_shut_down_takes_no_call_that_nobody_would_make() -> None:
+    worker = _Worker("w")
+    assert worker.submit(lambda: 7).result(10) == 7
+    worker.shutdown()
+    with pytest.raises(RuntimeError, match="shut down"):
+        worker.submit(lambda: 8)
