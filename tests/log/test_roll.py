@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from quire.errors import AppendOutcomeUnknownError
+from quire.log.log import Log
 from quire.log.position import Position
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (
@@ -210,14 +211,19 @@ def test_a_ledger_that_fails_in_the_middle_of_a_roll_is_mended_into_the_successo
     run(main)
 
 
+async def stranded(cluster: LogCluster) -> tuple[Log, asyncio.Future[Position]]:
+    """Return a log with one record that is confirmed, and the future of one that cannot be."""
+    log = await cluster.new_client().open(open_timeout=5.0)
+    await log.append(b"0")
+    for bookie in cluster.bookies.values():
+        bookie.before = down()
+    return log, await log.submit(b"1")
+
+
 def test_a_ledger_that_cannot_be_mended_leaves_outcomes_unknown_and_ends_the_handle() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
-            log = await cluster.new_client().open(open_timeout=5.0)
-            await log.append(b"0")
-            for bookie in cluster.bookies.values():
-                bookie.before = down()
-            future = await log.submit(b"1")
+            log, future = await stranded(cluster)
             with pytest.raises(AppendOutcomeUnknownError):
                 await future
             await log.wait_deposed()
@@ -277,11 +283,7 @@ def test_retention_runs_on_a_timer_and_obeys_the_settings_of_the_log() -> None:
 def test_closing_tells_when_what_was_submitted_cannot_be_confirmed() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
-            log = await cluster.new_client().open(open_timeout=5.0)
-            await log.append(b"0")
-            for bookie in cluster.bookies.values():
-                bookie.before = down()
-            future = await log.submit(b"1")
+            log, future = await stranded(cluster)
             with pytest.raises(AppendOutcomeUnknownError):
                 await log.close()
             assert future.done()
