@@ -16,14 +16,13 @@ import socket
 import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Election
 from quire.entry import BookieId, DigestKind, LedgerId
-from quire.errors import ConfigurationError
 from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.inventory import Inventory, take_inventory
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
@@ -45,15 +44,10 @@ from quire.log.reader import LogReader
 from quire.log.search import Tail
 from quire.log.span import Slice, Span
 from quire.metastore import open_store
+from quire.metastore.place import resolve_store
 from quire.metastore.store import MetadataStore
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
-
-METADATA_FILE: Final = "metadata.db"
-"""The SQLite store in the directory of a local cluster."""
-
-STORE_FILE: Final = "store"
-"""In such a directory: the URI of its store, when that is another one."""
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -67,32 +61,6 @@ SESSION_SECONDS: Final = 6.0
 def always() -> bool:
     """What `is_leader` says where nobody is elected."""
     return True
-
-
-def resolve_store(store: str) -> str:
-    """Return the URI of a store that was named by URI or by a local cluster's directory.
-
-    Raises `ConfigurationError` when a directory holds no cluster or cannot be looked at.
-    """
-    if "://" in store or store == "memory:":
-        return store
-    try:
-        directory = Path(store).expanduser().resolve()
-        if (directory / STORE_FILE).is_file():
-            return (directory / STORE_FILE).read_text(encoding="utf-8").strip()
-        if (directory / METADATA_FILE).is_file():
-            return cluster_store(directory)
-    except (OSError, RuntimeError, ValueError) as error:  # no access, no such home, no text
-        raise ConfigurationError(f"the directory {store!r} cannot be used: {error}") from error
-    raise ConfigurationError(
-        f"{store!r} is neither a store's URI (sqlite:///path, zk://host:port/root) nor the "
-        f"directory of a local cluster: `quire cluster up --data {store}` would make it one"
-    )
-
-
-def cluster_store(directory: Path) -> str:
-    """Return the URI of the SQLite store in the directory of a local cluster."""
-    return f"sqlite://{directory / METADATA_FILE}"
 
 
 @contextlib.asynccontextmanager
@@ -126,7 +94,7 @@ async def connect(
         await roster.start()
         catalog = LedgerCatalog(metadata_store, roster, rng=rng, clock=time.time, options=limits)
         logs = LogDirectory(metadata_store, catalog, rng=rng, clock=time.time)
-        client = Client(metadata_store, roster, catalog, logs, rng)
+        client = Client(metadata_store, roster, catalog, logs, rng, limits)
         stack.push_async_callback(client.close)
         yield client
 
@@ -145,7 +113,9 @@ class Client:
         catalog: LedgerCatalog,
         logs: LogDirectory,
         rng: random.Random,
+        options: LedgerOptions,
     ) -> None:
+        self._options = options
         self._store = store
         self._roster = roster
         self._catalog = catalog
@@ -219,6 +189,15 @@ class Client:
     async def ledger_metadata(self, ledger: LedgerId) -> LedgerMetadata:
         """Return what the metadata store says about a ledger. Raises `NoSuchLedgerError`."""
         return await self._catalog.metadata(ledger)
+
+    async def ledger_inventory(self, ledger: LedgerId) -> Inventory:
+        """Ask every bookie which entries of a ledger it holds, and compare that with metadata.
+
+        Disturbs nobody. A bookie that does not answer is part of the result. Raises
+        `NoSuchLedgerError`.
+        """
+        timeout = self._options.request_timeout
+        return await take_inventory(self._store, self._roster, ledger, timeout)
 
     # Logs.
 

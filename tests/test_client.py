@@ -11,7 +11,6 @@ import pytest
 
 import quire
 import quire.sync
-from quire.client import cluster_store, resolve_store
 from quire.errors import (
     ConfigurationError,
     HandleClosedError,
@@ -21,6 +20,7 @@ from quire.errors import (
     QuireError,
     StoreUnavailableError,
 )
+from quire.metastore.place import cluster_store, resolve_store
 
 
 def test_a_uri_is_taken_as_it_is() -> None:

@@ -16,7 +16,7 @@ import argparse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from quire.client import resolve_store
+from quire.metastore.place import resolve_store
 from quire.spark.jobs import local_session
 from tutorial.dice import LOG
 

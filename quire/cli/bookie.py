@@ -22,8 +22,9 @@ from quire.cli.settings import (
     until_orphaned,
     with_settings,
 )
-from quire.client import Client, resolve_store
+from quire.client import Client
 from quire.errors import CorruptStorageError, QuireError
+from quire.metastore.place import resolve_store
 
 if TYPE_CHECKING:
     from quire.storage.check import Damage

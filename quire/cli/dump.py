@@ -10,8 +10,8 @@ import click
 
 from quire.cli.output import print_fields, print_json
 from quire.cli.settings import Settings, run, with_settings
-from quire.client import resolve_store
 from quire.errors import ConfigurationError, NoSuchNodeError
+from quire.metastore.place import resolve_store
 
 
 @click.command()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
+from quire.cli.inventory import inventory_fields, print_inventory, ranges_text
 from quire.cli.output import (
     Value,
     confirm,
@@ -23,7 +24,7 @@ from quire.cli.payloads import encode_payload, payload_fields, payload_option, r
 from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.entry import DigestKind, Entry
-from quire.errors import NoSuchLedgerError
+from quire.errors import CorruptEntryError, NoSuchLedgerError
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -230,6 +231,35 @@ async def _show(settings: Settings, ledger: int) -> None:
     click.echo()
     rows = [(each.first, "  ".join(each.bookies)) for each in metadata.fragments]
     print_table(("first entry", "bookies"), rows, empty="")
+
+
+@ledger.command()
+@_ledger
+@with_settings
+def inventory(settings: Settings, ledger: int) -> None:
+    """Ask every bookie which entries it holds, and compare that with the metadata.
+
+    Shows what bookies lack and which entries have too few copies; the exit code is 9 when nobody
+    holds an entry of a closed ledger. Changes nothing and disturbs nobody.
+
+    \b
+    Example:
+      quire ledger inventory 7
+    """
+    run(lambda: _inventory(settings, ledger))
+
+
+async def _inventory(settings: Settings, ledger: int) -> None:
+    async with settings.connect() as client:
+        found = await client.ledger_inventory(ledger)
+    if settings.json:
+        print_json(inventory_fields(found))
+    else:
+        print_inventory(found)
+    if found.lost:
+        lost = ranges_text([(each.first, each.last) for each in found.lost])
+        reason = f"all bookies that must hold {lost} answered, and none does"
+        raise CorruptEntryError(ledger, found.lost[0].first, reason)
 
 
 def _summary(metadata: LedgerMetadata) -> dict[str, Value]:

@@ -15,8 +15,9 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 import click
 
 from quire.cli.payloads import stdin_chunks
-from quire.client import Client, connect, resolve_store
+from quire.client import Client, connect
 from quire.errors import ConfigurationError
+from quire.metastore.place import resolve_store
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,9 +12,9 @@ import click
 from quire.cli.output import Value, note, print_json, print_table, progress_of
 from quire.cli.replication import key_path_option, password_option
 from quire.cli.settings import Settings, with_settings
-from quire.client import resolve_store
 from quire.errors import ConfigurationError, CorruptRecordError, RetryError
 from quire.metastore.layout import log_path
+from quire.metastore.place import resolve_store
 
 if TYPE_CHECKING:
     from quire.spark.jobs import LogAudit

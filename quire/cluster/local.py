@@ -26,10 +26,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from quire.client import STORE_FILE, cluster_store, resolve_store
 from quire.cluster.process import BookieProcess, ProcessState, Ready
 from quire.cluster.zookeeper import LocalZooKeeper, servers_of
 from quire.errors import ConfigurationError, HandleClosedError
+from quire.metastore.place import STORE_FILE, cluster_store, resolve_store
 from quire.storage.identity import format_directory, is_formatted
 
 START_SECONDS: Final = 60.0

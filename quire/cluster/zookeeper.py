@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from quire.client import METADATA_FILE, STORE_FILE
 from quire.errors import ConfigurationError
+from quire.metastore.place import METADATA_FILE, STORE_FILE
 from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble, check_size, found_size
 
 POLL_SECONDS: Final = 0.5

@@ -9,6 +9,7 @@ from quire import client as asynchronous
 from quire.bookie import BookieAddress, BookieInfo
 from quire.client import CONNECT_SECONDS, SESSION_SECONDS, Client, always
 from quire.entry import BookieId, DigestKind, LedgerId
+from quire.ledger.inventory import Inventory
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
@@ -106,6 +107,10 @@ class SyncClient:
     def ledger_metadata(self, ledger: LedgerId) -> LedgerMetadata:
         """See `Client.ledger_metadata`."""
         return self._portal.call(self._client.ledger_metadata(ledger))
+
+    def ledger_inventory(self, ledger: LedgerId) -> Inventory:
+        """See `Client.ledger_inventory`."""
+        return self._portal.call(self._client.ledger_inventory(ledger))
 
     def open_log(
         self,

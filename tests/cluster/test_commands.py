@@ -181,12 +181,20 @@ class TestLedgers:
         assert (closed["state"], closed["last_entry"]) == ("closed", 2)
         assert quire("ledger", "read", ledger, store=cluster.store).out == LINES
 
+    def test_bookies_are_asked_what_they_hold(self, cluster: RunningCluster) -> None:
+        ledger = create(cluster, "--ack-quorum", "3")
+        (found,) = quire("ledger", "inventory", ledger, "--json", store=cluster.store).json
+        assert [each["held"] for each in found["bookies"]] == [[[0, 2]]] * 3
+        assert (found["compared_to"], found["shortages"]) == (2, [])
+        said = quire("ledger", "inventory", ledger, store=cluster.store)
+        assert said.out.endswith("Entries 0 to 2 have all 3 copies.\n")
+
     def test_delete_and_unknown_ledger(self, cluster: RunningCluster) -> None:
         ledger = create(cluster)
         listed = quire("ledger", "list", "--json", store=cluster.store).json
         assert int(ledger) in [each["ledger"] for each in listed]
         assert quire("ledger", "delete", ledger, "--yes", store=cluster.store).code == 0
-        for command in ("read", "show", "tail", "close"):
+        for command in ("read", "show", "tail", "close", "inventory"):
             done = quire("ledger", command, ledger, store=cluster.store)
             assert done.code == 3
             assert done.err == f"quire: ledger {ledger} does not exist\n"

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from quire.cli import main as quire_command
 from quire.cli.exits import INTERRUPTED
-from quire.client import resolve_store
 from quire.cluster import LocalCluster
 from quire.cluster.process import BookieProcess, _Protocol
 from quire.errors import ConfigurationError
+from quire.metastore.place import resolve_store
 
 
 def test_a_cluster_that_cannot_be_made_leaves_no_temporary_directory(

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from quire.client import connect, resolve_store
+from quire.client import connect
 from quire.cluster import LocalCluster
 from quire.cluster.zookeeper import LocalZooKeeper
 from quire.errors import ConfigurationError
+from quire.metastore.place import resolve_store
 from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble
 from tests.support.command import is_running, quire, started
 

@@ -1,0 +1,209 @@
+"""The inventory of a ledger: what each bookie says it holds, beside what metadata says it must.
+
+For auditing: it finds entries with fewer copies than the write quorum, and bookies that lack some.
+Bookies are asked for lists, not for entries: whether the copies are whole is for the scrub and
+`quire bookie check` to say. Of a ledger that is not closed only the finished fragments are
+compared: of the last one nobody can say yet which entries there are.
+
+Not here: repair. A bookie that lost its disk's data repairs itself (quire/storage/mending.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, TypeAlias
+
+from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.errors import QuireError
+from quire.ledger.asking import Asking, persist, within
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.roster import BookieRoster
+from quire.ledger.versioned import read_metadata
+from quire.metastore.store import MetadataStore
+
+Ranges: TypeAlias = Sequence[tuple[EntryId, EntryId]]
+"""Ids as ascending, disjoint, inclusive (first, last) ranges."""
+
+ATTEMPTS_MAX: Final = 4
+"""How often bookies are asked anew because metadata changed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one bookie says it holds of a ledger, and what it lacks of what it must hold.
+
+    `error` says why it gave no answer, and is empty if it gave one. Without one both are empty.
+    """
+
+    bookie: BookieId
+    held: Ranges
+    missing: Ranges
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """The entries first ≤ id ≤ last, of which too few bookies say that they hold a copy.
+
+    `copies` of the write quorum are there; `unknown` are those of bookies that gave no answer.
+    """
+
+    first: EntryId
+    last: EntryId
+    copies: int
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Who holds what of a ledger. `compared_to` is the last entry that was compared, −1 for none.
+
+    Bookies that metadata does not name are among the `holdings` if they hold something: of an
+    attempt that was given up, say, or of an ensemble that was left.
+    """
+
+    metadata: LedgerMetadata
+    compared_to: EntryId
+    holdings: Sequence[Holding]
+    shortages: Sequence[Shortage]
+
+    @property
+    def lost(self) -> Sequence[Shortage]:
+        """The entries that nobody holds, though every bookie that must hold them answered."""
+        return [each for each in self.shortages if not each.copies and not each.unknown]
+
+
+async def take_inventory(
+    store: MetadataStore, roster: BookieRoster, ledger: LedgerId, request_timeout: float
+) -> Inventory:
+    """Ask every registered bookie, and those that metadata names, what it holds of a ledger.
+
+    One that does not answer within `request_timeout` seconds, or with an error, is part of the
+    result. Changes nothing and disturbs nobody. Raises `NoSuchLedgerError` and the store's errors.
+    """
+    found = await read_metadata(store, ledger)
+    for _ in range(ATTEMPTS_MAX):
+        metadata = found.metadata
+        bookies = {each.bookie for each in roster.known()} | named_by(metadata)
+        answers: dict[BookieId, Ranges | QuireError] = {}
+        async with Asking[BookieId, Ranges]() as asking:
+            for bookie in sorted(bookies):
+                asking.ask(bookie, _ask(roster, bookie, ledger, request_timeout))
+            while asking.outstanding:
+                bookie, answer = await asking.next()
+                answers[bookie] = answer
+        # Deleted or given to others meanwhile, entries would be missed where they need not be.
+        found = await read_metadata(store, ledger)
+        if found.metadata == metadata:
+            break
+    return compare(metadata, answers)
+
+
+async def _ask(
+    roster: BookieRoster, bookie: BookieId, ledger: LedgerId, request_timeout: float
+) -> Ranges:
+    async def attempt() -> Ranges:
+        call = roster.bookie(bookie).list_entries(ledger)
+        return await within(request_timeout, bookie, call)
+
+    return await persist(attempt)
+
+
+def named_by(metadata: LedgerMetadata) -> set[BookieId]:
+    """Return the bookies of all fragments."""
+    return {bookie for fragment in metadata.fragments for bookie in fragment.bookies}
+
+
+def compare(metadata: LedgerMetadata, answers: Mapping[BookieId, Ranges | QuireError]) -> Inventory:
+    """Return what answers mean beside metadata. A bookie without an answer is not known. Pure."""
+    ends = [fragment.first - 1 for fragment in metadata.fragments[1:]]
+    ends += [] if metadata.last_entry is None else [metadata.last_entry]
+    missing: dict[BookieId, list[tuple[EntryId, EntryId]]] = {}
+    unknown: list[tuple[EntryId, EntryId]] = []
+    for fragment, end in zip(metadata.fragments, ends, strict=False):
+        for position, bookie in enumerate(fragment.bookies):
+            owed = owed_at(metadata, position, fragment.first, end)
+            answer = answers.get(bookie)
+            if answer is None or isinstance(answer, QuireError):
+                unknown.extend(owed)
+            else:
+                missing.setdefault(bookie, []).extend(without(owed, answer))
+    absent = chain.from_iterable(missing.values())
+    quorum = metadata.replication.write_quorum
+    return Inventory(
+        metadata,
+        max(ends, default=NO_ENTRY),
+        list(_holdings(named_by(metadata), answers, missing)),
+        list(_shortages(quorum, absent, unknown)),
+    )
+
+
+def _holdings(
+    named: set[BookieId],
+    answers: Mapping[BookieId, Ranges | QuireError],
+    missing: Mapping[BookieId, Ranges],
+) -> Iterator[Holding]:
+    for bookie in sorted(named.union(answers)):
+        answer = answers.get(bookie, ())
+        if isinstance(answer, QuireError):
+            if bookie in named:
+                yield Holding(bookie, (), (), str(answer))
+        elif answer or bookie in named:
+            yield Holding(bookie, answer, missing.get(bookie, ()))
+
+
+def owed_at(
+    metadata: LedgerMetadata, position: int, first: EntryId, last: EntryId
+) -> Iterator[tuple[EntryId, EntryId]]:
+    """Yield the ranges of first..last that a position of an ensemble must hold."""
+    replication = metadata.replication
+    if not replication.is_striped:
+        if first <= last:
+            yield first, last
+        return
+    # Entry e is written to the positions e .. e + Qw − 1 modulo E: a range of Qw in every cycle.
+    size, cycle = replication.write_quorum, replication.ensemble
+    start = first - (first - position + size - 1) % cycle
+    for low in range(start, last + 1, cycle):
+        if max(low, first) <= min(low + size - 1, last):
+            yield max(low, first), min(low + size - 1, last)
+
+
+def without(
+    ranges: Iterable[tuple[EntryId, EntryId]], held: Ranges
+) -> Iterator[tuple[EntryId, EntryId]]:
+    """Yield what of ascending ranges is in none of those held."""
+    index = 0
+    for first, last in ranges:
+        while index < len(held) and held[index][1] < first:
+            index += 1
+        at, look = first, index
+        while look < len(held) and held[look][0] <= last:
+            if at < held[look][0]:
+                yield at, held[look][0] - 1
+            at = held[look][1] + 1
+            look += 1
+        if at <= last:
+            yield at, last
+
+
+def _shortages(
+    quorum: int, absent: Iterable[tuple[EntryId, EntryId]], unknown: Ranges
+) -> Iterator[Shortage]:
+    """Count, entry by entry, the copies that are absent or unknown; yield where there are any."""
+    steps: dict[EntryId, tuple[int, int]] = {}
+    for kind, ranges in enumerate((absent, unknown)):
+        for first, last in ranges:
+            for at, by in ((first, 1), (last + 1, -1)):
+                there = steps.get(at, (0, 0))
+                steps[at] = (there[0] + by * (kind == 0), there[1] + by * (kind == 1))
+    gone = unsure = start = 0
+    for at in sorted(steps):
+        more_gone, more_unsure = steps[at]
+        if not more_gone and not more_unsure:
+            continue  # one range ends where the next begins
+        if gone or unsure:
+            yield Shortage(start, at - 1, quorum - gone - unsure, unsure)
+        gone, unsure, start = gone + more_gone, unsure + more_unsure, at

@@ -1,0 +1,40 @@
+"""Where a cluster's metadata store is: named by its URI, or by the directory of a local cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from quire.errors import ConfigurationError
+
+METADATA_FILE: Final = "metadata.db"
+"""The SQLite store in the directory of a local cluster."""
+
+STORE_FILE: Final = "store"
+"""In such a directory: the URI of its store, when that is another one."""
+
+
+def resolve_store(store: str) -> str:
+    """Return the URI of a store that was named by URI or by a local cluster's directory.
+
+    Raises `ConfigurationError` when a directory holds no cluster or cannot be looked at.
+    """
+    if "://" in store or store == "memory:":
+        return store
+    try:
+        directory = Path(store).expanduser().resolve()
+        if (directory / STORE_FILE).is_file():
+            return (directory / STORE_FILE).read_text(encoding="utf-8").strip()
+        if (directory / METADATA_FILE).is_file():
+            return cluster_store(directory)
+    except (OSError, RuntimeError, ValueError) as error:  # no access, no such home, no text
+        raise ConfigurationError(f"the directory {store!r} cannot be used: {error}") from error
+    raise ConfigurationError(
+        f"{store!r} is neither a store's URI (sqlite:///path, zk://host:port/root) nor the "
+        f"directory of a local cluster: `quire cluster up --data {store}` would make it one"
+    )
+
+
+def cluster_store(directory: Path) -> str:
+    """Return the URI of the SQLite store in the directory of a local cluster."""
+    return f"sqlite://{directory / METADATA_FILE}"

@@ -1,0 +1,121 @@
+"""What `quire ledger inventory` prints, and when it is no success."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from quire.cli import main
+from quire.client import Client
+from quire.entry import BookieId, DigestKind, LedgerId
+from quire.errors import BookieUnavailableError, QuireError
+from quire.ledger.inventory import Inventory, Ranges, compare
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.quorum import Replication
+
+ANSWERS: dict[BookieId, Ranges | QuireError] = {
+    "b0": [(0, 99)],
+    "b1": [(0, 9), (20, 20)],
+    "b2": BookieUnavailableError("b2", "connection refused"),
+}
+
+
+def shown(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: dict[BookieId, Ranges | QuireError],
+    *options: str,
+    is_closed: bool = True,
+) -> Result:
+    metadata = LedgerMetadata(
+        ledger=7,
+        replication=Replication(3, 3, 2),
+        digest=DigestKind.CRC32C,
+        key_check="k",
+        fragments=(Fragment(0, ("b0", "b1", "b2")),),
+        state=LedgerState.CLOSED if is_closed else LedgerState.OPEN,
+        last_entry=99 if is_closed else None,
+        length=0 if is_closed else None,
+    )
+
+    async def answer(_: Client, ledger: LedgerId) -> Inventory:
+        assert ledger == 7
+        return compare(metadata, answers)
+
+    monkeypatch.setattr(Client, "ledger_inventory", answer)
+    command = ["ledger", "inventory", "7", "--store", "memory:", *options]
+    return CliRunner().invoke(main, command)
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_a_table_by_bookie_and_one_of_entries_with_too_few_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = shown(monkeypatch, ANSWERS)
+    assert result.exit_code == 0
+    assert rows(result.stdout) == [
+        ["bookie", "holds", "lacks"],
+        ["b0", "0-99", "-"],
+        ["b1", "0-9,", "20", "10-19,", "21-99"],
+        ["b2", "no", "answer", "unknown"],
+        [],
+        ["entries", "copies", "unknown"],
+        ["0-9", "2", "of", "3", "1"],
+        ["10-19", "1", "of", "3", "1"],
+        ["20", "2", "of", "3", "1"],
+        ["21-99", "1", "of", "3", "1"],
+    ]
+    assert result.stderr == "bookie b2 is unavailable: connection refused\n"
+
+
+def test_json_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = shown(monkeypatch, ANSWERS, "--json")
+    assert result.exit_code == 0
+    said = json.loads(result.stdout)
+    assert (said["ledger"], said["state"], said["compared_to"]) == (7, "closed", 99)
+    assert said["bookies"][1] == {
+        "bookie": "b1",
+        "held": [[0, 9], [20, 20]],
+        "missing": [[10, 19], [21, 99]],
+        "error": None,
+    }
+    assert said["bookies"][2]["error"] == "bookie b2 is unavailable: connection refused"
+    assert said["shortages"][0] == {"first": 0, "last": 9, "copies": 2, "unknown": 1}
+
+
+def test_entries_that_nobody_holds_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {name: [(0, 49), (60, 99)] for name in ("b0", "b1", "b2")}
+    result = shown(monkeypatch, {**answers})
+    assert result.exit_code == 9
+    assert ["50-59", "0", "of", "3", "0"] in rows(result.stdout)
+    assert "all bookies that must hold 50-59 answered, and none does" in result.stderr
+
+
+def test_a_whole_ledger_is_said_to_be_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {name: [(0, 99)] for name in ("b0", "b1", "b2")}
+    result = shown(monkeypatch, {**answers})
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith("Entries 0 to 99 have all 3 copies.\n")
+
+
+def test_of_an_open_ledger_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = shown(monkeypatch, ANSWERS, is_closed=False)
+    assert result.exit_code == 0
+    assert result.stdout.endswith("There is nothing to compare yet.\n")
+    assert "is not closed" in result.stderr
+
+
+def test_of_many_ranges_the_first_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: dict[BookieId, Ranges | QuireError] = {
+        "b0": [(0, 99)],
+        "b1": [(entry, entry) for entry in range(0, 100, 2)],
+        "b2": [(0, 99)],
+    }
+    result = shown(monkeypatch, answers)
+    assert "0, 2, 4, 6, 8, 10, 12, 14 and 42 ranges more" in result.stdout
+    assert result.stdout.endswith("and 30 ranges more; --json gives them all\n")
+    assert len(json.loads(shown(monkeypatch, answers, "--json").stdout)["shortages"]) == 50
