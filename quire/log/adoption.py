@@ -36,7 +36,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import UNPLACED, decode_header
 from quire.log.manifest import EMPTY, Job, LogManifest, SegmentEnd
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest_record import ManifestRecord, once
 from quire.log.options import LogOptions
 from quire.log.retry import pause_seconds
 from quire.log.takeover import ATTEMPTS_MAX, check_password, recover_open_segments
@@ -182,7 +182,8 @@ class Adoption:
                 raise _RaceLostError
             return now.adopt(ends, full, remembered, self._now_ms())
 
-        return await self._record.edit(edit)
+        # If it was deleted meanwhile, the parts went with it: look at them again.
+        return await self._record.edit(once(edit, _RaceLostError()))
 
     async def _end_of(self, ledger: LedgerId, password: bytes) -> SegmentEnd:
         """How a part ends, numbered as it numbers itself."""

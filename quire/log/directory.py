@@ -26,7 +26,7 @@ from quire.log.gap import OnGap
 from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment
-from quire.log.manifest_record import Edit, ManifestRecord
+from quire.log.manifest_record import Edit, ManifestRecord, once
 from quire.log.offload import Offload
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, AtCursor, AtTransaction, Position, Start, to_ms
@@ -329,7 +329,7 @@ class LogDirectory:
 
         Open ledgers are recovered: a leader that still lives is deposed. Raises
         `ManifestExistsError` when the log has a manifest, `NoSuchLogError` when no ledger is
-        labelled with its name.
+        labelled with its name, `ConflictError` when somebody deleted it again at once.
         """
         record = self._record(name)
         now_ms = int(self._clock() * 1000)
@@ -342,7 +342,8 @@ class LogDirectory:
                 raise ManifestExistsError(name)
             return manifest
 
-        return await record.edit(edit)
+        reason = f"log {name!r} may have been made and deleted meanwhile: rebuild it again"
+        return await record.edit(once(edit, ConflictError(reason)))
 
     async def sweep(self) -> Sequence[LedgerId]:
         """Delete the ledgers of logs that no log lists, nor ever will, and return them.

@@ -29,6 +29,26 @@ EDIT_ATTEMPTS_MAX: Final = 64
 Edit: TypeAlias = Callable[[LogManifest | None], LogManifest]
 
 
+def once(edit: Edit, error: Exception) -> Edit:
+    """Return an edit that raises an error instead of creating the record a second time.
+
+    Whoever creates a manifest that lists ledgers, hears nothing, and finds none, cannot know
+    whether he did not, or did and somebody deleted it, with its ledgers.
+    """
+    creations = 0
+
+    def guarded(manifest: LogManifest | None) -> LogManifest:
+        nonlocal creations
+        after = edit(manifest)
+        if manifest is None:
+            creations += 1
+            if creations > 1:
+                raise error
+        return after
+
+    return guarded
+
+
 class ManifestRecord:
     """One log's manifest in a store. Stateless: any number may exist for one log."""
 

@@ -38,7 +38,7 @@ from quire.log.encryption import last_transaction_of
 from quire.log.errors import DecryptionError
 from quire.log.keyring import Keyring
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest_record import ManifestRecord, once
 from quire.log.options import LogOptions
 from quire.log.retry import TRANSIENT, pause_seconds, retry
 
@@ -62,6 +62,12 @@ class LostRaceError(Exception):
     """Another leader changed the log since it was read; the manifest lacks our ledger for good.
 
     Never leaves this module.
+    """
+
+
+class UnsettledRaceError(LostRaceError):
+    """Whether we created the log cannot be told any more. Our ledger stays: should the creation
+    arrive after all, it lists it. Otherwise a sweep finds it.
     """
 
 
@@ -208,6 +214,9 @@ class TakeOver:
         writer = await self._create_ledger(base, options.replication)
         try:
             manifest = await self._install(seen, base, ends, writer.ledger, deadline)
+        except UnsettledRaceError:
+            writer.abandon()
+            raise
         except LostRaceError:
             writer.abandon()
             await self._delete_ledger(writer.ledger)
@@ -263,7 +272,8 @@ class TakeOver:
             return (manifest or base).take_over(ends, ledger, self._now_ms())
 
         left = max(0.0, deadline - asyncio.get_running_loop().time())
-        manifest = await retry(lambda: self._record.edit(edit), self._rng, timeout=left)
+        change = once(edit, UnsettledRaceError(f"log {self._record.name!r} may have been deleted"))
+        manifest = await retry(lambda: self._record.edit(change), self._rng, timeout=left)
         if manifest.tail is None or manifest.tail.ledger != ledger:
             raise ConflictError(f"log {self._record.name!r} was taken over again at once")
         return manifest

@@ -8,10 +8,29 @@ import asyncio
 
 import pytest
 
-from quire.errors import DeposedError, LogReplacedError, NoSuchLogError
+from quire.errors import (
+    ConflictError,
+    DeposedError,
+    LogReplacedError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    StoreOutcomeUnknownError,
+)
 from quire.log.log import Log
 from quire.metastore.layout import LEDGERS, PARTS
-from tests.support.log_cluster import NAME, PATH, Gate, LogCluster, append_all, numbered, run
+from tests.log.parts import adopt, write_part
+from tests.support.faulty_store import Hook
+from tests.support.log_cluster import (
+    NAME,
+    PATH,
+    Client,
+    Gate,
+    LogCluster,
+    append_all,
+    lose_answer,
+    numbered,
+    run,
+)
 
 
 def test_the_next_log_of_the_name_survives_a_deletion_of_the_one_before() -> None:
@@ -141,5 +160,80 @@ def test_a_log_that_goes_just_when_it_is_changed_is_said_to_be_gone() -> None:
                 await log.trim(position.after)
             assert log.is_deposed
             assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
+
+    run(main)
+
+
+def deleted_at_once(other: Client) -> Hook:
+    """A hook for `after`: the first log that is created is deleted before its creator hears."""
+    left = [1]
+
+    async def after(method: str, path: str) -> None:
+        if left[0] and (method, path) == ("create", PATH):
+            left[0] = 0
+            await other.logs.delete(NAME)
+            raise StoreOutcomeUnknownError(path, "answer lost by order of the test")
+
+    return after
+
+
+def test_a_log_that_is_deleted_before_its_creator_hears_of_it_can_be_opened() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            client.store.after = deleted_at_once(cluster.new_client())
+            log = await client.open()
+            await log.append(b"0")
+            await log.close()
+            assert await client.payloads() == [b"0"]
+            manifest = await cluster.check()
+            assert await cluster.ledgers() == [each.ledger for each in manifest.segments]
+
+    run(main)
+
+
+def test_a_creation_that_was_not_made_is_made_with_another_ledger() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            client.store.before = lose_answer("create", path=PATH)  # the change is lost too
+            log = await client.open()
+            await log.append(b"0")
+            await log.close()
+            assert await client.payloads() == [b"0"]
+
+    run(main)
+
+
+def test_parts_that_are_deleted_before_their_adopter_hears_of_it_are_in_no_log() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            parts = [await write_part(client, "job", 0, 5)]
+            client.store.after = deleted_at_once(cluster.new_client())
+            with pytest.raises(NoSuchLedgerError):
+                await adopt(client, parts)
+            assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
+            again = [await write_part(client, "job", 0, 5)]
+            client.store.before = lose_answer("create", path=PATH)
+            await adopt(client, again)
+            assert await client.payloads() == numbered(0, 5)
+
+    run(main)
+
+
+def test_a_manifest_that_is_deleted_before_its_rebuilder_hears_of_it_stays_away() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await log.append(b"0")
+            await cluster.store.delete(PATH)
+            client.store.after = deleted_at_once(cluster.new_client())
+            with pytest.raises(ConflictError, match="may have been made and deleted"):
+                await client.logs.rebuild(NAME)
+            assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
+            with pytest.raises(NoSuchLogError):
+                await client.logs.rebuild(NAME)
 
     run(main)
