@@ -23,6 +23,7 @@ from quire.errors import (
     QuireError,
     RetryError,
 )
+from quire.ledger.numbered import NumberedWriter
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
@@ -152,12 +153,15 @@ class LedgerWorkload:
         )
         self.ledger = writer.ledger
         self.created.set()
-        rng = self.world.rng("writer")
-        pace = self.pace
+        await self._append_all(client, writer, self.world.rng("writer"))
+
+    async def _append_all(
+        self, client: ClientMachine, writer: LedgerWriter, rng: random.Random
+    ) -> None:
+        """Append what there is to append, hear of it, and end the writer."""
         waiting: list[asyncio.Task[None]] = []
         for number in range(self.count):
-            size = rng.choice([0, 8, 30, 30, 400])
-            payload = f"{number}:".encode() + bytes(size)
+            payload = self._payload(number, rng)
             append = self.world.ledgers.offer(client.name, writer.ledger, payload)
             if number == self.count - 2:
                 self.amnesia.prepare(self._ensemble())
@@ -166,16 +170,27 @@ class LedgerWorkload:
             except QuireError as error:
                 self._refused(append, error)
                 break
-            self.world.in_flight += 1
-            self.unanswered += 1
-            waiting.append(asyncio.create_task(self._await_ack(writer, append, future)))
-            if pace and rng.random() < 0.5:
-                await asyncio.sleep(rng.expovariate(1 / pace))
-            elif rng.random() < 0.1:
-                await asyncio.sleep(0)
+            waiting.append(self._submitted(writer, append, future))
+            await self._pause(rng)
         for task in waiting:
             await task
         await self._end_writer(client, writer, rng)
+
+    def _payload(self, number: int, rng: random.Random) -> bytes:
+        return f"{number}:".encode() + bytes(rng.choice([0, 8, 30, 30, 400]))
+
+    async def _pause(self, rng: random.Random) -> None:
+        if self.pace and rng.random() < 0.5:
+            await asyncio.sleep(rng.expovariate(1 / self.pace))
+        elif rng.random() < 0.1:
+            await asyncio.sleep(0)
+
+    def _submitted(
+        self, writer: LedgerWriter, append: Append, future: asyncio.Future[EntryId]
+    ) -> asyncio.Task[None]:
+        self.world.in_flight += 1
+        self.unanswered += 1
+        return asyncio.create_task(self._await_ack(writer, append, future))
 
     def _refused(self, append: Append, error: QuireError) -> None:
         sure = isinstance(error, RetryError | HandleClosedError | LedgerClosedError)
@@ -212,7 +227,7 @@ class LedgerWorkload:
                 self.amnesia.strike()
 
     async def _end_writer(
-        self, client: ClientMachine, writer: LedgerWriter, rng: random.Random
+        self, client: ClientMachine, writer: LedgerWriter | NumberedWriter, rng: random.Random
     ) -> None:
         if rng.random() < 0.4:
             await asyncio.sleep(0.05)
@@ -221,7 +236,9 @@ class LedgerWorkload:
             return
         await self._close_writer(client, writer)
 
-    async def _close_writer(self, client: ClientMachine, writer: LedgerWriter) -> None:
+    async def _close_writer(
+        self, client: ClientMachine, writer: LedgerWriter | NumberedWriter
+    ) -> None:
         try:
             await writer.close()
         except (LedgerFencedError, LedgerClosedError, OutcomeUnknownError, RetryError) as error:
@@ -229,7 +246,7 @@ class LedgerWorkload:
             return
         except HandleClosedError:
             return
-        metadata = writer.metadata
+        metadata = (writer.writer if isinstance(writer, NumberedWriter) else writer).metadata
         if metadata.is_closed and metadata.last_entry is not None:
             self._saw_end(client, metadata.last_entry)
 

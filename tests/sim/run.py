@@ -23,6 +23,7 @@ from tests.sim.history import Violation
 from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_workload
 from tests.sim.log_workload import LogWorkload, draw_log_workload
 from tests.sim.loop import SimLoop, new_loop
+from tests.sim.numbered_workload import NumberedWorkload
 from tests.sim.process import NODE, last_words_ignored
 from tests.sim.service_workload import ServiceWorkload
 from tests.sim.world import SimWorld
@@ -35,6 +36,7 @@ SCRUB: Final = "quire.storage.scrub"
 
 WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "ledger": (LedgerWorkload, draw_ledger_workload),
+    "numbered": (NumberedWorkload, draw_ledger_workload),
     "log": (LogWorkload, draw_log_workload),
     "election": (ElectionWorkload, draw_log_workload),
     "service": (ServiceWorkload, draw_log_workload),
@@ -44,17 +46,20 @@ LOG_EVERY: Final = 5
 """Of so many seeds of a campaign one is of a log: it takes about four times as long as one of a
 ledger, so half of the time goes to each."""
 
+NUMBERED: Final = 7
+
 _runs = 0
 
 
 def workload_of(seed: int) -> str:
     """The workload that a seed of a campaign runs.
 
-    Four of five seeds are of a ledger. Every fifth is of a log: those that end in 0 with rival
-    leaders, those that end in 5 in turn with an election and with a service.
+    Four of five seeds are of a ledger; of those that end in 7, every second one numbers its entries
+    itself. Every fifth is of a log: those that end in 0 with rival leaders, those that end in 5 in
+    turn with an election and with a service.
     """
     if seed % LOG_EVERY:
-        return "ledger"
+        return "numbered" if seed % (4 * LOG_EVERY) == NUMBERED else "ledger"
     if seed % (2 * LOG_EVERY) == 0:
         return "log"
     return "election" if seed % (4 * LOG_EVERY) == LOG_EVERY else "service"

@@ -211,6 +211,8 @@ ABLATIONS: Final = (
     ),
     Ablation("followers wait for CLOSED", "ledger", writing.take_recovery_for_the_end),
     Ablation("only a proven LAC confirms", "ledger", writing.take_the_highest_entry_for_lac),
+    Ablation("numbered entries wait for those before them", "numbered", writing.send_over_a_gap),
+    Ablation("an entry id is taken once", "numbered", writing.take_an_id_again),
     Ablation("a take-over recovers two ledgers", "log", logs.fence_only_the_last_ledger),
     Ablation("a segment is drained before the next", "log", logs.write_ahead_of_the_drain),
     Ablation("a take-over is a compare-and-set", "log", logs.install_over_anybody),

@@ -7,7 +7,7 @@ from typing import Any
 
 from quire.bookie import LedgerTail
 from quire.entry import NO_ENTRY, EntryId
-from quire.ledger import lane, proof, tail, tails, window
+from quire.ledger import lane, numbered, proof, tail, tails, window
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -108,3 +108,22 @@ def take_the_highest_entry_for_lac() -> list[Patch]:
         return NO_ENTRY if found.frame is None else proof.claimed_entry(found.frame)
 
     return [(tail, "proven_lac", proven_lac), (tails, "proven_lac", proven_lac)]
+
+
+def send_over_a_gap() -> list[Patch]:
+    async def send(self: Any) -> None:
+        while self._held:
+            number = min(self._held)
+            payload, answer = self._held.pop(number)
+            sent = await self.writer.submit(payload)
+            self._next = max(self._next, number + 1)
+            sent.add_done_callback(numbered._Passing(answer))
+
+    return [(numbered.NumberedWriter, "_send", send)]
+
+
+def take_an_id_again() -> list[Patch]:
+    def check(self: Any, entry: EntryId, payload: bytes) -> None:
+        self._check_open()
+
+    return [(numbered.NumberedWriter, "_check", check)]
