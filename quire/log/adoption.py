@@ -27,7 +27,6 @@ from quire.errors import (
     ConflictError,
     CorruptEntryError,
     InvalidRequestError,
-    LogSealedError,
     NoSuchLedgerError,
     NoSuchNodeError,
     QuireError,
@@ -39,7 +38,12 @@ from quire.log.manifest import EMPTY, Job, LogManifest, SegmentEnd
 from quire.log.manifest_record import ManifestRecord, once
 from quire.log.options import LogOptions
 from quire.log.retry import pause_seconds
-from quire.log.takeover import ATTEMPTS_MAX, check_password, recover_open_segments
+from quire.log.takeover import (
+    ATTEMPTS_MAX,
+    check_password,
+    check_writable,
+    recover_open_segments,
+)
 from quire.metastore.changes import Change, Create
 from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
 from quire.metastore.record import encode_record
@@ -101,8 +105,9 @@ class Adoption:
         With `remember` nothing is done when this job has done this or later work before. Either way
         the call may be repeated after any error. Returns the manifest as it then is.
 
-        Raises `LogSealedError`; `NoSuchLedgerError` when another attempt of the job swept a part,
-        or, unless the log remembers the job, when a part was adopted and trimmed away since;
+        Raises `LogSealedError`; `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of
+        the job swept a part, or, unless the log remembers the job, when a part was adopted and
+        trimmed away since;
         `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
         hold; `UnauthorizedError` for a password that is not the log's; the errors of recovery and
         of the store.
@@ -174,8 +179,7 @@ class Adoption:
             now = manifest or base
             if _is_done(now, parts, remembered):
                 return now
-            if now.sealed:
-                raise LogSealedError(now.name)
+            check_writable(now)
             if not full:
                 return now.note_job(remembered)
             if _shape(now) != _shape(base):

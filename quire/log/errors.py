@@ -4,6 +4,8 @@ ConflictError
 ├── LogExistsError             a log of that name is there; nothing was created
 ├── ManifestExistsError        only a lost manifest is made again, and this one is there
 └── TransactionOrderError      a transaction id is below one that the log has; nothing written
+RetryError
+└── LogBeingDeletedError       a deletion has begun; nothing can be written until it is over
 InvalidRequestError
 └── DecryptionError            an encrypted batch does not open with the keys that were given
     └── MissingKeyError        its key is not among them
@@ -11,7 +13,7 @@ InvalidRequestError
 
 from __future__ import annotations
 
-from quire.errors import ConflictError, InvalidRequestError
+from quire.errors import ConflictError, InvalidRequestError, RetryError
 
 
 class LogExistsError(ConflictError):
@@ -41,6 +43,17 @@ class TransactionOrderError(ConflictError):
         self.log = log
         self.transaction = transaction
         self.last = last
+
+
+class LogBeingDeletedError(RetryError):
+    """A log is to be written while it is deleted, or after a deletion that was cut short."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(
+            f"log {log!r} is being deleted: wait; if the deletion was cut short, repeat it "
+            f"(`quire log delete {log}`), then the name is free"
+        )
+        self.log = log
 
 
 class DecryptionError(InvalidRequestError):

@@ -35,7 +35,7 @@ from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import decode_header
 from quire.log.encryption import last_transaction_of
-from quire.log.errors import DecryptionError
+from quire.log.errors import DecryptionError, LogBeingDeletedError
 from quire.log.keyring import Keyring
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import ManifestRecord, once
@@ -149,6 +149,14 @@ def ledger_labels(
     return labels
 
 
+def check_writable(manifest: LogManifest) -> None:
+    """Raise `LogBeingDeletedError` or `LogSealedError` for a log that takes no new segments."""
+    if manifest.retired:
+        raise LogBeingDeletedError(manifest.name)
+    if manifest.sealed:
+        raise LogSealedError(manifest.name)
+
+
 def _shape(manifest: LogManifest | None) -> tuple[object, ...] | None:
     """What may not change under a take-over. Sealed segments and the trim point may."""
     if manifest is None:
@@ -203,8 +211,8 @@ class TakeOver:
 
     async def _attempt(self, deadline: float) -> Tenure:
         seen, version = await self._record.find()
-        if seen is not None and seen.sealed:
-            raise LogSealedError(self._record.name)
+        if seen is not None:
+            check_writable(seen)
         base = seen or LogManifest(
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )

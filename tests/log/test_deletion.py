@@ -16,6 +16,7 @@ from quire.errors import (
     NoSuchLogError,
     StoreOutcomeUnknownError,
 )
+from quire.log.errors import LogBeingDeletedError
 from quire.log.log import Log
 from quire.metastore.layout import LEDGERS, PARTS
 from tests.log.parts import adopt, write_part
@@ -160,6 +161,32 @@ def test_a_log_that_goes_just_when_it_is_changed_is_said_to_be_gone() -> None:
                 await log.trim(position.after)
             assert log.is_deposed
             assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
+
+    run(main)
+
+
+def test_who_opens_a_log_that_is_being_deleted_waits_for_the_end_of_that() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, other = cluster.new_client(), cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            client.store.before = gate = Gate("delete", LEDGERS)
+            deleting = asyncio.create_task(client.logs.delete(NAME))
+            await gate.reached.wait()
+            with pytest.raises(LogBeingDeletedError, match=f"quire log delete {NAME}"):
+                await other.open(open_timeout=1.0)
+            with pytest.raises(LogBeingDeletedError):
+                await adopt(other, [await write_part(other, "job", 0, 5)])
+            opening = asyncio.create_task(other.open())
+            await asyncio.sleep(0.5)
+            assert not opening.done()
+            gate.open.set()
+            await deleting
+            log = await opening
+            await log.append(b"new")
+            await log.close()
+            assert await client.payloads() == [b"new"]
 
     run(main)
 

@@ -12,7 +12,7 @@ import asyncio
 import random
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from quire.errors import (
     HandleClosedError,
@@ -30,7 +30,7 @@ from quire.log.log import Log
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position, Record
 from tests.sim.consumer import Consumer
-from tests.sim.history import LogReading, Outcome, Seen, Violation
+from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation
 from tests.sim.log_checkers import check_log
 from tests.sim.machines import ClientMachine, Work, join
 from tests.sim.resending import Sender
@@ -43,6 +43,9 @@ SETTLING_SECONDS_MAX: Final = 30.0
 
 class LogWorkload:
     """See the module."""
+
+    may_consume: ClassVar = True
+    """Whether some seeds have a consumer with a cursor."""
 
     def __init__(self, world: SimWorld, rng: random.Random, replication: Replication) -> None:
         self.world = world
@@ -68,7 +71,8 @@ class LogWorkload:
         self.numbered = world.rng("stamps").choice([0.0, 0.0, 0.3, 0.8])
         self.senders: dict[str, Sender] = {}
         chance = world.rng("consumer")
-        self.consumer = Consumer(world, NAME, chance, wanted=chance.random() < 0.3)
+        wanted = chance.random() < 0.3 and self.may_consume
+        self.consumer = Consumer(world, NAME, chance, wanted=wanted)
         self.terms = world.rng("terms")
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
@@ -191,14 +195,14 @@ class LogWorkload:
         what = rng.random()
         if what < 0.02:
             await log.roll()
-        elif what < 0.04 and not self.consumer.wanted and self.world.log.highest is not None:
-            await self._trim(client, log, self.world.log.highest)
+        elif what < 0.04 and not self.consumer.wanted:
+            await self._trim(client, log, self._history(log))
         elif what < 0.2:
             await asyncio.sleep(rng.expovariate(20.0))
         size = rng.choice([0, 10, 60])
         batch = rng.choice([1, 1, 1, 3])
         payloads = tuple(
-            f"{client.name}.{log.epoch}.{number}.{slot}:".encode() + bytes(size)
+            f"{self._mark(client, log)}.{number}.{slot}:".encode() + bytes(size)
             for slot in range(batch)
         )
         waiting.append(asyncio.create_task(self._append(client, log, payloads)))
@@ -209,6 +213,14 @@ class LogWorkload:
         if sum(not task.done() for task in waiting) > 12:
             await waiting[0]
             waiting[:] = [task for task in waiting if not task.done()]
+
+    def _history(self, log: Log) -> LogHistory:
+        """What is known of a log."""
+        return self.world.log
+
+    def _mark(self, client: ClientMachine, log: Log) -> str:
+        """What makes the payloads of a leader's epoch its own."""
+        return f"{client.name}.{log.epoch}"
 
     async def _append(self, client: ClientMachine, log: Log, payloads: tuple[bytes, ...]) -> None:
         append = self.world.log.offer(client.name, log.epoch, payloads)
@@ -240,8 +252,10 @@ class LogWorkload:
         finally:
             self.world.in_flight -= 1
 
-    async def _trim(self, client: ClientMachine, log: Log, position: Position) -> None:
-        history = self.world.log
+    async def _trim(self, client: ClientMachine, log: Log, history: LogHistory) -> None:
+        position = history.highest
+        if position is None:
+            return
         if history.trimmed_to is None or position > history.trimmed_to:
             history.trimmed_to = position
         self.world.say(client.name, f"trims to {position}")
@@ -290,7 +304,7 @@ class LogWorkload:
                     reading.gap_before.append(len(reading.records))
                     position = Position.parse(error.first)
                 except IntegrityError as error:
-                    raise _corrupt(client, error) from error
+                    raise corruption(client, error) from error
                 except QuireError as error:
                     client.trouble = error
                     self.world.say(client.name, f"starts again: {error!r}")
@@ -305,7 +319,7 @@ class LogWorkload:
         reader = await directory.read(NAME, start, follow=True, keyring=self.keyring)
         try:
             async for record in reader:
-                reading.records.append(_seen(record))
+                reading.records.append(seen_of(record))
         finally:
             await reader.close()
         return _behind(reading, start)
@@ -340,12 +354,12 @@ class LogWorkload:
             try:
                 reader = await self._directory(client).read(NAME, BEGINNING, keyring=self.keyring)
                 async for record in reader:
-                    reading.records.append(_seen(record))
+                    reading.records.append(seen_of(record))
                 await reader.close()
             except NoSuchLogError:
                 raise
             except IntegrityError as error:
-                raise _corrupt(client, error) from error
+                raise corruption(client, error) from error
             except QuireError as error:
                 client.trouble = error
                 await asyncio.sleep(0.1)
@@ -365,7 +379,7 @@ class LogWorkload:
             client.end_life()
 
 
-def _seen(record: Record) -> Seen:
+def seen_of(record: Record) -> Seen:
     place = (record.position, record.offset, record.epoch)
     return Seen(*place, record.payload, record.transaction)
 
@@ -374,7 +388,7 @@ def _is_at(reading: LogReading, end: Position) -> bool:
     return bool(reading.records) and reading.records[-1].position >= end
 
 
-def _corrupt(client: ClientMachine, error: IntegrityError) -> Violation:
+def corruption(client: ClientMachine, error: IntegrityError) -> Violation:
     text = f"{client.name} reads: {type(error).__name__}: {error}"
     return Violation("no reader meets corruption", text)
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.sim.deletion_workload import DeletionWorkload
 from tests.sim.election_workload import ElectionWorkload
 from tests.sim.faults import FaultMix, draw_mix
 from tests.sim.history import Violation
@@ -39,6 +40,7 @@ WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "numbered": (NumberedWorkload, draw_ledger_workload),
     "log": (LogWorkload, draw_log_workload),
     "election": (ElectionWorkload, draw_log_workload),
+    "deletion": (DeletionWorkload, draw_log_workload),
     "service": (ServiceWorkload, draw_log_workload),
 }
 
@@ -47,6 +49,7 @@ LOG_EVERY: Final = 5
 ledger, so half of the time goes to each."""
 
 NUMBERED: Final = 7
+DELETED: Final = 10
 
 _runs = 0
 
@@ -55,13 +58,13 @@ def workload_of(seed: int) -> str:
     """The workload that a seed of a campaign runs.
 
     Four of five seeds are of a ledger; of those that end in 7, every second one numbers its entries
-    itself. Every fifth is of a log: those that end in 0 with rival leaders, those that end in 5 in
-    turn with an election and with a service.
+    itself. Every fifth is of a log: those that end in 0 with rival leaders, every fourth of them
+    with deletions; those that end in 5 in turn with an election and with a service.
     """
     if seed % LOG_EVERY:
         return "numbered" if seed % (4 * LOG_EVERY) == NUMBERED else "ledger"
     if seed % (2 * LOG_EVERY) == 0:
-        return "log"
+        return "deletion" if seed % (8 * LOG_EVERY) == DELETED else "log"
     return "election" if seed % (4 * LOG_EVERY) == LOG_EVERY else "service"
 
 

@@ -25,6 +25,7 @@ RUNS: Final = (
     *(("election", seed) for seed in (5, 7)),
     ("service", 0),
     ("numbered", 0),
+    ("deletion", 0),
 )
 """Seeds that together reach whatever is reached in hundreds."""
 
@@ -40,7 +41,6 @@ UNREACHED: Final = {
     "log/cold_parquet.py": "log/test_offload_reading.py",
     "log/cold_reader.py": "log/test_offload_reading.py",
     "log/cold_seal.py": "log/test_offload_reading.py",
-    "log/deletion.py": "log/test_deletion.py",
     "log/errors.py": "log/test_reader_refusals.py",
     "log/gap.py": "log/test_reader_refusals.py",
     "log/offload.py": "log/test_offload_attempts.py",
