@@ -59,7 +59,7 @@ def print_inventory(found: Inventory) -> None:
         if len(counts) > len(shown):
             click.echo(f"and {len(counts) - len(shown)} ranges more; --json gives them all")
     elif found.compared_to == NO_ENTRY:
-        click.echo("There is nothing to compare yet.")
+        click.echo("There is nothing to compare.")
     else:
         click.echo(f"Entries 0 to {found.compared_to} have all {quorum} copies.")
     if not found.metadata.is_closed:

@@ -105,7 +105,7 @@ def test_a_whole_ledger_is_said_to_be_whole(monkeypatch: pytest.MonkeyPatch) -> 
 def test_of_an_open_ledger_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     result = shown(monkeypatch, ANSWERS, is_closed=False)
     assert result.exit_code == 0
-    assert result.stdout.endswith("There is nothing to compare yet.\n")
+    assert result.stdout.endswith("There is nothing to compare.\n")
     assert "is not closed" in result.stderr
 
 

@@ -234,13 +234,7 @@ ABLATIONS: Final = (
     Ablation("a trim changes the manifest first", "log", logs.delete_before_the_manifest_says_so),
     Ablation("a log goes ledgers first", "deletion", deletions.delete_the_record_first),
     Ablation("a log is fenced before it goes", "deletion", deletions.delete_without_an_end),
-    Ablation(
-        "a leader knows its own log",
-        "deletion",
-        deletions.lead_the_next_log_of_the_name,
-        "redundant: the ledgers of a log that goes are fenced first, so that whoever writes it "
-        "hears of that with the next append",
-    ),
+    Ablation("a leader knows its own log", "deletion", deletions.lead_the_next_log_of_the_name),
     Ablation("a reader knows its own log", "deletion", deletions.read_on_in_the_next_log),
     Ablation("a deletion knows its own log", "deletion", deletions.delete_whatever_is_there),
     Ablation("a log is created once", "deletion", deletions.create_a_log_twice, "", _expiry),
