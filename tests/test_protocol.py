@@ -18,6 +18,7 @@ REPORTING = [
     for name in (
         "checkers",
         "consumer",
+        "deletion_workload",
         "election_watch",
         "election_workload",
         "intruder",
@@ -26,6 +27,7 @@ REPORTING = [
         "log_workload",
         "machines",
         "manifest_watch",
+        "numbered_workload",
         "replicas",
         "resending",
         "run",

@@ -344,6 +344,7 @@ class SimLoop(SealedLoop):
     def dispose(self) -> None:
         """End the run for good: unwind every coroutine that is left, ignoring what it says."""
         self._closed = True
+        asyncio.set_event_loop(None)  # or `gather` of nothing would make a loop that nobody closes
         with last_words_ignored():
             for task in self._tasks:
                 if task.done():
