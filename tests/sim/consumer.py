@@ -20,7 +20,7 @@ from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.metastore.layout import LOGS, cursor_path
-from tests.sim.history import Seen, Violation
+from tests.sim.history import Violation, seen_of
 from tests.sim.machines import ClientMachine
 from tests.sim.world import SimWorld
 
@@ -97,14 +97,7 @@ class Consumer:
         reader = await directory.read(self._log, start, follow=True)
         async with reader:
             async for record in reader:
-                seen = Seen(
-                    record.position,
-                    record.offset,
-                    record.epoch,
-                    record.payload,
-                    record.transaction,
-                )
-                reading.records.append(seen)
+                reading.records.append(seen_of(record))
                 if len(reading.records) >= PASS_RECORDS_MAX or self._rng.random() < 0.3:
-                    return seen.position.after
+                    return record.position.after
         return start

@@ -33,9 +33,9 @@ from quire.log.log import Log
 from quire.log.manifest import LogManifest
 from quire.log.position import BEGINNING
 from quire.metastore.layout import ledger_path, log_path
-from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, require
+from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, require, seen_of
 from tests.sim.log_checkers import check_log
-from tests.sim.log_workload import NAME, LogWorkload, corruption, seen_of
+from tests.sim.log_workload import NAME, LogWorkload, corruption
 from tests.sim.machines import ClientMachine, Work, join
 from tests.sim.world import SimWorld
 
@@ -65,9 +65,7 @@ class DeletionWorkload(LogWorkload):
         """The whole life of the logs, faults included."""
         world, rng = self.world, self.rng
         await world.start()
-        leaders = [world.client(f"leader{i}") for i in range(rng.choice([1, 2, 2, 3]))]
-        for client in leaders:
-            self.leaders.append(client.run(self._leader(rng.random() * 0.5)))
+        leaders = self._start_leaders()
         await self._settle_in()
         world.begin_faults()
         for number in range(rng.choice([1, 1, 2])):

@@ -20,7 +20,6 @@ from quire.election.election import Election, Leadership
 from quire.errors import InvalidRequestError, QuireError
 from quire.ledger.quorum import Replication
 from quire.log.log import Log
-from quire.log.position import BEGINNING
 from quire.metastore.layout import election_candidates_path
 from tests.sim.adopter import Adopter
 from tests.sim.election_watch import ElectionWatch
@@ -66,10 +65,7 @@ class ElectionWorkload(LogWorkload):
         if rng.random() < 0.8:
             await self._settle_in()
         world.begin_faults()
-        for number in range(rng.choice([1, 1, 2])):
-            follower = world.client(f"follower{number}")
-            self.readings[follower.name] = world.log.read(follower.name, BEGINNING)
-            self.followers.append(follower.run(self._follower(rng.random() * 0.5)))
+        self._start_followers()
         adopter, janitor = world.client("adopter"), world.client("janitor")
         adopting = adopter.run(self._adopt) if self.has_adopter else None
         if self.has_janitor:

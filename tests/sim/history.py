@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from quire.entry import EntryId, LedgerId
-from quire.log.position import Position
+from quire.log.position import Position, Record
 
 
 class Violation(AssertionError):  # noqa: N818
@@ -104,6 +104,12 @@ class Seen:
     transaction: int | None = None
 
 
+def seen_of(record: Record) -> Seen:
+    """Return what a reader that was given a record has seen."""
+    place = (record.position, record.offset, record.epoch)
+    return Seen(*place, record.payload, record.transaction)
+
+
 @dataclass(slots=True)
 class LogAppend:
     """One atomic append of records to a log by a leader."""
@@ -131,6 +137,14 @@ class LogReading:
     start: Position
     records: list[Seen] = field(default_factory=list)
     gap_before: list[int] = field(default_factory=list)
+
+    def is_at(self, end: Position) -> bool:
+        """Whether it has the record at a position, or one behind that."""
+        return bool(self.records) and self.records[-1].position >= end
+
+    def behind(self, start: Position) -> Position:
+        """Where the follower goes on: behind the last record it got, and not before `start`."""
+        return max(start, self.records[-1].position.after) if self.records else start
 
 
 @dataclass

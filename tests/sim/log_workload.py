@@ -28,11 +28,12 @@ from quire.log.directory import LogDirectory
 from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position, Record
+from quire.log.position import BEGINNING, Position
 from tests.sim.consumer import Consumer
-from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation
+from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, seen_of
 from tests.sim.log_checkers import check_log
 from tests.sim.machines import ClientMachine, Work, join
+from tests.sim.owner import Owner
 from tests.sim.resending import Sender
 from tests.sim.world import SimWorld
 
@@ -76,10 +77,7 @@ class LogWorkload:
         self.terms = world.rng("terms")
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
-        acks, size = replication.ack_quorum, len(world.bookies)
-        self.shapes = [each for each in SHAPES if each.ack_quorum == acks and each.ensemble <= size]
-        self.whims = world.rng("settings")
-        self.has_settings = self.whims.random() < 0.3
+        self.owner = Owner(world, NAME, world.rng("settings"), replication, SHAPES)
         self.over = False
         self.first_ack = asyncio.Event()
         self.leaders: list[asyncio.Task[None]] = []
@@ -100,22 +98,17 @@ class LogWorkload:
         """The whole life of the log, faults included."""
         world, rng = self.world, self.rng
         await world.start()
-        leaders = [world.client(f"leader{i}") for i in range(rng.choice([1, 2, 2, 3]))]
-        for client in leaders:
-            self.leaders.append(client.run(self._leader(rng.random() * 0.5)))
+        leaders = self._start_leaders()
         if rng.random() < 0.8:
             await self._settle_in()
         world.begin_faults()
-        for number in range(rng.choice([1, 1, 2])):
-            follower = world.client(f"follower{number}")
-            self.readings[follower.name] = world.log.read(follower.name, BEGINNING)
-            self.followers.append(follower.run(self._follower(rng.random() * 0.5)))
+        self._start_followers()
         if self.consumer.wanted:
             world.client("consumer").run(self._consume)
         janitor = world.client("janitor") if self.has_janitor else None
         if janitor is not None:
             janitor.run(self._sweep)
-        owner = world.client("owner") if self.has_settings else None
+        owner = world.client("owner") if self.owner.wanted else None
         if owner is not None:
             owner.run(self._change_settings)
         try:
@@ -130,6 +123,20 @@ class LogWorkload:
                 helper.end_life()
         await world.heal()
         await self._finish(leaders)
+
+    def _start_leaders(self) -> list[ClientMachine]:
+        world, rng = self.world, self.rng
+        leaders = [world.client(f"leader{i}") for i in range(rng.choice([1, 2, 2, 3]))]
+        for client in leaders:
+            self.leaders.append(client.run(self._leader(rng.random() * 0.5)))
+        return leaders
+
+    def _start_followers(self) -> None:
+        world, rng = self.world, self.rng
+        for number in range(rng.choice([1, 1, 2])):
+            follower = world.client(f"follower{number}")
+            self.readings[follower.name] = world.log.read(follower.name, BEGINNING)
+            self.followers.append(follower.run(self._follower(rng.random() * 0.5)))
 
     def _directory(self, client: ClientMachine) -> LogDirectory:
         assert client.store is not None
@@ -273,21 +280,7 @@ class LogWorkload:
                 self.world.say(client.name, f"sweeps {swept}")
 
     async def _change_settings(self, client: ClientMachine) -> None:
-        """Set options of the log and take them back all the time, while it is written."""
-        choices = {
-            "replication": [*map(str, self.shapes), ""],
-            "roll_entries": ["2", "30", ""],
-            "roll_seconds": ["0.2", "50", ""],
-            "batch_records": ["2", "100", ""],
-            "compression": ["zstd", "none", ""],
-        }
-        while True:
-            await asyncio.sleep(self.whims.expovariate(4.0))
-            wanted = {self.whims.choice(list(choices)): "" for _ in range(2)}
-            wanted = {name: self.whims.choice(choices[name]) for name in wanted}
-            with suppress(QuireError):
-                await self._directory(client).set_settings(NAME, wanted)
-                self.world.say(client.name, f"sets {wanted}")
+        await self.owner.run(client, self._directory(client))
 
     # -- followers -------------------------------------------------------------------------------
 
@@ -308,7 +301,7 @@ class LogWorkload:
                 except QuireError as error:
                     client.trouble = error
                     self.world.say(client.name, f"starts again: {error!r}")
-                    position = _behind(reading, position)
+                    position = reading.behind(position)
                     await asyncio.sleep(0.1)
 
         return work
@@ -322,7 +315,7 @@ class LogWorkload:
                 reading.records.append(seen_of(record))
         finally:
             await reader.close()
-        return _behind(reading, start)
+        return reading.behind(start)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -372,30 +365,16 @@ class LogWorkload:
         followers = [each for each in self.world.clients if each.name.startswith("follower")]
         for client, task in zip(followers, self.followers, strict=True):
             reading = self.readings[client.name]
-            while client.is_running and not task.done() and not _is_at(reading, end):  # noqa: ASYNC110
+            while client.is_running and not task.done() and not reading.is_at(end):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
             if task.done():
                 await task
             client.end_life()
 
 
-def seen_of(record: Record) -> Seen:
-    place = (record.position, record.offset, record.epoch)
-    return Seen(*place, record.payload, record.transaction)
-
-
-def _is_at(reading: LogReading, end: Position) -> bool:
-    return bool(reading.records) and reading.records[-1].position >= end
-
-
 def corruption(client: ClientMachine, error: IntegrityError) -> Violation:
     text = f"{client.name} reads: {type(error).__name__}: {error}"
     return Violation("no reader meets corruption", text)
-
-
-def _behind(reading: LogReading, start: Position) -> Position:
-    """Where a follower goes on: behind the last record it got."""
-    return max(start, reading.records[-1].position.after) if reading.records else start
 
 
 def draw_log_workload(rng: random.Random) -> tuple[Replication, int]:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from quire.errors import QuireError
 from quire.log.log import Log
 from quire.log.position import Position, Record
-from tests.sim import deletion_workload, log_workload, run
+from tests.sim import deletion_workload, history, run
 from tests.sim.ablations import deletions
 from tests.sim.ablations.patch import Ablation
 from tests.sim.deletion_workload import DeletionWorkload
@@ -47,7 +47,7 @@ def test_a_ledger_that_outlives_its_log_is_noticed() -> None:
 
 
 def test_a_record_of_another_log_is_noticed() -> None:
-    whole = log_workload.seen_of
+    whole = history.seen_of
 
     def seen(record: Record) -> Seen:
         return replace(whole(record), payload=b"ffffffff.leader0.1.0.0:")
