@@ -116,9 +116,8 @@ def test_a_trim_that_was_interrupted_is_finished_by_the_next_leader() -> None:
             assert len(await cluster.ledgers()) == 2
             async with await client.open():
                 await asyncio.sleep(0.1)
-                manifest = await cluster.check()
+                manifest = await cluster.check_all_listed()
                 assert manifest.doomed == ()
-                assert await cluster.ledgers() == [each.ledger for each in manifest.segments]
             assert await client.payloads() == [b"3"]
 
     run(main)

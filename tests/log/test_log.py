@@ -299,9 +299,8 @@ def test_trim_by_the_leader_takes_effect_at_once_and_deletes_ledgers() -> None:
             await log.trim(second[1])
             await asyncio.sleep(0.1)  # until an idle writer has told its LAC
             assert await cluster.new_client().payloads() == numbered(4, 2)
-            manifest = await cluster.check()
+            manifest = await cluster.check_all_listed()
             assert manifest.doomed == ()
-            assert await cluster.ledgers() == [each.ledger for each in manifest.segments]
             await log.trim(first[0])
             assert (await log.append(b"6")).segment == 2
             await log.close()

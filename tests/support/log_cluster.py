@@ -97,6 +97,12 @@ class LogCluster(MemoryCluster):
                 assert not any(self.holders(ledger, entry) for entry in range(3)), ledger
         return manifest
 
+    async def check_all_listed(self) -> LogManifest:
+        """`check`, and no ledger is there but those of the log's segments."""
+        manifest = await self.check()
+        assert await self.ledgers() == [each.ledger for each in manifest.segments]
+        return manifest
+
 
 async def eventually(condition: Callable[[], bool]) -> None:
     """Return once a condition without an event of its own holds; `run` has the deadline."""
