@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import chain
 
 import pytest
@@ -24,11 +26,12 @@ async def taken(cluster: MemoryCluster, ledger: LedgerId) -> Inventory:
     return await take_inventory(cluster.store, cluster.roster, ledger, SECONDS)
 
 
-async def written(cluster: MemoryCluster, *replication: int, entries: int = 10) -> LedgerWriter:
-    writer = await cluster.catalog.create(Replication(*replication) if replication else None)
-    await writer.append_many([b"x"] * entries)
+async def written(cluster: MemoryCluster, replication: Replication | None = None) -> LedgerWriter:
+    """The writer of a ledger of ten entries, of which every copy has arrived."""
+    writer = await cluster.catalog.create(replication)
+    await writer.append_many([b"x"] * 10)
     bookies = writer.metadata.last_fragment.bookies
-    sets = [writer.metadata.write_set(entry) for entry in range(entries)]
+    sets = [writer.metadata.write_set(entry) for entry in range(10)]
     assert {*chain.from_iterable(sets)} == set(bookies)
     await until(
         lambda: all(
@@ -39,20 +42,29 @@ async def written(cluster: MemoryCluster, *replication: int, entries: int = 10) 
     return writer
 
 
+@asynccontextmanager
+async def closed_ledger(
+    size: int = 3, replication: Replication | None = None
+) -> AsyncIterator[tuple[MemoryCluster, LedgerMetadata]]:
+    """A cluster of `size` bookies, and the metadata of a ledger as `written`, which is closed."""
+    async with MemoryCluster(size) as cluster:
+        writer = await written(cluster, replication)
+        await writer.close()
+        yield cluster, writer.metadata
+
+
 def forget(cluster: MemoryCluster, bookie: BookieId, ledger: LedgerId, *entries: EntryId) -> None:
     for entry in entries:
         del cluster.bookies[bookie].ledgers[ledger].frames[entry]
 
 
-@pytest.mark.parametrize("replication", [(3, 3, 2), (5, 3, 2), (4, 1, 1)])
-def test_a_closed_ledger_has_all_copies(replication: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("shape", [(3, 3, 2), (5, 3, 2), (4, 1, 1)])
+def test_a_closed_ledger_has_all_copies(shape: tuple[int, int, int]) -> None:
     async def main() -> None:
-        async with MemoryCluster(6) as cluster:
-            writer = await written(cluster, *replication)
-            await writer.close()
-            found = await taken(cluster, writer.ledger)
+        async with closed_ledger(6, Replication(*shape)) as (cluster, metadata):
+            found = await taken(cluster, metadata.ledger)
             assert (found.compared_to, found.shortages, found.lost) == (9, [], [])
-            named = sorted(writer.metadata.last_fragment.bookies)
+            named = sorted(metadata.last_fragment.bookies)
             assert [each.bookie for each in found.holdings] == named
             assert all(not each.missing and not each.error for each in found.holdings)
             for each in found.holdings:
@@ -60,7 +72,7 @@ def test_a_closed_ledger_has_all_copies(replication: tuple[int, int, int]) -> No
                 assert list(held) == [
                     entry
                     for entry in range(10)
-                    if each.bookie in cluster.holders(writer.ledger, entry)
+                    if each.bookie in cluster.holders(metadata.ledger, entry)
                 ]
 
     virtually(main)
@@ -68,13 +80,11 @@ def test_a_closed_ledger_has_all_copies(replication: tuple[int, int, int]) -> No
 
 def test_what_bookies_lack_is_named_by_bookie_and_by_entry() -> None:
     async def main() -> None:
-        async with MemoryCluster(3) as cluster:
-            writer = await written(cluster)
-            await writer.close()
-            forget(cluster, "b0", writer.ledger, 2, 3, 4, 7)
-            forget(cluster, "b1", writer.ledger, 4, 5, 7)
-            forget(cluster, "b2", writer.ledger, 7)
-            found = await taken(cluster, writer.ledger)
+        async with closed_ledger() as (cluster, metadata):
+            forget(cluster, "b0", metadata.ledger, 2, 3, 4, 7)
+            forget(cluster, "b1", metadata.ledger, 4, 5, 7)
+            forget(cluster, "b2", metadata.ledger, 7)
+            found = await taken(cluster, metadata.ledger)
             assert [list(each.missing) for each in found.holdings] == [
                 [(2, 4), (7, 7)],
                 [(4, 5), (7, 7)],
@@ -96,13 +106,11 @@ def test_a_bookie_without_an_answer_is_unknown_and_nothing_is_said_to_be_lost(
     trouble: Hook,
 ) -> None:
     async def main() -> None:
-        async with MemoryCluster(3) as cluster:
-            writer = await written(cluster)
-            await writer.close()
+        async with closed_ledger() as (cluster, metadata):
             for bookie in ("b0", "b2"):
-                forget(cluster, bookie, writer.ledger, 9)
+                forget(cluster, bookie, metadata.ledger, 9)
             cluster.bookies["b1"].before = trouble
-            found = await taken(cluster, writer.ledger)
+            found = await taken(cluster, metadata.ledger)
             unknown = found.holdings[1]
             assert "is unavailable" in unknown.error
             assert (unknown.held, unknown.missing) == ((), ())
@@ -117,10 +125,7 @@ def test_a_bookie_without_an_answer_is_unknown_and_nothing_is_said_to_be_lost(
 
 def test_a_bookie_that_left_the_cluster_is_unknown() -> None:
     async def main() -> None:
-        async with MemoryCluster(4) as cluster:
-            writer = await written(cluster)
-            await writer.close()
-            metadata = writer.metadata
+        async with closed_ledger(4) as (_, metadata):
             stranger = metadata.with_replica(0, 1, "never-seen")
             answers: dict[BookieId, Ranges | QuireError] = {
                 each: [(0, 9)] for each in stranger.last_fragment.bookies if each != "never-seen"
@@ -152,20 +157,18 @@ def test_of_an_open_ledger_the_finished_fragments_are_compared() -> None:
 
 def test_a_bookie_that_metadata_does_not_name_is_shown_if_it_holds_something() -> None:
     async def main() -> None:
-        async with MemoryCluster(4) as cluster:
-            writer = await written(cluster)
-            await writer.close()
-            named = set(writer.metadata.last_fragment.bookies)
+        async with closed_ledger(4) as (cluster, metadata):
+            named = set(metadata.last_fragment.bookies)
             (other,) = set(cluster.bookies) - named
             assert other not in [
-                each.bookie for each in (await taken(cluster, writer.ledger)).holdings
+                each.bookie for each in (await taken(cluster, metadata.ledger)).holdings
             ]
             source = cluster.bookies[min(named)]
-            run = await source.read(writer.ledger, 3, 3)
-            key = source.ledgers[writer.ledger].key
+            run = await source.read(metadata.ledger, 3, 3)
+            key = source.ledgers[metadata.ledger].key
             assert key is not None
-            await cluster.bookies[other].add(writer.ledger, key, run, recovery=True)
-            found = await taken(cluster, writer.ledger)
+            await cluster.bookies[other].add(metadata.ledger, key, run, recovery=True)
+            found = await taken(cluster, metadata.ledger)
             (extra,) = [each for each in found.holdings if each.bookie == other]
             assert (list(extra.held), list(extra.missing)) == ([(3, 3)], [])
             assert found.shortages == []
@@ -196,9 +199,7 @@ def test_bookies_are_asked_again_when_metadata_changed_meanwhile() -> None:
 
 def test_a_ledger_that_is_deleted_meanwhile_is_not_said_to_be_lost() -> None:
     async def main() -> None:
-        async with MemoryCluster(3) as cluster:
-            writer = await written(cluster)
-            await writer.close()
+        async with closed_ledger() as (cluster, metadata):
 
             async def before(method: str, ledger: LedgerId) -> None:
                 await cluster.catalog.delete(ledger)
@@ -206,22 +207,20 @@ def test_a_ledger_that_is_deleted_meanwhile_is_not_said_to_be_lost() -> None:
 
             cluster.bookies["b0"].before = before
             with pytest.raises(NoSuchLedgerError):
-                await taken(cluster, writer.ledger)
+                await taken(cluster, metadata.ledger)
 
     virtually(main)
 
 
 def test_a_bookie_with_damage_says_so() -> None:
     async def main() -> None:
-        async with MemoryCluster(3) as cluster:
-            writer = await written(cluster)
-            await writer.close()
+        async with closed_ledger() as (cluster, metadata):
 
             async def before(method: str, ledger: LedgerId) -> None:
                 raise CorruptEntryError(ledger, 4, "its chunk fails its checksum")
 
             cluster.bookies["b1"].before = before
-            found = await taken(cluster, writer.ledger)
+            found = await taken(cluster, metadata.ledger)
             assert "entry 4" in found.holdings[1].error
 
     virtually(main)
