@@ -76,6 +76,8 @@ class BookieAddress:
     address: str
     """host:port"""
     writable: bool = True
+    runs: str | None = None
+    """host:port that takes runs as plain frames; None where they go through gRPC."""
 
 
 class Bookie(Protocol):

@@ -29,11 +29,15 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage": (*VALUES, "quire.storage"),
     "quire.storage.server": (*VALUES, "quire.storage", "quire.metastore", "quire.wire"),
     "quire.storage.service": (*VALUES, "quire.storage", "quire.wire"),
+    "quire.storage.reception": (*VALUES, "quire.storage", "quire.wire"),
+    "quire.storage.add_stream": (*VALUES, "quire.storage", "quire.wire"),
+    "quire.storage.run_port": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.identity": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.storage.deletions": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.storage.registration": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.ledger": (*VALUES, "quire.ledger", "quire.metastore"),
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.ledger.run_stream": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.repair": (*VALUES, "quire.repair", "quire.ledger", "quire.metastore", "quire.storage"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
     "quire.election": (*VALUES, "quire.election", "quire.metastore"),
@@ -83,7 +87,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
 """Longest matching prefix wins. `ledger` and `storage` meet only at `quire.bookie`."""
 
 DOORS: dict[str, tuple[str, ...]] = {
-    "grpc": ("quire.wire", "quire.ledger.remote", "quire.storage.service", "quire.bench"),
+    "grpc": ("quire.wire", "quire.bench"),
     "google.protobuf": ("quire.wire",),
     "kazoo": (
         "quire.metastore.zookeeper_client",

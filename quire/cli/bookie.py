@@ -121,6 +121,12 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
     help="Address to serve on; port 0 takes a free one.",
 )
 @click.option(
+    "--listen-runs",
+    metavar="HOST:PORT",
+    help="Address that takes entries as plain frames, which cost a fraction of what gRPC costs; "
+    "'none' for none. Without it: a free port where --listen takes a free one, otherwise none.",
+)
+@click.option(
     "--metrics",
     metavar="HOST:PORT",
     help="Address at which Prometheus finds figures (/metrics); none without it.",
@@ -131,6 +137,7 @@ def serve(
     settings: Settings,
     directory: Path,
     listen: str,
+    listen_runs: str | None,
     metrics: str | None,
     exit_with_parent: bool,
 ) -> None:
@@ -138,7 +145,7 @@ def serve(
 
     \b
     Examples:
-      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 --store zk://zoo:2181/quire
+      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 --listen-runs 10.0.0.7:4182
       quire bookie serve /var/lib/quire --metrics 127.0.0.1:9181
     """
     logging.basicConfig(
@@ -146,24 +153,42 @@ def serve(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    work = partial(_serve, settings, directory, listen, metrics)
+    work = partial(_serve, settings, directory, listen, runs_address(listen, listen_runs), metrics)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
-async def _serve(settings: Settings, directory: Path, listen: str, metrics: str | None) -> None:
+def runs_address(listen: str, listen_runs: str | None) -> str | None:
+    """Return where runs are taken: a port that nobody named is opened beside no other."""
+    if listen_runs is None:
+        return listen if listen.endswith(":0") else None
+    return None if listen_runs == "none" else listen_runs
+
+
+async def _serve(
+    settings: Settings,
+    directory: Path,
+    listen: str,
+    listen_runs: str | None,
+    metrics: str | None,
+) -> None:
     from quire.repair.copies import open_copies
     from quire.storage.server import serve as serve_bookie
 
     def announce(ready: BookieAddress) -> None:
         if settings.json:
-            print_json({"bookie": ready.bookie, "address": ready.address, "pid": os.getpid()})
+            where = {"address": ready.address, "runs": ready.runs}
+            print_json({"bookie": ready.bookie, **where, "pid": os.getpid()})
         else:
             click.echo(f"bookie {ready.bookie} serves {directory} at {ready.address}")
         sys.stdout.flush()
 
     uri = resolve_store(settings.store_uri())
     await serve_bookie(
-        directory, uri, listen, on_ready=announce, copies=open_copies, metrics=metrics
+        *(directory, uri, listen),
+        listen_runs=listen_runs,
+        on_ready=announce,
+        copies=open_copies,
+        metrics=metrics,
     )
 
 
@@ -322,6 +347,7 @@ def _as_fields(address: BookieAddress, info: BookieInfo | None) -> dict[str, Val
     return {
         "bookie": address.bookie,
         "address": address.address,
+        "runs": address.runs,
         "state": _state(address, info),
         "ledgers": info.ledgers if info else None,
         "in_limbo": info.in_limbo if info else None,

@@ -55,7 +55,7 @@ class Bookies(Protocol):
 
 @dataclass(slots=True)
 class _Link:
-    address: str
+    address: BookieAddress
     bookie: LinkedBookie
 
 
@@ -125,10 +125,10 @@ class BookieRoster:
         if address is None:
             raise BookieUnavailableError(bookie, "it is not registered")
         link = self._links.get(bookie)
-        if link is None or link.address != address.address:
+        if link is None or not _is_same_place(link.address, address):
             if link is not None:
                 self._retire(link)
-            link = self._links[bookie] = _Link(address.address, self._connect(address))
+            link = self._links[bookie] = _Link(address, self._connect(address))
         return link.bookie
 
     def _retire(self, link: _Link) -> None:
@@ -180,6 +180,10 @@ class BookieRoster:
         else:
             self._registered[bookie] = self._last_seen[bookie] = address
         return record.version
+
+
+def _is_same_place(one: BookieAddress, other: BookieAddress) -> bool:
+    return (one.address, one.runs) == (other.address, other.runs)
 
 
 async def _close(bookie: LinkedBookie) -> None:

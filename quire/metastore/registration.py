@@ -21,7 +21,9 @@ VERSION: Final = 1
 
 def encode_registration(address: BookieAddress) -> bytes:
     """Return the record of a bookie that is up."""
-    body = {"address": address.address, "writable": address.writable}
+    body: dict[str, object] = {"address": address.address, "writable": address.writable}
+    if address.runs is not None:
+        body["runs"] = address.runs
     return encode_record(KIND, VERSION, body)
 
 
@@ -29,9 +31,11 @@ def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
     """Return who is registered as `bookie`. Raises `CorruptRecordError`."""
     path = bookie_path(bookie)
     version, body = decode_record(path, KIND, data)
-    address, writable = body.get("address"), body.get("writable")
+    address, writable, runs = body.get("address"), body.get("writable"), body.get("runs")
     if version != VERSION:
         raise CorruptRecordError(path, f"version {version} is not known here: upgrade quire")
     if not isinstance(address, str) or not isinstance(writable, bool):
         raise CorruptRecordError(path, f"address {address!r}, writable {writable!r}")
-    return BookieAddress(bookie, address, writable)
+    if not isinstance(runs, str | None):
+        raise CorruptRecordError(path, f"runs {runs!r}")
+    return BookieAddress(bookie, address, writable, runs)

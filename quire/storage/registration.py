@@ -18,10 +18,10 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from quire.bookie import Bookie, BookieAddress
-from quire.entry import BookieId
 from quire.errors import (
     ConflictError,
     NodeExistsError,
@@ -64,8 +64,7 @@ class Registration:
         self,
         store: MetadataStore,
         bookie: Bookie,
-        bookie_id: BookieId,
-        address: str,
+        address: BookieAddress,
         rng: random.Random,
         session_timeout: float = SESSION_SECONDS,
         check_identity: Callable[[], Awaitable[object]] | None = None,
@@ -74,9 +73,9 @@ class Registration:
         self._store = store
         self._check_identity = check_identity
         self._bookie = bookie
-        self._bookie_id = bookie_id
+        self._bookie_id = address.bookie
         self._address = address
-        self._path = bookie_path(bookie_id)
+        self._path = bookie_path(address.bookie)
         self._rng = rng
         self._session_timeout = session_timeout
         self._pause = PAUSE_FIRST_SECONDS
@@ -142,13 +141,13 @@ class Registration:
 
     def _check_owner(self, value: bytes) -> None:
         found = decode_registration(self._bookie_id, value)
-        if found.address != self._address:
+        if found.address != self._address.address:
             raise WrongBookieError(
                 f"registration of bookie {self._bookie_id}",
-                f"this process at {self._address}",
+                f"this process at {self._address.address}",
                 f"a process at {found.address} that serves a copy of the directory",
             )
 
     async def _current(self) -> BookieAddress:
         info = await self._bookie.info()
-        return BookieAddress(self._bookie_id, self._address, info.writable)
+        return replace(self._address, writable=info.writable)

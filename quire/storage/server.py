@@ -33,9 +33,10 @@ from quire.storage.mending import Mender
 from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
+from quire.storage.reception import ServiceLimits
 from quire.storage.registration import SESSION_SECONDS, Registration
 from quire.storage.scrub import Scrubber
-from quire.storage.service import ServiceLimits, serve_bookie
+from quire.storage.service import serve_bookie
 from quire.wire.transport import split_address
 
 _log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ async def serve(
     store_uri: str,
     listen: str = "127.0.0.1:0",
     *,
+    listen_runs: str | None = None,
     on_ready: Callable[[BookieAddress], None] | None = None,
     on_fatal: Callable[[BaseException], None] = end_process,
     options: StorageOptions | None = None,
@@ -81,6 +83,8 @@ async def serve(
 ) -> None:
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
+    `listen_runs` is another host:port, where runs are taken as plain frames: they cost their sender
+    and the bookie a fraction of what they cost over gRPC. Clients find it by the registration.
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
     the process must end; `copies` reaches the other bookies, from whom this one takes what it lost
@@ -122,10 +126,10 @@ async def serve(
             stack.push_async_callback(task.close)
             task.start()
         address = await stack.enter_async_context(
-            serve_bookie(bookie, cookie.bookie, listen, limits=limits)
+            serve_bookie(bookie, cookie.bookie, listen, listen_runs=listen_runs, limits=limits)
         )
         registration = Registration(
-            *(store, node, cookie.bookie, address, rng, session_timeout),
+            *(store, node, address, rng, session_timeout),
             # The store may have been replaced by another cluster's while the bookie served.
             check_identity=lambda: identify(disk, store),
         )

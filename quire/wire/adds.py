@@ -15,11 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from quire.entry import BookieId, LedgerId
 from quire.wire import bookie_pb2 as pb
+from quire.wire.reads import NoMessageError
 from quire.wire.varint import varint
 
 METHOD: Final = f"/{pb.DESCRIPTOR.services_by_name['Bookie'].full_name}/Add"
+
+UNDECODABLE: Final = "it cannot be decoded"
 
 _RUN_TAG: Final = bytes([pb.AddRun.RUN_FIELD_NUMBER << 3 | 2])
 _RUNS_TAG: Final = bytes([pb.AddRequest.RUNS_FIELD_NUMBER << 3 | 2])
@@ -47,3 +52,19 @@ def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRu
     for encoded in runs:
         parts += encoded
     return b"".join(parts)
+
+
+def decode_request(message: bytes) -> pb.AddRequest:
+    """Take a request apart. Raises `NoMessageError` for bytes that are none."""
+    try:
+        return pb.AddRequest.FromString(message)
+    except DecodeError as error:
+        raise NoMessageError(UNDECODABLE) from error
+
+
+def decode_reply(message: bytes) -> pb.AddReply:
+    """Take a reply apart. Raises `NoMessageError` for bytes that are none."""
+    try:
+        return pb.AddReply.FromString(message)
+    except DecodeError as error:
+        raise NoMessageError(UNDECODABLE) from error

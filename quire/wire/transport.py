@@ -149,11 +149,16 @@ def bind(server: grpc.aio.Server, listen: str) -> str:
     try:
         bound = server.add_insecure_port(listen)
     except RuntimeError as error:
-        raise ConfigurationError(
-            f"cannot listen on {listen}: the port may be in use by another process, or the host "
-            "may not be this machine's; choose another port, or port 0 for any that is free"
-        ) from error
+        raise ConfigurationError(cannot_listen(listen)) from error
     return f"{host}:{bound}"
+
+
+def cannot_listen(listen: str) -> str:
+    """Say why an address may be refused, and what to do."""
+    return (
+        f"cannot listen on {listen}: the port may be in use by another process, or the host may "
+        "not be this machine's; choose another port, or port 0 for any that is free"
+    )
 
 
 def explain(error: RpcError, timeout: float | None = None) -> str:

@@ -113,6 +113,7 @@ def test_the_bookie_unit_runs_what_exists_and_knows_the_exit_codes() -> None:
     context = parse(arguments)
     assert context.command_path == "quire bookie serve"
     assert context.params["listen"] == "${QUIRE_LISTEN}"
+    assert context.params["listen_runs"] == "${QUIRE_LISTEN_RUNS}"
     hopeless = {int(code) for code in service["RestartPreventExitStatus"].split()}
     assert hopeless == {
         exit_code(ConfigurationError("")),
@@ -128,7 +129,7 @@ def test_the_bookie_unit_runs_what_exists_and_knows_the_exit_codes() -> None:
 def test_the_units_environment_is_that_of_the_runbook() -> None:
     text = (DEPLOY / "systemd" / "quire-bookie.service").read_text(encoding="utf-8")
     runbook = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    for name in ("QUIRE_STORE", "QUIRE_LISTEN"):
+    for name in ("QUIRE_STORE", "QUIRE_LISTEN", "QUIRE_LISTEN_RUNS"):
         (example,) = re.findall(rf"^# ({name}=.*)$", text, re.MULTILINE)
         assert example in runbook
     store = re.findall(r"QUIRE_STORE=(zk://\S+)", text)[0]
@@ -205,6 +206,7 @@ def test_the_composed_bookies_run_what_exists() -> None:
         # Formatting happens once: a disk that is formatted has this file.
         assert script.startswith(f"[ -e {directory}/{COOKIE} ] || ")
         assert serve.params["listen"] == "$HOSTNAME:4181"
+        assert serve.params["listen_runs"] == "$HOSTNAME:4182"
         (volume,) = service["volumes"]
         assert volume == f"{name}:{directory.parent}"
     assert len(bookies) == 4

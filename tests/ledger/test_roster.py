@@ -77,7 +77,12 @@ def test_an_unregistered_bookie_can_still_be_reached() -> None:
     asyncio.run(main())
 
 
-def test_a_bookie_that_moves_gets_a_new_link_and_the_old_one_is_closed() -> None:
+@pytest.mark.parametrize(
+    "new", [BookieAddress("b0", "new:1"), BookieAddress("b0", "old:1", runs="new:2")]
+)
+def test_a_bookie_that_moves_gets_a_new_link_and_the_old_one_is_closed(
+    new: BookieAddress,
+) -> None:
     async def main() -> None:
         store = MemoryStore()
         version = await store.create(bookie_path("b0"), registration("b0", "old:1"))
@@ -90,8 +95,8 @@ def test_a_bookie_that_moves_gets_a_new_link_and_the_old_one_is_closed() -> None
         roster = BookieRoster(store, connect)
         await roster.start()
         assert roster.bookie("b0") is roster.bookie("b0") is links[0]
-        await store.put(bookie_path("b0"), registration("b0", "new:1"), version)
-        await until(lambda: roster.known()[0].address == "new:1")
+        await store.put(bookie_path("b0"), encode_registration(new), version)
+        await until(lambda: roster.known() == [new])
         assert roster.bookie("b0") is links[1]
         await links[0].closed.wait()
         await roster.close()

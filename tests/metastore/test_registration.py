@@ -10,9 +10,10 @@ from quire.metastore.record import encode_record
 from quire.metastore.registration import decode_registration, encode_registration
 
 
+@pytest.mark.parametrize("runs", [None, "127.0.0.1:4182"])
 @pytest.mark.parametrize("writable", [True, False])
-def test_a_registration_comes_back(writable: bool) -> None:
-    address = BookieAddress("b1", "127.0.0.1:4181", writable)
+def test_a_registration_comes_back(writable: bool, runs: str | None) -> None:
+    address = BookieAddress("b1", "127.0.0.1:4181", writable, runs)
     assert decode_registration("b1", encode_registration(address)) == address
 
 
@@ -22,6 +23,7 @@ def test_a_registration_comes_back(writable: bool) -> None:
         (2, {"address": "h:1", "writable": True}, "version 2"),
         (1, {"writable": True}, "address None"),
         (1, {"address": "h:1", "writable": 1}, "writable 1"),
+        (1, {"address": "h:1", "writable": True, "runs": 2}, "runs 2"),
     ],
 )
 def test_a_strange_registration_is_refused(

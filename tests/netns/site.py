@@ -21,6 +21,7 @@ BOOKIES = ("b0", "b1", "b2", "b3")
 PLAYERS = ("p0", "p1")
 ZOOKEEPER_PORT = 2181
 BOOKIE_PORT = 4181
+RUNS_PORT = 4182
 GIVE_UP_SECONDS = 5.0
 """A leader that reaches no bookies resigns after appending for so long, and repairing as long."""
 STOP_SECONDS = 20.0
@@ -109,7 +110,8 @@ def site(directory: Path, zookeepers: tuple[str, ...] = (ZOOKEEPER,)) -> Iterato
             )
             serve = ("bookie", "serve", str(directory / name), f"--store={store}", "--json")
             listen = f"--listen={hosts[name].address}:{BOOKIE_PORT}"
-            process = built.on_host(name, "quire", *serve, listen, "--exit-with-parent")
+            runs = f"--listen-runs={hosts[name].address}:{RUNS_PORT}"
+            process = built.on_host(name, "quire", *serve, listen, runs, "--exit-with-parent")
             built.bookies[json.loads(_ready(stack, process))["bookie"]] = name
         yield built
 

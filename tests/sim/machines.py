@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
+from quire.bookie import BookieAddress
 from quire.entry import LedgerId
 from quire.errors import IntegrityError, InvalidRequestError, QuireError
 from quire.ledger.catalog import LedgerCatalog
@@ -260,7 +261,8 @@ class BookieMachine(Machine):
         collector.start()
         self._collections.append(collector.counts)
         self._compactions.append(node._engine.compactor.counts)
-        await Registration(store, node, self.name, self.name, rng, SESSION_SECONDS).keep()
+        here = BookieAddress(self.name, self.name)
+        await Registration(store, node, here, rng, SESSION_SECONDS).keep()
 
     async def _open(self, life: Incarnation, rng: random.Random) -> BookieNode:
         mount = self.disk.mount()

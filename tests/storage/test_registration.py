@@ -48,7 +48,7 @@ class Bench:
     ready: list[BookieAddress] = field(default_factory=list)
 
     def registration(self, address: str = HERE.address) -> Registration:
-        return Registration(self.store, self.bookie, "b1", address, random.Random(1))
+        return Registration(self.store, self.bookie, BookieAddress("b1", address), random.Random(1))
 
     async def registered(self, accept: Callable[[BookieAddress], bool]) -> BookieAddress:
         """Return the record once it is acceptable."""

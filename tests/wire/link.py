@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from quire.bookie import BookieAddress
+from quire.bookie import Bookie, BookieAddress
 from quire.entry import DigestKind, LedgerId, Sealer
 from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
-from quire.storage.service import ServiceLimits, serve_bookie
+from quire.storage.reception import ServiceLimits
+from quire.storage.service import serve_bookie
 from tests.support.memory_bookie import MemoryBookie
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"secret")
@@ -41,6 +42,14 @@ class GatedBookie(MemoryBookie):
             await self.gate.wait()
         finally:
             self.waiting -= 1
+            self._arrival.set()
+
+    async def left(self) -> None:
+        """Return once nothing waits at the gate."""
+        async with asyncio.timeout(SOON):
+            while self.waiting:
+                self._arrival.clear()
+                await self._arrival.wait()
 
     async def arrived(self, count: int) -> None:
         """Return once `count` requests wait at the gate."""
@@ -50,8 +59,30 @@ class GatedBookie(MemoryBookie):
                 await self._arrival.wait()
 
 
-def far(address: str, *, request_timeout: float = SOON, bookie: str = "b1") -> RemoteBookie:
-    return RemoteBookie(BookieAddress(bookie, address), request_timeout=request_timeout)
+LISTEN_RUNS: str | None = None
+"""Where `served` takes runs as plain frames; set by the fixture `carrier`."""
+
+
+def served(
+    bookie: Bookie,
+    listen: str = "127.0.0.1:0",
+    *,
+    limits: ServiceLimits | None = None,
+    drain_seconds: float = 5.0,
+) -> AbstractAsyncContextManager[BookieAddress]:
+    """Serve a bookie as b1, its runs by the carrier that the test is about."""
+    return serve_bookie(
+        *(bookie, "b1", listen),
+        listen_runs=LISTEN_RUNS,
+        limits=limits,
+        drain_seconds=drain_seconds,
+    )
+
+
+def far(address: BookieAddress | str, *, request_timeout: float = SOON) -> RemoteBookie:
+    if isinstance(address, str):
+        address = BookieAddress("b1", address, runs=address if LISTEN_RUNS else None)
+    return RemoteBookie(address, request_timeout=request_timeout)
 
 
 @asynccontextmanager
@@ -62,7 +93,7 @@ async def connected(
     request_timeout: float = SOON,
     drain_seconds: float = 0.0,
 ) -> AsyncIterator[RemoteBookie]:
-    async with serve_bookie(bookie, "b1", limits=limits, drain_seconds=drain_seconds) as address:
+    async with served(bookie, limits=limits, drain_seconds=drain_seconds) as address:
         stub = far(address, request_timeout=request_timeout)
         try:
             yield stub

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quire.bookie import READ_ANSWER_BYTES_MAX, BookieAddress
+from quire.bookie import READ_ANSWER_BYTES_MAX
 from quire.entry import DigestKind, Sealer
 from quire.errors import QuireError
 from quire.ledger.remote import RemoteBookie
@@ -132,8 +132,8 @@ class Pair:
 
     async def open(self) -> None:
         address = await self._serving.__aenter__()
-        self.stub = RemoteBookie(BookieAddress("b1", address))
-        self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self.stub = RemoteBookie(address)
+        self.channel = grpc.aio.insecure_channel(address.address, options=CHANNEL_OPTIONS)
 
     async def close(self) -> None:
         await self.stub.close()

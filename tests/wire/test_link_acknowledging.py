@@ -5,27 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
+from quire.bookie import BookieAddress
 from quire.entry import LedgerId
 from quire.errors import BookieUnavailableError
-from quire.storage.service import serve_bookie
 from quire.wire import bookie_pb2 as pb
-from quire.wire import bookie_pb2_grpc as rpc
-from quire.wire.transport import EOF, open_channel
+from quire.wire.run_calls import FramedRuns, GrpcRuns, RunCall
+from quire.wire.transport import open_channel
 from tests.support.memory_bookie import MemoryBookie
-from tests.wire.link import KEY, SOON, GatedBookie, connected, run_of
+from tests.wire.link import KEY, SOON, GatedBookie, connected, run_of, served
+
+by_each_carrier = pytest.mark.usefixtures("carrier")
 
 
 @asynccontextmanager
-async def raw_adds(address: str) -> AsyncIterator[Any]:
-    """The Add stream itself, without the stub."""
-    channel = open_channel(address)
+async def raw_adds(address: BookieAddress) -> AsyncIterator[RunCall]:
+    """The stream itself, without the stub."""
+    channel = open_channel(address.address)
+    call = GrpcRuns(channel) if address.runs is None else FramedRuns(address.runs)
     try:
-        yield rpc.BookieStub(channel).Add()
+        yield call
     finally:
+        call.cancel()
         await channel.close(None)
 
 
@@ -33,19 +36,20 @@ def add_run(entry: int) -> pb.AddRun:
     return pb.AddRun(ledger=7, key=KEY, run=run_of(entry))
 
 
-async def reply_of(call: Any) -> pb.AddReply:
+async def reply_of(call: RunCall) -> pb.AddReply:
     async with asyncio.timeout(SOON):
         reply = await call.read()
     assert isinstance(reply, pb.AddReply)
     return reply
 
 
+@by_each_carrier
 def test_runs_that_become_durable_together_are_acknowledged_by_one_message() -> None:
     async def main() -> None:
         bookie = GatedBookie()
-        async with serve_bookie(bookie, "b1") as address, raw_adds(address) as call:
+        async with served(bookie) as address, raw_adds(address) as call:
             runs = [add_run(0), add_run(1), pb.AddRun(ledger=7, key=KEY, run=b"junk"), add_run(2)]
-            await call.write(pb.AddRequest(bookie="b1", first=1, runs=runs))
+            await call.write(pb.AddRequest(bookie="b1", first=1, runs=runs).SerializeToString())
             await bookie.arrived(4)
             bookie.gate.set()
             reply = await reply_of(call)
@@ -57,6 +61,7 @@ def test_runs_that_become_durable_together_are_acknowledged_by_one_message() -> 
     asyncio.run(main())
 
 
+@by_each_carrier
 @pytest.mark.parametrize(
     ("message", "status"),
     [
@@ -69,21 +74,24 @@ def test_runs_that_become_durable_together_are_acknowledged_by_one_message() -> 
 def test_a_stream_that_breaks_the_rules_is_refused(message: pb.AddRequest, status: int) -> None:
     async def main() -> None:
         bookie = MemoryBookie("b1")
-        async with serve_bookie(bookie, "b1") as address, raw_adds(address) as call:
-            await call.write(message)
+        async with served(bookie) as address, raw_adds(address) as call:
+            await call.write(message.SerializeToString())
             assert (await reply_of(call)).refusal.status == status
-            assert await call.read() is EOF
+            assert await call.read() is None
             assert not bookie.ledgers
 
     asyncio.run(main())
 
 
+@by_each_carrier
 def test_what_came_before_a_broken_rule_is_still_answered() -> None:
     async def main() -> None:
-        async with serve_bookie(MemoryBookie("b1"), "b1") as address, raw_adds(address) as call:
-            await call.write(pb.AddRequest(bookie="b1", first=1, runs=[add_run(0)]))
+        async with served(MemoryBookie("b1")) as address, raw_adds(address) as call:
+            await call.write(
+                pb.AddRequest(bookie="b1", first=1, runs=[add_run(0)]).SerializeToString()
+            )
             assert (await reply_of(call)).settled == 1
-            await call.write(pb.AddRequest(first=1, runs=[add_run(1)]))
+            await call.write(pb.AddRequest(first=1, runs=[add_run(1)]).SerializeToString())
             assert (await reply_of(call)).HasField("refusal")
 
     asyncio.run(main())
@@ -92,17 +100,21 @@ def test_what_came_before_a_broken_rule_is_still_answered() -> None:
 def test_a_client_that_finishes_gets_its_last_answers() -> None:
     async def main() -> None:
         bookie = GatedBookie()
-        async with serve_bookie(bookie, "b1") as address, raw_adds(address) as call:
-            await call.write(pb.AddRequest(bookie="b1", first=1, runs=[add_run(0)]))
-            await call.done_writing()
+        async with served(bookie) as address, raw_adds(address) as call:
+            assert isinstance(call, GrpcRuns)
+            await call.write(
+                pb.AddRequest(bookie="b1", first=1, runs=[add_run(0)]).SerializeToString()
+            )
+            await call._call.done_writing()
             await bookie.arrived(1)
             bookie.gate.set()
             assert (await reply_of(call)).settled == 1
-            assert await call.read() is EOF
+            assert await call.read() is None
 
     asyncio.run(main())
 
 
+@by_each_carrier
 def test_defects_of_a_bookie_go_to_its_log_only(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(method: str, ledger: LedgerId) -> None:
         raise RuntimeError("the secret detail")

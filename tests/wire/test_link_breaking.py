@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
+from quire.bookie import BookieAddress
 from quire.errors import BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
-from quire.storage.service import serve_bookie
+from quire.storage.reception import Reception
+from quire.storage.service import BookieService, serve_bookie
+from quire.wire import bookie_pb2 as pb
 from tests.support.memory_bookie import MemoryBookie
-from tests.wire.link import KEY, SEALER, SOON, GatedBookie, connected, far, run_of
+from tests.wire.link import KEY, SEALER, SOON, GatedBookie, connected, far, run_of, served
+
+pytestmark = pytest.mark.usefixtures("carrier")
 
 # --- breaking -------------------------------------------------------------------------------------
 
@@ -21,7 +26,7 @@ from tests.wire.link import KEY, SEALER, SOON, GatedBookie, connected, far, run_
 def test_a_lost_connection_fails_what_is_under_way_and_the_next_add_reconnects() -> None:
     async def main() -> None:
         stuck = GatedBookie()
-        async with serve_bookie(stuck, "b1", drain_seconds=0.0) as address:
+        async with served(stuck, drain_seconds=0.0) as address:
             stub = far(address)
             adds = [asyncio.ensure_future(stub.add(7, KEY, run_of(entry))) for entry in range(5)]
             read = asyncio.create_task(stub.read(7, 0, 0))
@@ -32,13 +37,19 @@ def test_a_lost_connection_fails_what_is_under_way_and_the_next_add_reconnects()
         with pytest.raises(BookieUnavailableError):
             await stub.add(7, KEY, run_of(0))
         healthy = MemoryBookie("b1")
-        async with serve_bookie(healthy, "b1", address), asyncio.timeout(SOON):
+        again = serve_bookie(healthy, "b1", address.address, listen_runs=address.runs)
+        async with again, asyncio.timeout(SOON):
             while not healthy.ledgers:
                 try:
                     await stub.add(7, KEY, run_of(0))
                 except BookieUnavailableError:
                     await asyncio.sleep(0.01)
-            assert await stub.read(7, 0, 0) == run_of(0)
+            while True:  # calls have a connection of their own
+                try:
+                    assert await stub.read(7, 0, 0) == run_of(0)
+                    break
+                except BookieUnavailableError:
+                    await asyncio.sleep(0.01)
         await stub.close()
 
     asyncio.run(main())
@@ -46,7 +57,7 @@ def test_a_lost_connection_fails_what_is_under_way_and_the_next_add_reconnects()
 
 def test_nobody_listening_is_an_unavailable_bookie() -> None:
     async def main() -> None:
-        async with serve_bookie(MemoryBookie("b1"), "b1") as address:
+        async with served(MemoryBookie("b1")) as address:
             pass
         stub = far(address)
         for call in (stub.add(7, KEY, run_of(0)), stub.info(), stub.read(7, 0, 0)):
@@ -139,7 +150,7 @@ def test_a_stub_that_was_never_used_closes() -> None:
 def test_a_server_that_stops_finishes_what_it_began() -> None:
     async def main() -> None:
         bookie = GatedBookie()
-        async with serve_bookie(bookie, "b1", drain_seconds=SOON) as address:
+        async with served(bookie, drain_seconds=SOON) as address:
             stub = far(address)
             adds = [asyncio.ensure_future(stub.add(7, KEY, run_of(entry))) for entry in range(3)]
             await bookie.arrived(3)
@@ -205,6 +216,41 @@ def test_a_server_that_stops_answers_the_calls_under_way(call: str) -> None:
     asyncio.run(main())
 
 
+class _Context:
+    """What a handler knows of its call; the test says when the answer has left."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[object], None]] = []
+
+    def add_done_callback(self, callback: Callable[[object], None]) -> None:
+        self.callbacks.append(callback)
+
+    async def write(self, _: object) -> None:
+        return
+
+    def end(self) -> None:
+        for callback in self.callbacks:
+            callback(self)
+
+
+@pytest.mark.parametrize("method", ["Info", "Read"])
+def test_draining_lasts_until_the_last_answer_has_left(method: str) -> None:
+    async def main() -> None:
+        bookie = MemoryBookie("b1")
+        reception, context = Reception(bookie, "b1"), _Context()
+        request = pb.InfoRequest(bookie="b1") if method == "Info" else pb.ReadRequest(bookie="b1")
+        await getattr(BookieService(reception), method)(request, context)
+        draining = asyncio.ensure_future(reception.drain())
+        await reception.ended()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not draining.done()  # the handler has returned, its answer is still here
+        context.end()
+        await draining
+
+    asyncio.run(main())
+
+
 async def _refused(stub: RemoteBookie) -> None:
     """Return once the server takes nothing new."""
     with suppress(BookieUnavailableError):
@@ -212,12 +258,12 @@ async def _refused(stub: RemoteBookie) -> None:
             await stub.info()
 
 
-async def _serve(bookie: MemoryBookie) -> tuple[asyncio.Task[None], str]:
+async def _serve(bookie: MemoryBookie) -> tuple[asyncio.Task[None], BookieAddress]:
     """Return a task that serves a bookie until it is cancelled, and the address."""
-    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    started: asyncio.Future[BookieAddress] = asyncio.get_running_loop().create_future()
 
     async def serve() -> None:
-        async with serve_bookie(bookie, "b1", drain_seconds=SOON) as address:
+        async with served(bookie, drain_seconds=SOON) as address:
             started.set_result(address)
             await asyncio.Event().wait()
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import grpc.aio
 import pytest
 
 from quire.errors import BookieBusyError, ConfigurationError, InvalidRequestError, WrongBookieError
-from quire.ledger import remote
-from quire.storage.service import ServiceLimits, serve_bookie
+from quire.ledger import run_stream
+from quire.storage.reception import ServiceLimits
+from quire.storage.service import serve_bookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire.transport import EOF, MESSAGE_BYTES_MAX, SENT_RUN_BYTES_MAX, RpcError
 from tests.support.memory_bookie import MemoryBookie
-from tests.wire.link import KEY, SEALER, GatedBookie, connected, far, run_of
+from tests.wire.link import KEY, SEALER, GatedBookie, connected, far, run_of, served
+
+pytestmark = pytest.mark.usefixtures("carrier")
 
 
 def test_another_bookie_at_the_address_refuses_everything() -> None:
     async def main() -> None:
         bookie = MemoryBookie("b1")
-        async with serve_bookie(bookie, "b1") as address:
-            stub = far(address, bookie="b2")
+        async with served(bookie) as address:
+            stub = far(replace(address, bookie="b2"))
             calls = [
                 stub.add(7, KEY, run_of(0)),
                 stub.add(7, KEY, run_of(1)),
@@ -75,9 +79,9 @@ def test_numbers_that_fit_no_message_are_refused(number: int) -> None:
 def test_messages_beyond_the_limit_are_refused_by_the_server() -> None:
     async def main() -> None:
         bookie = MemoryBookie("b1")
-        async with serve_bookie(bookie, "b1") as address:
+        async with served(bookie) as address:
             options = (("grpc.max_send_message_length", -1),)
-            async with grpc.aio.insecure_channel(address, options=options) as channel:
+            async with grpc.aio.insecure_channel(address.address, options=options) as channel:
                 call = rpc.BookieStub(channel).Add()
                 run = pb.AddRun(ledger=7, key=KEY, run=bytes(MESSAGE_BYTES_MAX))
                 await call.write(pb.AddRequest(bookie="b1", first=1, runs=[run]))
@@ -121,7 +125,7 @@ def test_bytes_in_flight_are_bounded_but_a_large_run_passes_alone() -> None:
 
 
 def test_the_stub_refuses_what_it_cannot_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "QUEUED_BYTES_MAX", 3000)
+    monkeypatch.setattr(run_stream, "QUEUED_BYTES_MAX", 3000)
 
     async def main() -> None:
         async with connected(MemoryBookie("b1")) as stub:
@@ -162,15 +166,24 @@ def test_addresses_that_make_no_sense(listen: str) -> None:
         with pytest.raises(ConfigurationError, match="host:port"):
             async with serve_bookie(MemoryBookie("b1"), "b1", listen):
                 pass
+        with pytest.raises(ConfigurationError, match="host:port"):
+            async with serve_bookie(MemoryBookie("b1"), "b1", listen_runs=listen):
+                pass
 
     asyncio.run(main())
 
 
-def test_a_port_in_use_is_named() -> None:
+@pytest.mark.parametrize("port", ["address", "runs"])
+def test_a_port_in_use_is_named(port: str) -> None:
     async def main() -> None:
-        async with serve_bookie(MemoryBookie("b1"), "b1") as address:
-            with pytest.raises(ConfigurationError, match=address):
-                async with serve_bookie(MemoryBookie("b2"), "b2", address):
+        async with serve_bookie(MemoryBookie("b1"), "b1", listen_runs="127.0.0.1:0") as address:
+            assert address.runs is not None
+            taken = address.address if port == "address" else address.runs
+            with pytest.raises(ConfigurationError, match=taken):
+                async with serve_bookie(MemoryBookie("b2"), "b2", taken):
+                    pass
+            with pytest.raises(ConfigurationError, match=taken):
+                async with serve_bookie(MemoryBookie("b2"), "b2", listen_runs=taken):
                     pass
 
     asyncio.run(main())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from quire.bookie import Bookie, BookieAddress
+from quire.bookie import Bookie
 from quire.errors import NoSuchEntryError, NoSuchLedgerError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.cookie import format_bookie
@@ -132,13 +132,16 @@ async def simulated_node(_: Path) -> AsyncIterator[Subject]:
         yield subject
 
 
-def remote(opener: Opener) -> Opener:
+def remote(opener: Opener, listen_runs: str | None = None) -> Opener:
     """The same bookie at the far end of a real connection."""
 
     @asynccontextmanager
     async def open_remote(path: Path) -> AsyncIterator[Subject]:
-        async with opener(path) as near, serve_bookie(near.bookie, "b1") as address:
-            far = RemoteBookie(BookieAddress("b1", address))
+        async with (
+            opener(path) as near,
+            serve_bookie(near.bookie, "b1", listen_runs=listen_runs) as address,
+        ):
+            far = RemoteBookie(address)
             try:
                 yield Subject(far, near.make_read_only)
             finally:
@@ -154,4 +157,6 @@ OPENERS: dict[str, Opener] = {
     "simulated-node": simulated_node,
     "remote-memory": remote(memory),
     "remote-node": remote(local_node),
+    "framed-memory": remote(memory, "127.0.0.1:0"),
+    "framed-node": remote(local_node, "127.0.0.1:0"),
 }

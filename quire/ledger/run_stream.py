@@ -1,0 +1,169 @@
+"""The runs on their way to one bookie: a stream, from its first run to its break.
+
+`submit` puts a run into the stream's queue at once and gives it a number; one task sends whatever
+is queued as one message when the message before has left, another resolves the waiting adds by the
+numbers that come back. There is no timer between them: a message is what arrived while the previous
+one was under way.
+
+A stream breaks as a whole. When the connection is lost, or the oldest run got no answer in time,
+every run without an answer fails with `BookieUnavailableError`. Nothing is sent twice here: whether
+to send again is the decision of ledger code. Not here: how messages travel (wire/run_calls.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from quire.entry import BookieId
+from quire.errors import BookieBusyError, BookieUnavailableError, QuireError
+from quire.wire import bookie_pb2 as pb
+from quire.wire.adds import EncodedRun, encode_request
+from quire.wire.codec import decode_failure
+from quire.wire.reads import NoMessageError
+from quire.wire.run_calls import RunCall, StreamOverError
+from quire.wire.transport import BATCH_BYTES_MAX
+
+QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of runs that may wait to be sent; beyond it an add is refused with `BookieBusyError`."""
+
+NO_MESSAGE: Final = "what it answered is no message"
+
+
+class _Waiting:
+    """An add between its call and its answer."""
+
+    __slots__ = ("future", "since")
+
+    def __init__(self, future: asyncio.Future[None], since: float) -> None:
+        self.future = future
+        self.since = since
+
+
+class RunStream:
+    """One stream of adds, from its first run to its break. Never mended: a new one takes its
+    place."""
+
+    def __init__(self, call: RunCall, bookie: BookieId, timeout: float) -> None:
+        self.broken: QuireError | None = None
+        self._call = call
+        self._bookie = bookie
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[EncodedRun] = deque()
+        self._queued_bytes = 0
+        self._queued = asyncio.Event()
+        self._last_sent = 0
+        self._last_submitted = 0
+        self._waiting: dict[int, _Waiting] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._sending = asyncio.create_task(self._send())
+        self._receiving = asyncio.create_task(self._receive())
+
+    @property
+    def ended(self) -> bool:
+        return self._sending.done() and self._receiving.done()
+
+    def submit(self, encoded: EncodedRun) -> asyncio.Future[None]:
+        """Queue a run behind all others; the future resolves when it is durable, or fails."""
+        size = len(encoded.run)
+        if self._queue and self._queued_bytes + size > QUEUED_BYTES_MAX:
+            raise BookieBusyError(self._bookie, f"{self._queued_bytes} bytes wait to be sent to it")
+        future = self._loop.create_future()
+        self._last_submitted += 1
+        self._waiting[self._last_submitted] = _Waiting(future, self._loop.time())
+        self._queue.append(encoded)
+        self._queued_bytes += size
+        self._queued.set()
+        if self._alarm is None:
+            self._alarm = self._loop.call_later(self._timeout, self._check_oldest)
+        return future
+
+    async def _send(self) -> None:
+        try:
+            while True:
+                await self._queued.wait()
+                self._queued.clear()
+                while self._queue:
+                    await self._call.write(self._next_message())
+        except StreamOverError:
+            pass  # reading it tells why
+
+    def _next_message(self) -> bytes:
+        """Take runs off the queue, up to the size of a message."""
+        first, runs, total = self._last_sent + 1, list[EncodedRun](), 0
+        while self._queue and (not total or total + len(self._queue[0].run) <= BATCH_BYTES_MAX):
+            encoded = self._queue.popleft()
+            runs.append(encoded)
+            total += len(encoded.run)
+        self._last_sent += len(runs)
+        self._queued_bytes -= total
+        return encode_request(first, self._bookie if first == 1 else None, runs)
+
+    async def _receive(self) -> None:
+        reason = "it closed the connection"
+        try:
+            while (reply := await self._call.read()) is not None:
+                if reply.HasField("refusal"):
+                    self._break(decode_failure(reply.refusal))
+                    return
+                self._settle(reply)
+        except NoMessageError as error:
+            reason = f"{NO_MESSAGE}: {error}"
+        except StreamOverError as error:
+            reason = str(error)
+        except asyncio.CancelledError:
+            reason = "the connection was closed"
+            raise
+        finally:
+            self._break(BookieUnavailableError(self._bookie, reason))
+
+    def _settle(self, reply: pb.AddReply) -> None:
+        waiting = self._waiting
+        if reply.settled > self._last_sent:
+            raise NoMessageError(f"it settles run {reply.settled}, which was not sent")
+        for failed in reply.failures:
+            if failed.number not in waiting or failed.number > reply.settled:
+                raise NoMessageError(f"run {failed.number} fails, which it does not settle")
+            future = waiting.pop(failed.number).future
+            if not future.done():
+                future.set_exception(decode_failure(failed.failure))
+        while waiting and (number := next(iter(waiting))) <= reply.settled:
+            future = waiting.pop(number).future
+            if not future.done():
+                future.set_result(None)
+
+    def _check_oldest(self) -> None:
+        """Break the stream when its oldest run is overdue; one alarm serves all of them."""
+        self._alarm = None
+        if not self._waiting:
+            return
+        due = self._waiting[next(iter(self._waiting))].since + self._timeout
+        if due <= self._loop.time():
+            self._break(
+                BookieUnavailableError(self._bookie, f"no answer within {self._timeout:g} s")
+            )
+        else:
+            self._alarm = self._loop.call_at(due, self._check_oldest)
+
+    def _break(self, error: QuireError) -> None:
+        """Fail whatever waits and end both tasks. The first reason given stays."""
+        if self.broken is not None:
+            return
+        self.broken = error
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for waiting in self._waiting.values():
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
+        self._waiting.clear()
+        self._queue.clear()
+        self._call.cancel()
+        self._sending.cancel()
+
+    async def close(self) -> None:
+        """Break the stream and return when its tasks have ended."""
+        self._break(BookieUnavailableError(self._bookie, "its stub was closed"))
+        self._receiving.cancel()
+        await asyncio.gather(self._sending, self._receiving, return_exceptions=True)

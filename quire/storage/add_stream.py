@@ -1,0 +1,168 @@
+"""One stream of runs into a bookie, however its messages travel.
+
+Runs are started in order, each without waiting for the one before to be durable: that is
+what fills the journal's groups. They are acknowledged in order, all that became durable in the
+meantime by one message.
+
+Not here: the ways messages come in (service.py, run_port.py), and what all calls have in common
+(reception.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import Any, Protocol
+
+from quire.errors import InvalidRequestError, WrongBookieError
+from quire.storage.reception import Reception
+from quire.wire import bookie_pb2 as pb
+from quire.wire.transport import EOF
+
+
+class RunContext(Protocol):
+    """The bookie's end of one stream."""
+
+    async def read(self) -> Any:
+        """Return the next `pb.AddRequest`, `EOF` after the last."""
+        ...
+
+    async def write(self, message: pb.AddReply, /) -> None:
+        """Send a message, waiting for room."""
+        ...
+
+
+class _Slot:
+    """One run between its arrival and its acknowledgement."""
+
+    __slots__ = ("answer", "done", "failure", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.done = False
+        self.failure: pb.Failure | None = None
+        self.answer: asyncio.Future[None] | None = None
+
+
+class AddStream:
+    """One stream of runs: starts each in order, acknowledges them in order.
+
+    Numbers grow by one per run. Runs up to `_acknowledged` have their answer sent; the answer of
+    those below the first of `_slots` is on its way; `_received` is the number of the last slot.
+    """
+
+    def __init__(self, reception: Reception, context: RunContext) -> None:
+        self._reception = reception
+        self._context = context
+        self._slots: deque[_Slot] = deque()
+        self._received = 0
+        self._acknowledged = 0
+        self._bytes = 0
+        self._refusal: pb.Failure | None = None
+        self._ready = asyncio.Event()
+        self._room = asyncio.Event()
+
+    @property
+    def runs_in_flight(self) -> int:
+        return self._received - self._acknowledged
+
+    async def serve(self) -> None:
+        """Serve until the client ends the stream, breaks it, or breaks the rules of its numbers."""
+        with self._reception.streaming(self):
+            await self._serve()
+
+    async def _serve(self) -> None:
+        acknowledging = asyncio.create_task(self._acknowledge())
+        acknowledging.add_done_callback(lambda _: self._room.set())
+        try:
+            await self._receive(acknowledging)
+            while self.runs_in_flight and not acknowledging.done():
+                await self._wait_for_room()
+        except (InvalidRequestError, WrongBookieError) as error:
+            self._refusal = self._reception.failure(error)
+            self._ready.set()
+            await asyncio.gather(acknowledging, return_exceptions=True)
+        finally:
+            answers = [slot.answer for slot in self._slots if slot.answer is not None]
+            for future in (acknowledging, *answers):
+                future.cancel()
+            await asyncio.gather(acknowledging, *answers, return_exceptions=True)
+
+    async def _receive(self, acknowledging: asyncio.Task[None]) -> None:
+        while (request := await self._context.read()) is not EOF:
+            if self._received == 0:
+                self._reception.expect(request.bookie)
+            if request.first != self._received + 1 or not request.runs:
+                raise InvalidRequestError(
+                    f"message with {len(request.runs)} runs starts at number {request.first}, "
+                    f"not {self._received + 1}"
+                )
+            for run in request.runs:
+                while not self._has_room(len(run.run)):
+                    await self._wait_for_room()
+                    if acknowledging.done():
+                        return
+                self._start(run)
+
+    def _has_room(self, size: int) -> bool:
+        limits = self._reception.limits
+        return self.runs_in_flight < limits.runs_per_stream and (
+            not self._slots or self._bytes + size <= limits.bytes_per_stream
+        )
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        await self._room.wait()
+
+    def _start(self, run: pb.AddRun) -> None:
+        slot = _Slot(len(run.run))
+        self._slots.append(slot)
+        self._bytes += slot.size
+        self._received += 1
+        try:
+            self._reception.refuse_when_draining()
+            adding = self._reception.bookie.add(
+                run.ledger, run.key, run.run, recovery=run.recovery, deferred=run.deferred
+            )
+        except Exception as error:
+            self._finish(slot, error)
+        else:
+            slot.answer = asyncio.ensure_future(adding)
+            slot.answer.add_done_callback(partial(self._answered, slot))
+
+    def _answered(self, slot: _Slot, answer: asyncio.Future[None]) -> None:
+        if not answer.cancelled():
+            self._finish(slot, answer.exception())
+
+    def _finish(self, slot: _Slot, error: BaseException | None) -> None:
+        if isinstance(error, Exception):
+            slot.failure = self._reception.failure(error)
+        slot.done = True
+        if self._slots and slot is self._slots[0]:
+            self._ready.set()
+
+    async def _acknowledge(self) -> None:
+        while self._refusal is None:
+            await self._ready.wait()
+            self._ready.clear()
+            while self._slots and self._slots[0].done:
+                reply = self._collect()
+                await self._context.write(reply)
+                self._acknowledged = reply.settled
+                self._room.set()
+                self._reception.settled()
+        await self._context.write(pb.AddReply(refusal=self._refusal))
+
+    def _collect(self) -> pb.AddReply:
+        """Take the settled runs off the front and return the reply that answers all of them."""
+        number = self._received - len(self._slots)
+        reply = pb.AddReply()
+        while self._slots and self._slots[0].done:
+            slot = self._slots.popleft()
+            self._bytes -= slot.size
+            number += 1
+            if slot.failure is not None:
+                reply.failures.append(pb.AddFailure(number=number, failure=slot.failure))
+        reply.settled = number
+        return reply

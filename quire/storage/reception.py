@@ -1,0 +1,152 @@
+"""What all calls to a served bookie have in common, however they come in.
+
+For whom a call is, what may be under way at the same time, how an error becomes an answer, and the
+end: `drain` refuses what is new and waits for the answers of what is old, `ended` waits until
+nobody uses the bookie any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from quire.bookie import Bookie
+from quire.entry import BookieId
+from quire.errors import BookieBusyError, BookieUnavailableError, WrongBookieError
+from quire.wire import bookie_pb2 as pb
+from quire.wire.codec import encode_failure, is_internal
+from quire.wire.transport import SENT_RUN_BYTES_MAX, ServerContext
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """What may be under way at the same time. Runs wait for room; all else is told BUSY."""
+
+    runs_per_stream: int = 256
+    bytes_per_stream: int = 4 * SENT_RUN_BYTES_MAX
+    reads: int = 256
+    waits: int = 8192
+
+
+class Stream(Protocol):
+    """A stream of runs, as far as the end of the service is concerned."""
+
+    @property
+    def runs_in_flight(self) -> int:
+        """Runs that have come in and are not answered."""
+        ...
+
+
+class Reception:
+    """Lets calls in to one bookie and sees them out."""
+
+    def __init__(
+        self, bookie: Bookie, bookie_id: BookieId, limits: ServiceLimits | None = None
+    ) -> None:
+        self.bookie = bookie
+        self.bookie_id = bookie_id
+        self.limits = limits or ServiceLimits()
+        self._draining = False
+        self._calls = 0
+        """Under way, but for streams of runs; reads and long polls are among them."""
+        self._unanswered = 0
+        """Of these and those that have just ended: whose answer gRPC has not taken over yet."""
+        self._reads = 0
+        self._waits = 0
+        self._streams: list[Stream] = []
+        self._settled = asyncio.Event()
+
+    async def drain(self) -> None:
+        """Refuse runs and calls from now on; return when those under way have been answered.
+
+        Long polls are not waited for. Cancelling leaves the reception refusing.
+        """
+        self._draining = True
+        while self._unanswered > self._waits or any(each.runs_in_flight for each in self._streams):
+            self._settled.clear()
+            await self._settled.wait()
+
+    async def ended(self) -> None:
+        """Return when no call uses the bookie any more; for after the server has stopped."""
+        while self._streams or self._calls:
+            self._settled.clear()
+            await self._settled.wait()
+
+    def settled(self) -> None:
+        """Something that `drain` or `ended` waits for may have come to its end."""
+        self._settled.set()
+
+    @contextmanager
+    def calling(self, context: ServerContext) -> Iterator[None]:
+        """What a call does in the block is waited for by `ended`, and until its answer has left by
+        `drain`.
+
+        What a handler returns is sent after it: a server that stops in between breaks the call off.
+        """
+        self._unanswered += 1
+        context.add_done_callback(self._left)  # type: ignore[arg-type]
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            self.settled()
+
+    def _left(self, _: object) -> None:
+        self._unanswered -= 1
+        self.settled()
+
+    @contextmanager
+    def streaming(self, stream: Stream) -> Iterator[None]:
+        """A stream of runs is served in the block."""
+        self._streams.append(stream)
+        try:
+            yield
+        finally:
+            self._streams.remove(stream)
+            self.settled()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A read takes one of the places for reads. Raises `BookieBusyError` when all are taken."""
+        if self._reads >= self.limits.reads:
+            raise BookieBusyError(self.bookie_id, f"{self.limits.reads} reads are under way")
+        self._reads += 1
+        try:
+            yield
+        finally:
+            self._reads -= 1
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A long poll takes one of the places for them. Raises `BookieBusyError` as `reading`."""
+        if self._waits >= self.limits.waits:
+            raise BookieBusyError(self.bookie_id, f"{self.limits.waits} reads wait for entries")
+        self._waits += 1
+        try:
+            yield
+        finally:
+            self._waits -= 1
+
+    def expect(self, bookie: BookieId) -> None:
+        """Raise `WrongBookieError` for a call that is meant for another bookie."""
+        if bookie != self.bookie_id:
+            raise WrongBookieError("the server", f"bookie {bookie}", f"bookie {self.bookie_id}")
+
+    def refuse_when_draining(self) -> None:
+        """Raise `BookieUnavailableError` once `drain` was called."""
+        if self._draining:
+            raise BookieUnavailableError(self.bookie_id, "it is shutting down")
+
+    def failure(self, error: Exception) -> pb.Failure:
+        """Turn an error into an answer; one that clients may not see in detail goes to the log."""
+        failure = encode_failure(error, self.bookie_id)
+        if is_internal(failure):
+            _log.error("bookie %s met an internal error", self.bookie_id, exc_info=error)
+        return failure

@@ -1,0 +1,109 @@
+"""Where a bookie takes runs as plain frames, beside its gRPC port.
+
+Every connection is one stream of runs: what it carries and how it is answered is what the gRPC
+method `Add` carries (add_stream.py), without gRPC's work for each message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from quire.errors import ConfigurationError, InvalidRequestError
+from quire.storage.add_stream import AddStream
+from quire.storage.reception import Reception
+from quire.wire import bookie_pb2 as pb
+from quire.wire.adds import decode_request
+from quire.wire.framed import ConnectionOverError, FramedConnection
+from quire.wire.reads import NoMessageError
+from quire.wire.transport import EOF, cannot_listen, split_address
+
+STREAMS_MAX: Final = 4096
+"""Connections at the same time; one more is closed at once."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Context:
+    """The bookie's end of one stream over one connection."""
+
+    def __init__(self, connection: FramedConnection) -> None:
+        self._connection = connection
+
+    async def read(self) -> object:
+        message = await self._connection.read()
+        if message is None:
+            return EOF
+        try:
+            return decode_request(message)
+        except NoMessageError as error:
+            raise InvalidRequestError(f"a message of {len(message)} bytes: {error}") from error
+
+    async def write(self, message: pb.AddReply, /) -> None:
+        await self._connection.write(message.SerializeToString())
+
+
+class _RunPort:
+    """The connections of one listening socket."""
+
+    def __init__(self, reception: Reception) -> None:
+        self._reception = reception
+        self._streams: dict[FramedConnection, asyncio.Task[None]] = {}
+
+    def connection(self) -> FramedConnection:
+        return FramedConnection(is_server=True, on_made=self._made, on_lost=self._lost)
+
+    def _made(self, connection: FramedConnection) -> None:
+        if len(self._streams) >= STREAMS_MAX:
+            _log.warning("%d streams of runs are open: one more is refused", STREAMS_MAX)
+            connection.abort()
+            return
+        self._streams[connection] = asyncio.create_task(self._serve(connection))
+
+    def _lost(self, connection: FramedConnection) -> None:
+        """Give up the stream of a connection: nobody hears its answers any more."""
+        serving = self._streams.pop(connection, None)
+        if serving is not None:
+            serving.cancel()
+
+    async def _serve(self, connection: FramedConnection) -> None:
+        try:
+            with suppress(ConnectionOverError):
+                await AddStream(self._reception, _Context(connection)).serve()
+        except Exception as error:
+            self._reception.failure(error)
+        finally:
+            connection.close()
+
+    async def close(self) -> None:
+        """Break off what is under way; answers that were written are still sent."""
+        serving = list(self._streams.values())
+        for connection in list(self._streams):
+            connection.close()
+        for stream in serving:
+            stream.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+
+@asynccontextmanager
+async def serve_runs(reception: Reception, listen: str) -> AsyncIterator[str]:
+    """Take runs on host:port while the block runs; yields the address with the real port.
+
+    At its end every stream is broken off. Raises `ConfigurationError` when the address cannot be
+    used.
+    """
+    host, port = split_address(listen)
+    runs = _RunPort(reception)
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(runs.connection, host.strip("[]"), port)
+    except OSError as error:
+        raise ConfigurationError(cannot_listen(listen)) from error
+    try:
+        yield f"{host}:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await runs.close()

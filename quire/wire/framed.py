@@ -1,0 +1,212 @@
+"""Messages over plain TCP: what carries runs where gRPC's own work would cost more than theirs.
+
+One connection is one stream. It begins with a greeting of the client; then each side sends frames,
+each the size of a message in four bytes, big-endian, and the message (docs/formats.md, "Wire").
+There is nothing else: who may send what, and when, is the stream's business. A side that closes is
+gone, it does not hear answers any more; a stream that breaks is never mended.
+
+Invariants: at most `RECEIVED_BYTES_MAX` and one message wait to be read, then the other side has to
+wait; a frame larger than a message may be ends the connection before it is taken in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Final, cast
+
+from quire.wire.transport import KEEPALIVE_SECONDS, MESSAGE_BYTES_MAX
+
+GREETING: Final = b"quire/runs/1\n"
+"""The first bytes of a connection: whoever sends others speaks something else."""
+
+RECEIVED_BYTES_MAX: Final = MESSAGE_BYTES_MAX
+"""So much may wait to be read before nothing more is taken from the other side."""
+
+_SIZE: Final = struct.Struct(">I")
+_SENT_BYTES_MAX: Final = 1024 * 1024
+_PROBES: Final = 3
+
+
+class ConnectionOverError(Exception):
+    """A connection that ended, or never began, with the reason in a few words."""
+
+
+class FramedConnection(asyncio.Protocol):
+    """One end of a connection, once it is made. One reader and one writer at a time.
+
+    `on_made` is called when messages can be exchanged, `on_lost` when the connection is gone.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_server: bool = False,
+        on_made: Callable[[FramedConnection], None] | None = None,
+        on_lost: Callable[[FramedConnection], None] | None = None,
+    ) -> None:
+        self._is_server = is_server
+        self._on_made = on_made
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._greeted = not is_server
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._wanted = len(GREETING) if is_server else _SIZE.size
+        self._messages: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._is_paused = False
+        self._arrival: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._is_full = False
+        self._over: str | None = None
+
+    async def read(self) -> bytes | None:
+        """Return the next message, None after the last when the other side has closed.
+
+        Raises `ConnectionOverError` when the connection broke. Cancelling loses nothing.
+        """
+        while not self._messages:
+            if self._over is not None:
+                if self._over:
+                    raise ConnectionOverError(self._over)
+                return None
+            self._arrival = self._loop.create_future()
+            await self._arrival
+        message = self._messages.popleft()
+        self._waiting_bytes -= len(message)
+        if self._is_paused and self._waiting_bytes <= RECEIVED_BYTES_MAX // 2:
+            self._is_paused = False
+            if self._over is None and self._transport is not None:
+                self._transport.resume_reading()
+        return message
+
+    async def write(self, message: bytes) -> None:
+        """Send a message, or have it sent when there is room. Raises `ConnectionOverError`."""
+        while self._is_full and self._over is None:
+            self._room = self._loop.create_future()
+            await self._room
+        if self._over is not None or self._transport is None or self._transport.is_closing():
+            raise ConnectionOverError(self._over or "the connection is closed")
+        self._transport.writelines((_SIZE.pack(len(message)), message))
+
+    def close(self) -> None:
+        """Send what was written, then end the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the transport reports.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = made = cast("asyncio.Transport", transport)  # uvloop's is none by type
+        _probe(made.get_extra_info("socket"))
+        made.set_write_buffer_limits(high=_SENT_BYTES_MAX)
+        if self._is_server:
+            return
+        made.write(GREETING)
+        if self._on_made is not None:
+            self._on_made(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._over is None:
+            self._over = "" if error is None else _reason(error)
+        self._is_full = False
+        for waiter in (self._arrival, self._room):
+            _wake(waiter)
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        _wake(self._room)
+
+    def data_received(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size < self._wanted or self._over is not None:
+            return
+        whole = b"".join(self._parts) if len(self._parts) > 1 else data
+        at = self._take(whole)
+        self._parts, self._size = ([whole[at:]] if at < len(whole) else []), len(whole) - at
+        if self._messages:
+            _wake(self._arrival)
+            if self._waiting_bytes > RECEIVED_BYTES_MAX and not self._is_paused:
+                self._is_paused = True
+                assert self._transport is not None
+                self._transport.pause_reading()
+
+    def _take(self, data: bytes) -> int:
+        """Take whole messages off the front; return where the first that is not whole begins."""
+        at = 0
+        if not self._greeted:
+            if data[: len(GREETING)] != GREETING:
+                self._break("it speaks another protocol")
+                return len(data)
+            self._greeted, at = True, len(GREETING)
+            if self._on_made is not None:
+                self._on_made(self)
+        while len(data) - at >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(data, at)
+            if size > MESSAGE_BYTES_MAX:
+                self._break(f"it sent a message of {size} bytes")
+                return len(data)
+            end = at + _SIZE.size + size
+            if end > len(data):
+                self._wanted = _SIZE.size + size
+                return at
+            self._messages.append(data[at + _SIZE.size : end])
+            self._waiting_bytes += size
+            at = end
+        self._wanted = _SIZE.size
+        return at
+
+    def _break(self, reason: str) -> None:
+        self._over = reason
+        self.abort()
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
+
+
+def _reason(error: Exception) -> str:
+    """Say what happened in the words of the system, whichever event loop met it."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error) or repr(error)
+
+
+def _probe(connection: socket.socket) -> None:
+    """Have the kernel try a silent connection, so that a dead peer is noticed in the end."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), KEEPALIVE_SECONDS)
+    if hasattr(socket, "TCP_KEEPCNT"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+
+
+async def connect(address: str) -> FramedConnection:
+    """Open a connection to host:port. Raises `ConnectionOverError` when nobody answers there."""
+    host, _, port = address.rpartition(":")
+    try:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            FramedConnection, host.strip("[]"), int(port)
+        )
+    except OSError as error:
+        raise ConnectionOverError(f"{address}: {_reason(error)}") from error
+    return connection

@@ -1,0 +1,271 @@
+"""Messages over plain TCP: cut anywhere, too large, too many, for others; and who is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quire.errors import BookieUnavailableError
+from quire.ledger.remote import RemoteBookie
+from quire.storage import run_port
+from quire.storage.service import serve_bookie
+from quire.wire import bookie_pb2 as pb
+from quire.wire import framed
+from quire.wire.framed import GREETING, ConnectionOverError, FramedConnection, connect
+from quire.wire.transport import MESSAGE_BYTES_MAX
+from tests.support.memory_bookie import MemoryBookie
+from tests.wire.link import KEY, SOON, GatedBookie, run_of
+
+HERE = "127.0.0.1:0"
+
+
+def frame(message: bytes) -> bytes:
+    return struct.pack(">I", len(message)) + message
+
+
+class Wire(asyncio.Transport):
+    """The transport of a connection under test: says what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__({"socket": self})
+        self.written: list[bytes] = []
+        self.is_paused = self.is_closed = False
+
+    def setsockopt(self, *_: object) -> None: ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+
+def server_end() -> tuple[FramedConnection, Wire]:
+    connection, wire = FramedConnection(is_server=True), Wire()
+    connection.connection_made(wire)
+    return connection, wire
+
+
+@given(st.lists(st.binary(max_size=300), max_size=8), st.data())
+def test_messages_arrive_whole_however_they_are_cut(
+    messages: list[bytes], data: st.DataObject
+) -> None:
+    async def main() -> None:
+        connection, _ = server_end()
+        sent = GREETING + b"".join(map(frame, messages))
+        cuts = sorted(data.draw(st.sets(st.integers(0, len(sent)), max_size=12)))
+        for low, high in itertools.pairwise([0, *cuts, len(sent)]):
+            connection.data_received(sent[low:high])
+        connection.connection_lost(None)
+        for message in messages:
+            assert await connection.read() == message
+        assert await connection.read() is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "another protocol"),
+        (GREETING + struct.pack(">I", MESSAGE_BYTES_MAX + 1), f"{MESSAGE_BYTES_MAX + 1} bytes"),
+    ],
+)
+def test_what_cannot_be_a_message_ends_the_connection(sent: bytes, reason: str) -> None:
+    async def main() -> None:
+        connection, wire = server_end()
+        connection.data_received(sent)
+        connection.data_received(frame(b"more"))
+        assert wire.is_closed
+        with pytest.raises(ConnectionOverError, match=reason):
+            await connection.read()
+        with pytest.raises(ConnectionOverError, match=reason):
+            await connection.write(b"")
+
+    asyncio.run(main())
+
+
+def test_a_message_that_was_whole_is_read_although_the_connection_broke_then() -> None:
+    async def main() -> None:
+        connection, _ = server_end()
+        connection.data_received(GREETING + frame(b"whole") + frame(b"cut")[:-1])
+        connection.connection_lost(ConnectionResetError(104, "Connection reset by peer"))
+        assert await connection.read() == b"whole"
+        with pytest.raises(ConnectionOverError, match="Connection reset by peer"):
+            await connection.read()
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_is_behind_makes_the_other_side_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(framed, "RECEIVED_BYTES_MAX", 100)
+
+    async def main() -> None:
+        connection, wire = server_end()
+        connection.data_received(GREETING + frame(bytes(60)) + frame(bytes(60)))
+        states = []
+        for _ in range(2):
+            await connection.read()
+            states.append(wire.is_paused)
+        assert states == [True, False]
+
+    asyncio.run(main())
+
+
+def test_a_writer_waits_for_room_and_hears_when_there_will_be_none() -> None:
+    async def main() -> None:
+        connection, wire = server_end()
+        connection.pause_writing()
+        first = asyncio.ensure_future(connection.write(b"first"))
+        await asyncio.sleep(0)
+        assert not wire.written
+        connection.resume_writing()
+        await first
+        assert b"".join(wire.written) == frame(b"first")
+        connection.pause_writing()
+        second = asyncio.ensure_future(connection.write(b"second"))
+        await asyncio.sleep(0)
+        connection.connection_lost(None)
+        with pytest.raises(ConnectionOverError):
+            await second
+
+    asyncio.run(main())
+
+
+def test_nobody_at_an_address_is_said_in_words() -> None:
+    async def main() -> None:
+        async with serve_bookie(MemoryBookie("b1"), "b1", listen_runs=HERE) as address:
+            assert address.runs is not None
+        with pytest.raises(ConnectionOverError, match=r"refused|[Cc]onnect call failed"):
+            await connect(address.runs)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_every_event_loop_carries_runs_of_any_size(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def main() -> None:
+        async with serve_bookie(MemoryBookie("b1"), "b1", listen_runs=HERE) as address:
+            stub = RemoteBookie(address)
+            sizes = (1, 70_000, 1_000_000)
+            await asyncio.gather(
+                *(stub.add(7, KEY, run_of(entry, size)) for entry, size in enumerate(sizes))
+            )
+            assert await stub.list_entries(7) == [(0, 2)]
+            await stub.close()
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(main())
+
+
+@asynccontextmanager
+async def raw(bookie: MemoryBookie) -> AsyncIterator[tuple[FramedConnection, RemoteBookie]]:
+    async with serve_bookie(bookie, "b1", listen_runs=HERE) as address:
+        assert address.runs is not None
+        connection, stub = await connect(address.runs), RemoteBookie(address)
+        try:
+            async with asyncio.timeout(SOON):
+                yield connection, stub
+        finally:
+            connection.abort()
+            await stub.close()
+
+
+def request(*entries: int) -> bytes:
+    runs = [pb.AddRun(ledger=7, key=KEY, run=run_of(entry)) for entry in entries]
+    return pb.AddRequest(bookie="b1", first=1, runs=runs).SerializeToString()
+
+
+def test_a_message_that_says_nothing_is_refused() -> None:
+    async def main() -> None:
+        async with raw(MemoryBookie("b1")) as (connection, stub):
+            await connection.write(b"\xff\xff")
+            answer = await connection.read()
+            assert answer is not None
+            reply = pb.AddReply.FromString(answer)
+            assert reply.refusal.status == pb.INVALID_REQUEST
+            assert await connection.read() is None
+            await stub.add(7, KEY, run_of(0))
+
+    asyncio.run(main())
+
+
+def test_a_client_that_is_gone_is_not_waited_for() -> None:
+    async def main() -> None:
+        bookie = GatedBookie()
+        async with raw(bookie) as (connection, _):
+            await connection.write(request(0))
+            await bookie.arrived(1)
+            connection.abort()
+            await bookie.left()
+
+    asyncio.run(main())
+
+
+def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_port, "STREAMS_MAX", 1)
+
+    async def main() -> None:
+        async with raw(MemoryBookie("b1")) as (connection, stub):
+            await connection.write(request(0))
+            assert await connection.read() is not None
+            with pytest.raises(BookieUnavailableError):
+                await stub.add(7, KEY, run_of(1))
+            assert await stub.list_entries(7) == [(0, 0)]
+            connection.abort()
+            while True:
+                with contextlib.suppress(BookieUnavailableError):
+                    await stub.add(7, KEY, run_of(1))
+                    break
+
+    asyncio.run(main())
+
+
+@settings(max_examples=50)
+@given(st.binary(max_size=64), st.booleans(), st.integers(0, 2**32 - 1))
+def test_no_bytes_harm_a_bookie(noise: bytes, is_greeted: bool, size: int) -> None:
+    async def main() -> None:
+        bookie = MemoryBookie("b1")
+        async with serve_bookie(bookie, "b1", listen_runs=HERE, drain_seconds=0.0) as address:
+            assert address.runs is not None
+            host, port = address.runs.split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write((GREETING if is_greeted else b"") + struct.pack(">I", size) + noise)
+            with contextlib.suppress(ConnectionError):
+                writer.write_eof()
+                async with asyncio.timeout(SOON):
+                    await reader.read()
+            writer.close()
+            assert not bookie.ledgers
+            stub = RemoteBookie(address)
+            await stub.add(7, KEY, run_of(0))
+            await stub.close()
+
+    asyncio.run(main())
