@@ -53,7 +53,7 @@ demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: th
 	@$(BIN)/python -m tutorial.demo
 
 test: $(VENV)/test.stamp ## every test: pure, simulated, real processes, real ZooKeeper, real Spark
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # --- what a maintainer runs --------------------------------------------------------------------------
 

@@ -35,6 +35,9 @@ from quire.storage.identity import format_directory, is_formatted
 START_SECONDS: Final = 60.0
 """A bookie has to be ready within this time; replaying a full journal takes a few seconds."""
 
+FORMAT_SECONDS: Final = 5.0
+"""How long a start that is cancelled waits for the formatting under way."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerDeath:
@@ -240,6 +243,19 @@ class LocalCluster:
         return self._processes[index]
 
     async def _format(self, index: int) -> None:
+        """Format what is missing of a bookie. When cancelled, what was begun may end: its threads
+        write into a directory that is removed next, and would bring it back.
+        """
+        formatting = asyncio.create_task(self._format_missing(index))
+        try:
+            await asyncio.shield(formatting)
+        except asyncio.CancelledError:
+            await asyncio.wait([formatting], timeout=FORMAT_SECONDS)
+            formatting.cancel()
+            await asyncio.gather(formatting, return_exceptions=True)
+            raise
+
+    async def _format_missing(self, index: int) -> None:
         directory = self.bookie_directory(index)
         if not await is_formatted(directory):
             await format_directory(directory, self.store_uri)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -67,6 +68,35 @@ def test_a_stop_that_is_cut_short_kills_and_clears_away(
         return sent
 
     assert asyncio.run(main())[-1] is signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_that_is_cut_short_waits_for_what_still_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    begun, may_end = threading.Event(), threading.Event()
+
+    def make(directory: Path) -> None:
+        begun.set()
+        may_end.wait()
+        directory.mkdir(parents=True)
+
+    async def format_slowly(directory: Path, _: str) -> None:
+        await asyncio.to_thread(make, directory)
+
+    async def main() -> None:
+        monkeypatch.setattr("quire.cluster.local.format_directory", format_slowly)
+        starting = asyncio.create_task(LocalCluster(bookies=1).start())
+        await asyncio.to_thread(begun.wait)
+        starting.cancel()
+        asyncio.get_running_loop().call_later(0.05, may_end.set)
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    asyncio.run(main())
     assert list(tmp_path.iterdir()) == []
 
 
