@@ -29,8 +29,9 @@ class LedgerOptions:
     bytes_in_flight_max: int = 64 * 1024 * 1024
     """The same in payload bytes, so a writer holds at most twice this."""
 
-    runs_outstanding_max: int = 2
-    """Runs under way to one bookie. Two keep it busy while an ack travels; more are smaller."""
+    runs_outstanding_max: int = 4
+    """Runs under way to one bookie: two keep it busy while an ack travels, four also while the
+    writer is busy with what the last ack let in. More are only smaller."""
 
     lac_idle: float = 0.001
     """An idle writer tells its LAC after this time, so that followers see the last entry: time for
