@@ -51,20 +51,25 @@ class _RunPort:
 
     def __init__(self, reception: Reception) -> None:
         self._reception = reception
+        self._connections: set[FramedConnection] = set()
         self._streams: dict[FramedConnection, asyncio.Task[None]] = {}
 
     def connection(self) -> FramedConnection:
-        return FramedConnection(is_server=True, on_made=self._made, on_lost=self._lost)
+        """Return the protocol of a connection that comes in."""
+        connection = FramedConnection(is_server=True, on_made=self._made, on_lost=self._lost)
+        self._connections.add(connection)
+        return connection
 
     def _made(self, connection: FramedConnection) -> None:
-        if len(self._streams) >= STREAMS_MAX:
-            _log.warning("%d streams of runs are open: one more is refused", STREAMS_MAX)
+        if len(self._connections) > STREAMS_MAX:
+            _log.warning("%d connections for runs are open: one more is refused", STREAMS_MAX)
             connection.abort()
             return
         self._streams[connection] = asyncio.create_task(self._serve(connection))
 
     def _lost(self, connection: FramedConnection) -> None:
         """Give up the stream of a connection: nobody hears its answers any more."""
+        self._connections.discard(connection)
         serving = self._streams.pop(connection, None)
         if serving is not None:
             serving.cancel()
@@ -81,7 +86,7 @@ class _RunPort:
     async def close(self) -> None:
         """Break off what is under way; answers that were written are still sent."""
         serving = list(self._streams.values())
-        for connection in list(self._streams):
+        for connection in list(self._connections):
             connection.close()
         for stream in serving:
             stream.cancel()

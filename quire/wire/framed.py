@@ -27,7 +27,12 @@ GREETING: Final = b"quire/runs/1\n"
 RECEIVED_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 """So much may wait to be read before nothing more is taken from the other side."""
 
+GREETING_SECONDS: Final = 10.0
+"""Whoever has said nothing for so long after connecting is not one of us."""
+
 _SIZE: Final = struct.Struct(">I")
+_MESSAGE_COST: Final = 128
+"""What a message that waits costs besides its bytes: there can be many without any."""
 _SENT_BYTES_MAX: Final = 1024 * 1024
 _PROBES: Final = 3
 
@@ -65,6 +70,7 @@ class FramedConnection(asyncio.Protocol):
         self._room: asyncio.Future[None] | None = None
         self._is_full = False
         self._over: str | None = None
+        self._alarm: asyncio.TimerHandle | None = None
 
     async def read(self) -> bytes | None:
         """Return the next message, None after the last when the other side has closed.
@@ -79,7 +85,7 @@ class FramedConnection(asyncio.Protocol):
             self._arrival = self._loop.create_future()
             await self._arrival
         message = self._messages.popleft()
-        self._waiting_bytes -= len(message)
+        self._waiting_bytes -= len(message) + _MESSAGE_COST
         if self._is_paused and self._waiting_bytes <= RECEIVED_BYTES_MAX // 2:
             self._is_paused = False
             if self._over is None and self._transport is not None:
@@ -112,6 +118,7 @@ class FramedConnection(asyncio.Protocol):
         _probe(made.get_extra_info("socket"))
         made.set_write_buffer_limits(high=_SENT_BYTES_MAX)
         if self._is_server:
+            self._alarm = self._loop.call_later(GREETING_SECONDS, self._break, "it says nothing")
             return
         made.write(GREETING)
         if self._on_made is not None:
@@ -121,6 +128,7 @@ class FramedConnection(asyncio.Protocol):
         if self._over is None:
             self._over = "" if error is None else _reason(error)
         self._is_full = False
+        self._forget_alarm()
         for waiter in (self._arrival, self._room):
             _wake(waiter)
         if self._on_lost is not None:
@@ -156,6 +164,7 @@ class FramedConnection(asyncio.Protocol):
                 self._break("it speaks another protocol")
                 return len(data)
             self._greeted, at = True, len(GREETING)
+            self._forget_alarm()
             if self._on_made is not None:
                 self._on_made(self)
         while len(data) - at >= _SIZE.size:
@@ -168,10 +177,15 @@ class FramedConnection(asyncio.Protocol):
                 self._wanted = _SIZE.size + size
                 return at
             self._messages.append(data[at + _SIZE.size : end])
-            self._waiting_bytes += size
+            self._waiting_bytes += size + _MESSAGE_COST
             at = end
         self._wanted = _SIZE.size
         return at
+
+    def _forget_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     def _break(self, reason: str) -> None:
         self._over = reason

@@ -137,6 +137,55 @@ def test_a_reader_that_is_behind_makes_the_other_side_wait(
     asyncio.run(main())
 
 
+def test_messages_without_bytes_are_counted_too() -> None:
+    async def main() -> None:
+        connection, wire = server_end()
+        connection.data_received(GREETING + frame(b"") * (MESSAGE_BYTES_MAX // 128 + 1))
+        assert wire.is_paused
+        assert await connection.read() == b""
+
+    asyncio.run(main())
+
+
+def test_whoever_says_nothing_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framed, "GREETING_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with serve_bookie(MemoryBookie("b1"), "b1", listen_runs=HERE) as address:
+            assert address.runs is not None
+            friend, stub = await connect(address.runs), RemoteBookie(address)
+            host, port = address.runs.split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(GREETING[:-1])
+            async with asyncio.timeout(SOON):
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+                await friend.write(request(0))  # who has greeted may be silent for ever
+                assert await friend.read() is not None
+            writer.close()
+            friend.abort()
+            await stub.close()
+
+    asyncio.run(main())
+
+
+def test_a_server_that_stops_closes_those_who_have_not_spoken_yet() -> None:
+    async def main() -> None:
+        async with serve_bookie(MemoryBookie("b1"), "b1", listen_runs=HERE) as address:
+            assert address.runs is not None
+            host, port = address.runs.split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            stub = RemoteBookie(address)
+            await stub.add(7, KEY, run_of(0))  # accepted after the others
+            await stub.close()
+        async with asyncio.timeout(SOON):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(main())
+
+
 def test_a_writer_waits_for_room_and_hears_when_there_will_be_none() -> None:
     async def main() -> None:
         connection, wire = server_end()
