@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
+        on_interrupt = signal.getsignal(signal.SIGINT)
         session = (
             SparkSession.builder.master("local[2]")
             .appName("quire-tests")
@@ -56,6 +58,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.adaptive.enabled", "false")
             .getOrCreate()
         )
+        # Spark's own handler raises wherever the signal comes; other tests of this process rely on
+        # an event loop's, which is installed only in the place of the default one.
+        signal.signal(signal.SIGINT, on_interrupt)
         session.sparkContext.setLogLevel("ERROR")
         session.dataSource.register(LogDataSource)
         yield session
