@@ -34,6 +34,27 @@ class ServiceLimits:
     waits: int = 8192
 
 
+class Places:
+    """So many at the same time of one kind of call."""
+
+    def __init__(self, bookie: BookieId, size: int, what: str) -> None:
+        self.taken = 0
+        self._bookie = bookie
+        self._size = size
+        self._what = what
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Have a place in the block. Raises `BookieBusyError` when all are taken."""
+        if self.taken >= self._size:
+            raise BookieBusyError(self._bookie, f"{self._size} {self._what}")
+        self.taken += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
+
+
 class Stream(Protocol):
     """A stream of runs, as far as the end of the service is concerned."""
 
@@ -57,8 +78,8 @@ class Reception:
         """Under way, but for streams of runs; reads and long polls are among them."""
         self._unanswered = 0
         """Of these and those that have just ended: whose answer gRPC has not taken over yet."""
-        self._reads = 0
-        self._waits = 0
+        self.reads = Places(bookie_id, self.limits.reads, "reads are under way")
+        self.waits = Places(bookie_id, self.limits.waits, "reads wait for entries")
         self._streams: list[Stream] = []
         self._settled = asyncio.Event()
 
@@ -68,7 +89,9 @@ class Reception:
         Long polls are not waited for. Cancelling leaves the reception refusing.
         """
         self._draining = True
-        while self._unanswered > self._waits or any(each.runs_in_flight for each in self._streams):
+        while self._unanswered > self.waits.taken or any(
+            each.runs_in_flight for each in self._streams
+        ):
             self._settled.clear()
             await self._settled.wait()
 
@@ -111,28 +134,6 @@ class Reception:
         finally:
             self._streams.remove(stream)
             self.settled()
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """A read takes one of the places for reads. Raises `BookieBusyError` when all are taken."""
-        if self._reads >= self.limits.reads:
-            raise BookieBusyError(self.bookie_id, f"{self.limits.reads} reads are under way")
-        self._reads += 1
-        try:
-            yield
-        finally:
-            self._reads -= 1
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """A long poll takes one of the places for them. Raises `BookieBusyError` as `reading`."""
-        if self._waits >= self.limits.waits:
-            raise BookieBusyError(self.bookie_id, f"{self.limits.waits} reads wait for entries")
-        self._waits += 1
-        try:
-            yield
-        finally:
-            self._waits -= 1
 
     def expect(self, bookie: BookieId) -> None:
         """Raise `WrongBookieError` for a call that is meant for another bookie."""

@@ -51,17 +51,17 @@ class _RunPort:
 
     def __init__(self, reception: Reception) -> None:
         self._reception = reception
-        self._connections: set[FramedConnection] = set()
-        self._streams: dict[FramedConnection, asyncio.Task[None]] = {}
+        self._streams: dict[FramedConnection, asyncio.Task[None] | None] = {}
+        """None for a connection that has not greeted yet."""
 
     def connection(self) -> FramedConnection:
         """Return the protocol of a connection that comes in."""
-        connection = FramedConnection(is_server=True, on_made=self._made, on_lost=self._lost)
-        self._connections.add(connection)
+        connection = FramedConnection(on_greeted=self._greeted, on_lost=self._lost)
+        self._streams[connection] = None
         return connection
 
-    def _made(self, connection: FramedConnection) -> None:
-        if len(self._connections) > STREAMS_MAX:
+    def _greeted(self, connection: FramedConnection) -> None:
+        if len(self._streams) > STREAMS_MAX:
             _log.warning("%d connections for runs are open: one more is refused", STREAMS_MAX)
             connection.abort()
             return
@@ -69,7 +69,6 @@ class _RunPort:
 
     def _lost(self, connection: FramedConnection) -> None:
         """Give up the stream of a connection: nobody hears its answers any more."""
-        self._connections.discard(connection)
         serving = self._streams.pop(connection, None)
         if serving is not None:
             serving.cancel()
@@ -85,8 +84,8 @@ class _RunPort:
 
     async def close(self) -> None:
         """Break off what is under way; answers that were written are still sent."""
-        serving = list(self._streams.values())
-        for connection in list(self._connections):
+        serving = [stream for stream in self._streams.values() if stream is not None]
+        for connection in list(self._streams):
             connection.close()
         for stream in serving:
             stream.cancel()

@@ -78,7 +78,7 @@ class BookieService:
         try:
             reception.expect(request.bookie)
             reception.refuse_when_draining()
-            place.enter_context(reception.reading())
+            place.enter_context(reception.reads.take())
             run = await self.bookie.read(
                 request.ledger,
                 request.first,
@@ -98,7 +98,7 @@ class BookieService:
     @_answers(pb.TailReply)
     async def WaitTail(self, request: pb.WaitTailRequest) -> pb.TailReply:  # noqa: N802
         timeout = min(request.timeout_ms / 1000, WAIT_SECONDS_MAX)
-        with self.reception.waiting():
+        with self.reception.waits.take():
             tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
         return encode_tail(tail)
 

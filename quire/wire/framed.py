@@ -44,25 +44,24 @@ class ConnectionOverError(Exception):
 class FramedConnection(asyncio.Protocol):
     """One end of a connection, once it is made. One reader and one writer at a time.
 
-    `on_made` is called when messages can be exchanged, `on_lost` when the connection is gone.
+    A server gives `on_greeted`, called when its client has greeted; `on_lost` is called when the
+    connection is gone.
     """
 
     def __init__(
         self,
         *,
-        is_server: bool = False,
-        on_made: Callable[[FramedConnection], None] | None = None,
+        on_greeted: Callable[[FramedConnection], None] | None = None,
         on_lost: Callable[[FramedConnection], None] | None = None,
     ) -> None:
-        self._is_server = is_server
-        self._on_made = on_made
+        self._on_greeted = on_greeted
+        """None once there is no greeting to wait for."""
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._greeted = not is_server
         self._parts: list[bytes] = []
         self._size = 0
-        self._wanted = len(GREETING) if is_server else _SIZE.size
+        self._wanted = _SIZE.size if on_greeted is None else len(GREETING)
         self._messages: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._is_paused = False
@@ -117,12 +116,10 @@ class FramedConnection(asyncio.Protocol):
         self._transport = made = cast("asyncio.Transport", transport)  # uvloop's is none by type
         _probe(made.get_extra_info("socket"))
         made.set_write_buffer_limits(high=_SENT_BYTES_MAX)
-        if self._is_server:
+        if self._on_greeted is None:
+            made.write(GREETING)
+        else:
             self._alarm = self._loop.call_later(GREETING_SECONDS, self._break, "it says nothing")
-            return
-        made.write(GREETING)
-        if self._on_made is not None:
-            self._on_made(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._over is None:
@@ -159,14 +156,14 @@ class FramedConnection(asyncio.Protocol):
     def _take(self, data: bytes) -> int:
         """Take whole messages off the front; return where the first that is not whole begins."""
         at = 0
-        if not self._greeted:
+        if self._on_greeted is not None:
             if data[: len(GREETING)] != GREETING:
                 self._break("it speaks another protocol")
                 return len(data)
-            self._greeted, at = True, len(GREETING)
+            at = len(GREETING)
             self._forget_alarm()
-            if self._on_made is not None:
-                self._on_made(self)
+            self._on_greeted(self)
+            self._on_greeted = None
         while len(data) - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(data, at)
             if size > MESSAGE_BYTES_MAX:
@@ -221,6 +218,6 @@ async def connect(address: str) -> FramedConnection:
         _, connection = await asyncio.get_running_loop().create_connection(
             FramedConnection, host.strip("[]"), int(port)
         )
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:  # the latter: it is no address
         raise ConnectionOverError(f"{address}: {_reason(error)}") from error
     return connection

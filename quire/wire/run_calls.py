@@ -88,13 +88,13 @@ class FramedRuns:
 
     async def write(self, message: bytes, /) -> None:
         try:
-            await (self._connection or await self._open()).write(message)
+            await (await self._open()).write(message)
         except ConnectionOverError as error:
             raise StreamOverError(str(error)) from error
 
     async def read(self) -> pb.AddReply | None:
         try:
-            message = await (self._connection or await self._open()).read()
+            message = await (await self._open()).read()
         except ConnectionOverError as error:
             raise StreamOverError(str(error)) from error
         return None if message is None else decode_reply(message)

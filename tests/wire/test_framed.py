@@ -15,6 +15,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quire.bookie import BookieAddress
 from quire.errors import BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
 from quire.storage import run_port
@@ -64,7 +65,7 @@ class Wire(asyncio.Transport):
 
 
 def server_end() -> tuple[FramedConnection, Wire]:
-    connection, wire = FramedConnection(is_server=True), Wire()
+    connection, wire = FramedConnection(on_greeted=lambda _: None), Wire()
     connection.connection_made(wire)
     return connection, wire
 
@@ -210,8 +211,17 @@ def test_nobody_at_an_address_is_said_in_words() -> None:
     async def main() -> None:
         async with serve_bookie(MemoryBookie("b1"), "b1", listen_runs=HERE) as address:
             assert address.runs is not None
-        with pytest.raises(ConnectionOverError, match=r"refused|[Cc]onnect call failed"):
+        with pytest.raises(ConnectionOverError, match=f"^{address.runs}: Connection refused$"):
             await connect(address.runs)
+
+
+@pytest.mark.parametrize("runs", ["nonsense", "127.0.0.1:x", "127.0.0.1:70000", "a..b:1"])
+def test_what_is_no_address_is_an_unavailable_bookie(runs: str) -> None:
+    async def main() -> None:
+        stub = RemoteBookie(BookieAddress("b1", "127.0.0.1:1", runs=runs))
+        with pytest.raises(BookieUnavailableError, match=runs):
+            await stub.add(7, KEY, run_of(0))
+        await stub.close()
 
     asyncio.run(main())
 
