@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from quire.bookie import Bookie, BookieAddress
+from quire.bookie import Bookie, BookieAddress, BookieInfo
 from quire.errors import (
     ConflictError,
     NodeExistsError,
@@ -80,6 +80,7 @@ class Registration:
         self._session_timeout = session_timeout
         self._pause = PAUSE_FIRST_SECONDS
         self._was_registered = False
+        self._was_writable = True
 
     async def keep(self, on_ready: Callable[[BookieAddress], None] | None = None) -> None:
         """Keep the bookie registered until cancelled; then the record is withdrawn.
@@ -148,6 +149,22 @@ class Registration:
                 f"a process at {found.address} that serves a copy of the directory",
             )
 
+    def _tell(self, info: BookieInfo) -> None:
+        """Have the operator know: the record shows it to clients only."""
+        if info.writable:
+            _log.warning("bookie %s takes new entries again", self._bookie_id)
+        else:
+            _log.warning(
+                "bookie %s takes no new entries: its disk is nearly full, or does not answer "
+                "(%.1f of %.1f GB free)",
+                self._bookie_id,
+                info.disk_free_bytes / 1e9,
+                info.disk_total_bytes / 1e9,
+            )
+
     async def _current(self) -> BookieAddress:
         info = await self._bookie.info()
+        if info.writable != self._was_writable:
+            self._was_writable = info.writable
+            self._tell(info)
         return replace(self._address, writable=info.writable)

@@ -94,7 +94,11 @@ def test_a_bookie_is_registered_while_it_serves() -> None:
     asyncio.run(main())
 
 
-def test_the_record_follows_whether_the_bookie_is_writable() -> None:
+def test_the_record_follows_whether_the_bookie_is_writable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And its log says so, for whoever looks after the machine."""
+
     async def main() -> None:
         bench = Bench()
         async with kept(bench):
@@ -105,6 +109,11 @@ def test_the_record_follows_whether_the_bookie_is_writable() -> None:
             assert len(bench.ready) == 1
 
     asyncio.run(main())
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.split(":")[0] for text in told] == [
+        "bookie b1 takes no new entries",
+        "bookie b1 takes new entries again",
+    ]
 
 
 @pytest.mark.parametrize("applied", [True, False])
