@@ -32,7 +32,8 @@ from quire.ledger.remote import RemoteBookie
 from quire.storage.checkpoint import read_checkpoint
 from quire.storage.cookie import format_bookie, read_cookie
 from quire.storage.identity import format_directory
-from quire.storage.local_disk import LocalDisk, LocalFile
+from quire.storage.local_disk import LocalDisk
+from quire.storage.local_file import LocalFile
 from quire.storage.node import BookieNode
 from quire.storage.record import Record
 from quire.storage.replay import replay
@@ -200,7 +201,7 @@ async def flood(home: Path, seconds: float) -> None:
     node = await BookieNode.open(
         disk, BOOKIE, CLUSTER, rng=random.Random(1), on_fatal=print, options=options
     )
-    LocalFile.write = slow  # type: ignore[method-assign]
+    LocalFile.write = slow  # type: ignore[method-assign, assignment]
     before, highest, inside, busy, stored = resident(), 0, 0, 0, 0
     end = time.perf_counter() + seconds
 

@@ -50,6 +50,9 @@ WARM_UP_ENTRIES: Final = 1000
 PREPARED_BYTES: Final = 512 * 1024 * 1024
 """Most that one take appends."""
 
+BARE_BYTES: Final = 256 * 1024 * 1024
+"""What the bare loop writes, again and again."""
+
 READS: Final = 5
 """Takes of each read figure, each beside one of the plain file."""
 
@@ -99,8 +102,10 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def bare_writes(directory: Path, size: int, seconds: float) -> float:
-    """Return MB/s of a loop that writes `size` bytes to zeroed blocks and syncs them."""
-    data = os.urandom(size)
+    """Return MB/s of a loop that writes `size` bytes to zeroed blocks and syncs them: each time
+    others, as a journal does, or they would stay in the processor's cache.
+    """
+    ready = [os.urandom(size) for _ in range(BARE_BYTES // size)]
     step = -(-size // 4096) * 4096
     with opened(directory / "raw") as descriptor:
         for offset in range(0, FILE_BYTES, 1 << 20):
@@ -108,7 +113,7 @@ def bare_writes(directory: Path, size: int, seconds: float) -> float:
         os.fsync(descriptor)
         offset, written, start = 0, 0, time.perf_counter()
         while time.perf_counter() - start < seconds:
-            os.pwritev(descriptor, [data], offset)
+            os.pwritev(descriptor, [ready[written // size % len(ready)]], offset)
             os.fdatasync(descriptor)
             offset = (offset + step) % (FILE_BYTES - step)
             written += size

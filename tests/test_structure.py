@@ -106,10 +106,14 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.record",
         "quire.log.cold_seal",
     ),
-    "threading": ("quire.sync", "quire.storage.local_disk", "quire.metastore.sqlite"),
+    "threading": (
+        "quire.sync",
+        "quire.storage.disk_threads",
+        "quire.storage.local_file",
+        "quire.metastore.sqlite",
+    ),
     "concurrent": (
         "quire.sync",
-        "quire.storage.local_disk",
         "quire.metastore.sqlite",
         "quire.metastore.zookeeper",
         "quire.metastore.zookeeper_ensemble",

@@ -18,7 +18,7 @@ Errors are `OSError`: ENOSPC is the only one after which a caller may go on (wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,15 +34,15 @@ class DiskSpace:
 class File(Protocol):
     """An open file."""
 
-    async def write(
+    def write(
         self, offset: int, data: Sequence[bytes | memoryview], *, sync: bool = False
-    ) -> None:
+    ) -> Awaitable[None]:
         """Write buffers one after the other from `offset`; with `sync`, in the same step make the
         file's data durable. The file grows as needed.
         """
         ...
 
-    async def sync(self) -> None:
+    def sync(self) -> Awaitable[None]:
         """Make everything written so far durable (data and size)."""
         ...
 

@@ -2,9 +2,10 @@
 
 A *batch* is whatever arrived while the batch before was being written: there is no timer. It is one
 write and one sync; then every record of it is applied, in order and in one step, and its waiters
-are woken. So at any moment what was applied is exactly the records up to `position().sequence`: a
-flush can start anywhere between two awaits, a read sees durable entries only, and nobody sees half
-a batch.
+are woken. The next batch is cut one turn of the event loop later, so that what these append in
+answer goes into it, and does not become a batch and a sync of its own behind it. So at any moment
+what was applied is exactly the records up to `position().sequence`: a flush can start anywhere
+between two awaits, a read sees durable entries only, and nobody sees half a batch.
 
 When the journal falls idle a record of its own follows (`on_idle`), because only a later batch can
 prove that the last one was durable (record.py).
@@ -136,6 +137,7 @@ class Journal(Generic[SubjectT]):
                 self._busy_since = asyncio.get_running_loop().time()
                 await (self._commit(batch) if batch else self._roll())
                 self._busy_since = None
+                await asyncio.sleep(0)  # whoever was answered may append
         except BaseException as error:
             self._fail(error, batch)
             if isinstance(error, asyncio.CancelledError):

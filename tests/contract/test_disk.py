@@ -12,7 +12,8 @@ import pytest
 
 from quire.errors import ConfigurationError
 from quire.storage.disk import Disk
-from quire.storage.local_disk import BUFFERS_MAX, LocalDisk
+from quire.storage.local_disk import LocalDisk
+from quire.storage.local_file import BUFFERS_MAX
 from quire.storage.metered import Meter, MeteredDisk
 from quire.storage.spread_disk import SpreadDisk
 from tests.sim.disk import SimDisk
@@ -205,5 +206,33 @@ def test_writes_side_by_side(run: Run) -> None:
         )
         assert await file.read(0, 200) == b"".join(b"%010d" % slot for slot in range(20))
         await file.close()
+
+    run(check)
+
+
+def test_whole_blocks_are_overwritten_while_they_are_read(run: Run) -> None:
+    """A disk may write these past what it keeps for readers."""
+
+    async def check(disk: Disk) -> None:
+        block = 4096
+        file = await disk.open("a", create=True)
+        await file.write(0, [bytes(8 * block)], sync=True)
+        assert await file.read(0, 8 * block) == bytes(8 * block)
+        await disk.rename("a", "b")
+        for turn in range(3):
+            parts = [bytes([65 + turn]) * 100, bytes([97 + turn]) * (2 * block - 100)]
+            await file.write(block, parts, sync=True)
+            assert await file.read(0, 8 * block) == (
+                bytes(block) + b"".join(parts) + bytes(5 * block)
+            )
+            await file.write(block + 5, [b"small"])
+            assert await file.read(block + 4, 7) == parts[0][:1] + b"small" + parts[0][:1]
+        await asyncio.gather(
+            *(file.write(at * block, [bytes([at]) * block], sync=True) for at in range(8))
+        )
+        await file.close()
+        again = await disk.open("b")
+        assert await again.read(0, 9 * block) == b"".join(bytes([at]) * block for at in range(8))
+        await again.close()
 
     run(check)

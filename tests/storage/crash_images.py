@@ -25,7 +25,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from quire.entry import EntryId, LedgerId
 from quire.storage.disk import DiskSpace
-from quire.storage.local_disk import LocalDisk, LocalFile
+from quire.storage.local_disk import LocalDisk
+from quire.storage.local_file import LocalFile
 from tests.sim.disk import SimDisk
 from tests.sim.platter import Cut, Directory, Inode
 from tests.storage.scene import Scene

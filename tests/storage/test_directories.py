@@ -33,7 +33,8 @@ from quire.storage.identity import (
     format_disk,
     identify,
 )
-from quire.storage.local_disk import LocalDisk, LocalFile
+from quire.storage.local_disk import LocalDisk
+from quire.storage.local_file import LocalFile
 from quire.storage.server import serve
 from quire.storage.state_file import decode_state
 from tests.sim.disk import Cut

@@ -163,13 +163,18 @@ def test_a_quota_that_is_used_up_is_a_full_disk(
     async def main() -> None:
         disk = LocalDisk(tmp_path)
         file = await disk.open("file", create=True)
-        write = file.write(0, [b"x"], sync=True)
+
+        async def use() -> None:
+            if call == "open":
+                await disk.open("other", create=True)
+            else:
+                await file.write(0, [b"x"], sync=True)
+
         with monkeypatch.context() as patch:
             patch.setattr(os, call, refuse)
             with pytest.raises(OSError, match="quota") as caught:
-                await (disk.open("other", create=True) if call == "open" else write)
+                await use()
         assert caught.value.errno == errno.ENOSPC
-        write.close()
         await file.close()
         await disk.close()
 

@@ -12,7 +12,8 @@ import pytest
 from quire.errors import ConfigurationError, CorruptEntryError
 from quire.run import split_run
 from quire.storage.entry_log import CHUNK_BYTES
-from quire.storage.local_disk import AT_ONCE_BYTES_MAX, LocalDisk
+from quire.storage.local_disk import LocalDisk
+from quire.storage.local_file import AT_ONCE_BYTES_MAX
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from tests.sim.disk import SimFile
