@@ -50,6 +50,12 @@ class File(Protocol):
         """Return up to `size` bytes from `offset`; fewer at the end of the file."""
         ...
 
+    def will_read(self, offset: int, size: int) -> None:
+        """Say that these bytes will be read soon, so that the disk may begin to fetch them. Never
+        waits, and never fails.
+        """
+        ...
+
     async def truncate(self, size: int) -> None:
         """Cut or extend (with zeros) the file; durable after `sync`."""
         ...

@@ -39,6 +39,11 @@ class DiskThreads:
         self._idle: list[_Thread] = []
         self._is_closed = False
 
+    @property
+    def are_busy(self) -> bool:
+        """Whether the next job would have to wait."""
+        return not self._idle and len(self._threads) == self._count
+
     def run(self, do: Callable[[], T]) -> asyncio.Future[T]:
         """Have something done. Cancelling abandons the wait, not the job.
 

@@ -1,8 +1,9 @@
 """Reading entry-log files: chunks fetched in as few reads as possible, each verified.
 
-Chunks that follow each other are one read of the disk, reads of several files run side by side, and
-while somebody who reads in order is being served the next stretch is already on its way. Somebody
-reads in order who begins in, or right behind, the chunk where a read ended a while ago.
+Chunks that follow each other are one read. The disk is told of several reads before the first of
+them is waited for, and of what comes next while somebody who reads in order is being served: so it
+works on all of it, and what was fetched waits in the page cache. Somebody reads in order who begins
+in, or right behind, the chunk where a read ended a while ago.
 
 A bounded number of files is held open; the least recently used goes first. (Closing a file lets
 reads under way finish.)
@@ -15,9 +16,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
-from quire.entry import EntryId, LedgerId
+from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import CorruptEntryError
 from quire.storage.disk import Disk, File
 from quire.storage.entry_log import ChunkAt, entries_path
@@ -27,11 +28,20 @@ from quire.storage.stored_run import StoredRun
 ENDS_MAX: Final = 4096
 """Places at which reads ended that are remembered: readers that can be told apart."""
 
-SIDE_BY_SIDE_MIN: Final = 4
-"""Fewer reads go one after the other: mostly the page cache has them, and a task costs as much."""
+TOLD_MIN: Final = 4
+"""Of fewer reads the disk is not told before: what stands next to what was read last, in each file,
+it fetches of its own accord, unless it is told what to fetch."""
 
-AHEAD_MAX: Final = 8
-"""Reads ahead that may be under way at once: twice the threads there are for reads."""
+TOLD_MAX: Final = 32
+"""Reads of which the disk is told at once: the queue of a disk that hangs must not fill up."""
+
+
+class _Told(NamedTuple):
+    """How far ahead of a reader the disk was told of."""
+
+    last: EntryId = NO_ENTRY
+    next_at: EntryId = NO_ENTRY
+    """The entry at which it is told of more."""
 
 
 class EntryFiles:
@@ -42,8 +52,7 @@ class EntryFiles:
         self._open_files_max = open_files_max
         self._files: dict[int, File] = {}
         self.cache: Final = ReadCache(0) if cache is None else cache
-        self._ends: OrderedDict[tuple[int, int], None] = OrderedDict()
-        self._ahead: list[asyncio.Task[None]] = []
+        self._ends: OrderedDict[tuple[int, int], _Told] = OrderedDict()
 
     async def read(
         self, ledger: LedgerId, chunks: Sequence[ChunkAt]
@@ -62,20 +71,19 @@ class EntryFiles:
         ledger: LedgerId,
         chunks: Sequence[ChunkAt],
         wanted: tuple[EntryId, EntryId] | None,
-        ahead: Callable[[], Sequence[ChunkAt]],
+        ahead: Callable[[EntryId], Sequence[ChunkAt]],
     ) -> tuple[list[StoredRun], CorruptEntryError | None]:
         """Return as `read`, through the cache. Chunks that lie between the two ids `wanted` are
-        believed whole, without a look at each frame. `ahead` tells which chunks come next: they are
-        fetched if the reader reads in order.
+        believed whole, without a look at each frame. `ahead` tells which chunks come behind an
+        entry: the disk is told of them if the reader reads in order.
         """
         if not chunks:
             return [], None
         plan = self._plan(chunks)
         if all(stretch.data is not None for stretch in plan):
             await asyncio.sleep(0)  # whoever reads in a loop lets others run
+        self._look_ahead(chunks, ahead)
         await self._fetch_all(dict.fromkeys(plan))
-        if self._is_in_order(chunks) and plan[-1].is_nearly_used(chunks[-1]):
-            self._fetch_ahead(ahead())
         for stretch in dict.fromkeys(plan):
             if stretch.chunks[0] not in self.cache:
                 self.cache.put(stretch)
@@ -86,7 +94,7 @@ class EntryFiles:
         return found, damage
 
     def _plan(self, chunks: Sequence[ChunkAt]) -> list[Stretch]:
-        """Return the stretch of each chunk: one that is kept, or on its way, or a new one."""
+        """Return the stretch of each chunk: one that is kept, or a new one."""
         kept = [self.cache.find(chunk) for chunk in chunks]
         missing = [chunk for chunk, found in zip(chunks, kept, strict=True) if found is None]
         fresh = iter([new for new in map(Stretch, _adjacent(missing)) for _ in new.chunks])
@@ -96,59 +104,46 @@ class EntryFiles:
         return [next(fresh) if found is None else found for found in kept]
 
     async def _fetch_all(self, stretches: Iterable[Stretch]) -> None:
+        """See that the bytes of all stretches are there; else they know the error."""
         wanted = [stretch for stretch in stretches if stretch.data is None]
-        if len(wanted) >= SIDE_BY_SIDE_MIN:
-            await asyncio.gather(*map(self._fetch, wanted))
-            return
+        if len(wanted) >= TOLD_MIN:
+            self._tell(wanted)
         for stretch in wanted:
-            await self._fetch(stretch)
+            try:
+                file = await self._open(stretch.chunks[0].file)
+                stretch.data = await file.read(stretch.chunks[0].offset, stretch.bytes)
+            except OSError as error:
+                stretch.error = error
 
-    async def _fetch(self, stretch: Stretch) -> None:
-        """See that the bytes of a stretch are there; else it knows the error."""
-        if stretch.fetching is not None:
-            await asyncio.wait([stretch.fetching])
-            if stretch.data is not None:
-                return
-        try:
-            await self._read(stretch)
-        except OSError as error:
-            stretch.error = error
+    def _tell(self, stretches: Sequence[Stretch]) -> None:
+        """Tell the disk of reads to come."""
+        for stretch in stretches[:TOLD_MAX]:
+            file = self._files.get(stretch.chunks[0].file)
+            if file is not None:
+                file.will_read(stretch.chunks[0].offset, stretch.bytes)
 
-    async def _read(self, stretch: Stretch) -> None:
-        file = await self._open(stretch.chunks[0].file)
-        stretch.data = await file.read(stretch.chunks[0].offset, stretch.bytes)
-
-    def _is_in_order(self, chunks: Sequence[ChunkAt]) -> bool:
-        """Tell whether a reader goes on where one ended before, and note where it ends now."""
+    def _look_ahead(
+        self, chunks: Sequence[ChunkAt], ahead: Callable[[EntryId], Sequence[ChunkAt]]
+    ) -> None:
+        """Note where a reader ends, and tell the disk of what he will want if he reads in order and
+        has come to what it was told of last.
+        """
         first, last = chunks[0], chunks[-1]
-        places = ((first.file, first.offset), (first.file, first.offset + first.size))
-        is_known = any(place in self._ends for place in places)
-        for place in places:
+        before = [
             self._ends.pop(place, None)
-        self._ends[last.file, last.offset + last.size] = None
+            for place in ((first.file, first.offset), (first.file, first.offset + first.size))
+        ]
+        told = max((each for each in before if each is not None), default=None)
+        if told is not None and last.last >= told.next_at:
+            coming = ahead(max(last.last, told.last))
+            if coming:
+                told = _Told(coming[-1].last, coming[0].first)
+                fresh = [chunk for chunk in coming if chunk not in self.cache]
+                self.cache.counts.bytes_ahead += sum(chunk.size for chunk in fresh)
+                self._tell(list(map(Stretch, _adjacent(fresh))))
+        self._ends[last.file, last.offset + last.size] = told or _Told()
         if len(self._ends) > ENDS_MAX:
             self._ends.popitem(last=False)
-        return is_known
-
-    def _fetch_ahead(self, chunks: Sequence[ChunkAt]) -> None:
-        """Begin to read chunks somebody will ask for, unless most of them are there already."""
-        missing = [chunk for chunk in chunks if chunk not in self.cache]
-        if 2 * len(missing) < len(chunks):
-            return
-        for stretch in map(Stretch, _adjacent(missing)):
-            if stretch.size > self.cache.bytes_max or len(self._ahead) >= AHEAD_MAX:
-                return
-            self.cache.counts.bytes_ahead += stretch.bytes
-            self.cache.put(stretch)
-            stretch.fetching = asyncio.create_task(self._read_ahead(stretch))
-            self._ahead.append(stretch.fetching)
-            stretch.fetching.add_done_callback(self._ahead.remove)
-
-    async def _read_ahead(self, stretch: Stretch) -> None:
-        try:
-            await self._read(stretch)
-        except OSError:
-            self.cache.forget(stretch)  # whoever wants it reads for himself, and reports it
 
     async def _open(self, number: int) -> File:
         file = self._files.pop(number, None)
@@ -173,11 +168,7 @@ class EntryFiles:
             await file.close()
 
     async def close(self) -> None:
-        """Give up what is being read ahead, and close the files."""
-        ahead = list(self._ahead)
-        for task in ahead:
-            task.cancel()
-        await asyncio.gather(*ahead, return_exceptions=True)
+        """Close the files."""
         while self._files:
             await self._files.popitem()[1].close()
 

@@ -56,7 +56,8 @@ UNFINISHED: Final = "repair-unfinished"
 
 NO_PARTS: Final = LedgerParts()
 AHEAD_BYTES: Final = 1024 * 1024
-"""What is fetched ahead of somebody who reads in order: one answer of the usual size."""
+"""What the disk is told of ahead of somebody who reads in order, again and again: an answer of the
+usual size, so that one to two are on their way."""
 
 
 class LedgerStorage:
@@ -308,9 +309,9 @@ class LedgerStorage:
             parts = held.overlapping(first, end)
             chunks, end = choose_chunks(parts, first, end, bytes_max)
 
-            def ahead(held: LedgerParts = held, after: EntryId = end + 1) -> Sequence[ChunkAt]:
-                parts = held.overlapping(after, ENTRY_MAX)
-                return choose_chunks(parts, after, ENTRY_MAX, AHEAD_BYTES)[0]
+            def ahead(behind: EntryId, held: LedgerParts = held) -> Sequence[ChunkAt]:
+                parts = held.overlapping(behind + 1, ENTRY_MAX)
+                return choose_chunks(parts, behind + 1, ENTRY_MAX, AHEAD_BYTES)[0]
 
             wanted = (first, end) if are_tidy(chunks) else None
             read = await self._files.serve(ledger, chunks, wanted, ahead)
@@ -387,7 +388,7 @@ class LedgerStorage:
                 if chunk.is_dense:
                     found.append((chunk.first, chunk.last))
                     continue
-                runs, damage = await self._files.serve(ledger, [chunk], None, tuple)
+                runs, damage = await self._files.serve(ledger, [chunk], None, lambda _: ())
                 if damage is not None:
                     if chunk.file not in self.shelf:
                         return await self.ranges(ledger, first, last)

@@ -1,6 +1,6 @@
 """An open file of the real disk (local_disk.py).
 
-A small read of what the page cache holds needs no thread. A synced write is one hop, write and sync
+A read of what the page cache holds needs no thread. A synced write is one hop, write and sync
 in the same job, because a hop costs as much as a small write; where it can it goes past the page
 cache (direct.py).
 
@@ -15,6 +15,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -27,9 +28,12 @@ BUFFERS_MAX: Final = 1024
 THREADS: Final = 4
 """Per pool: journal, next segment, flush and one to spare; reads gain little beyond four."""
 
-AT_ONCE_BYTES_MAX: Final = 256 * 1024
+AT_ONCE_BYTES_MAX: Final = 1024 * 1024
 """A read of so much is tried without a thread first: copying from the page cache takes less than
-the way to another thread and back. After so many bytes others get their turn."""
+the way to another thread and back, where the job waits until the loop has nothing to do."""
+
+TURN_BYTES: Final = 256 * 1024
+"""After so many bytes read without waiting others get their turn."""
 
 READ_COST_BYTES: Final = 16 * 1024
 """What a read costs however small it is, in bytes copied."""
@@ -46,7 +50,7 @@ class Pace:
     def is_due(self, size: int) -> bool:
         """Count a read that did not wait; return whether it is the turn of others."""
         self._bytes += size + READ_COST_BYTES
-        if self._bytes < AT_ONCE_BYTES_MAX:
+        if self._bytes < TURN_BYTES:
             return False
         self._bytes = 0
         return True
@@ -60,6 +64,8 @@ class Means:
         self.writers: Final = DiskThreads("quire-disk-write", THREADS)
         self.direct: Final = DirectWrites()
         self.pace: Final = Pace()
+        self.scratch: Final = memoryview(bytearray(AT_ONCE_BYTES_MAX))
+        """What a read at once is put into: by the event loop, for no longer than that takes."""
 
     async def close(self) -> None:
         """Wait for the jobs under way and stop the threads."""
@@ -140,11 +146,20 @@ class LocalFile:
                 return data
         return await self._run(self._means.readers, lambda: self._read_all(offset, size))
 
+    def will_read(self, offset: int, size: int) -> None:
+        """See `File.will_read`. Nothing is begun while the disk keeps everybody waiting: if it
+        hangs, the event loop must not fill its queue and wait for a place in it.
+        """
+        if self._is_closed or self._means.readers.are_busy or not hasattr(os, "posix_fadvise"):
+            return
+        with suppress(OSError):
+            os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_WILLNEED)
+
     def _read_at_once(self, offset: int, size: int) -> bytes | None:
         """Return what the page cache holds; None when a disk would have to be waited for."""
         if self._is_closed:
             raise OSError(errno.EBADF, "file is closed")
-        buffer = bytearray(size)
+        buffer = self._means.scratch[:size]
         try:
             got = os.preadv(self._descriptor, [buffer], offset, os.RWF_NOWAIT)
         except BlockingIOError:

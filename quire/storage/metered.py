@@ -175,6 +175,7 @@ class _MeteredFile:
         self._place: Final = place
         self._meter: Final = meter
         self.read = file.read
+        self.will_read = file.will_read
         self.truncate = file.truncate
         self.close = file.close
 

@@ -32,8 +32,8 @@ class StorageOptions:
     and as much again in the journal's queue. Beyond it adds wait, then are refused as busy."""
 
     read_cache_bytes: int = 64 * 1024 * 1024
-    """What readers of entry logs fetched lately, and what is fetched ahead of those who read in
-    order: a stretch of 1 MiB for each of some fifty readers. 0 keeps and fetches nothing."""
+    """What readers of entry logs fetched lately: an answer of 1 MiB for each of some sixty readers.
+    (What is fetched ahead of those who read in order is in the page cache.) 0 keeps nothing."""
 
     journal_segments_max: int = 12
     """Segments that may wait for a flush: lone small adds fill the journal (4 KiB each) long before

@@ -1,14 +1,12 @@
-"""What readers fetched lately, and what is being fetched ahead of those who read in order.
+"""What readers fetched lately.
 
 The unit is a *stretch*: neighbouring chunks of one ledger in one file, as one read of the disk
-brought them. One that is fetched ahead counts with all its bytes from the moment the read begins,
-so that the bound holds whatever the disk does; the one used longest ago goes first. Chunks are
-verified when they are first used, and once. No I/O here (entry_files.py reads).
+brought them. The one used longest ago goes first. Chunks are verified when they are first used, and
+once. No I/O here (entry_files.py reads).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ FRAME_OVERHEAD_BYTES: Final = 16
 class Stretch:
     """Chunks that follow each other in one file, and their bytes once they are there."""
 
-    __slots__ = ("_runs", "_verified", "bytes", "chunks", "data", "error", "fetching", "size")
+    __slots__ = ("_runs", "_verified", "bytes", "chunks", "data", "error", "size")
 
     def __init__(self, chunks: Sequence[ChunkAt]) -> None:
         self.chunks: Final = chunks
@@ -35,14 +33,8 @@ class Stretch:
         """What it costs in memory."""
         self.data: bytes | None = None
         self.error: OSError | None = None
-        self.fetching: asyncio.Task[None] | None = None
-        """The read under way, of a stretch that is fetched ahead of its reader."""
         self._runs: dict[int, StoredRun] = {}
         self._verified: set[int] = set()
-
-    def is_nearly_used(self, chunk: ChunkAt) -> bool:
-        """Whether less than half of the stretch is behind a chunk."""
-        return 2 * (chunk.offset - self.chunks[0].offset) + chunk.size >= self.bytes
 
     def run(self, ledger: LedgerId, chunks: Sequence[ChunkAt]) -> StoredRun:
         """Return neighbouring chunks as one run, verified. Raises `CorruptEntryError` naming the
@@ -72,10 +64,10 @@ class ReadCounts:
     """What readers of entry logs cost since the start, in chunks."""
 
     chunks_cached: int = 0
-    """Found in the cache, or on their way to it."""
+    """Found in the cache."""
     chunks_fetched: int = 0
     bytes_ahead: int = 0
-    """Fetched before anybody asked."""
+    """The disk was told of before anybody asked."""
 
 
 class ReadCache:

@@ -23,6 +23,9 @@ class BytesFile:
     async def read(self, offset: int, size: int) -> bytes:
         return self._data[offset : offset + size]
 
+    def will_read(self, offset: int, size: int) -> None:
+        """Nothing to do."""
+
     async def write(
         self, offset: int, data: Sequence[bytes | memoryview], *, sync: bool = False
     ) -> None:

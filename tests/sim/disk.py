@@ -345,6 +345,9 @@ class SimFile:
             raise OSError(errno.EIO, "injected read error", self._path)
         return bytes(self._inode.content[offset : offset + size])
 
+    def will_read(self, offset: int, size: int) -> None:
+        """Nothing to do: every read takes its turn."""
+
     async def truncate(self, size: int) -> None:
         await self._turn()
         self._disk.check_room(size - len(self._inode.content))

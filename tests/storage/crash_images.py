@@ -120,6 +120,9 @@ class TracingFile:
     async def read(self, offset: int, size: int) -> bytes:
         return await self._file.read(offset, size)
 
+    def will_read(self, offset: int, size: int) -> None:
+        self._file.will_read(offset, size)
+
     async def truncate(self, size: int) -> None:
         number = self._number
         self._tracer.note(lambda machine: machine.files[number].truncate(size))

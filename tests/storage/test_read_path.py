@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ import pytest
 from quire.errors import ConfigurationError, CorruptEntryError
 from quire.run import split_run
 from quire.storage.entry_log import CHUNK_BYTES
+from quire.storage.ledger_storage import AHEAD_BYTES
 from quire.storage.local_disk import LocalDisk
-from quire.storage.local_file import AT_ONCE_BYTES_MAX
+from quire.storage.local_file import AT_ONCE_BYTES_MAX, THREADS
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from tests.sim.disk import SimFile
@@ -39,6 +42,18 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[range]:
+    """What the disk was told of before it was read."""
+    ranges: list[range] = []
+
+    def will_read(self: SimFile, offset: int, size: int) -> None:
+        ranges.append(range(offset, offset + size))
+
+    monkeypatch.setattr(SimFile, "will_read", will_read)
+    return ranges
+
+
 async def filled(scene: Scene, entries: int = ENTRIES) -> BookieNode:
     """Return a bookie with one ledger that is all in entry logs, and nothing cached."""
     node = await scene.start()
@@ -62,31 +77,78 @@ async def read_in_order(node: BookieNode, bytes_max: int) -> list[int]:
     return counts
 
 
-def test_who_reads_single_entries_in_order_costs_a_read_per_stretch(reads: list[int]) -> None:
+def only_stretch(node: BookieNode) -> range:
+    """Return where the one ledger is in the one file."""
+    first, *_, last = node._storage.shelf.ledgers[7].parts[0].all()
+    return range(first.offset, last.offset + last.size)
+
+
+@pytest.mark.parametrize("bytes_max", [1, 100_000, 1 << 20])
+def test_who_reads_in_order_reads_nothing_twice_and_the_disk_knows_what_comes(
+    reads: list[int], told: list[range], bytes_max: int
+) -> None:
     async def main() -> None:
         scene = Scene(options=LARGE)
         node = await filled(scene)
         reads.clear()
-        assert await read_in_order(node, 1) == [1] * ENTRIES
+        counts = await read_in_order(node, bytes_max)
         total = ENTRIES * (len(PAYLOAD) + 40)
-        assert sum(reads) == total  # nothing is read twice
-        assert len(reads) <= 2 + 2 * total // (1 << 20)
+        assert sum(reads) == total
+        assert len(reads) <= total // CHUNK_BYTES + 1
+        assert told[0].start < max(3 * bytes_max, 3 * CHUNK_BYTES), "late"
+        assert told[-1].stop == only_stretch(node).stop
+        for before, after in pairwise(told):
+            assert before.stop == after.start, "told twice, or left out"
+        assert node._storage._files.cache.counts.bytes_ahead == sum(map(len, told))
+        if bytes_max == 1 << 20:
+            assert all(count * 4040 > (1 << 20) - CHUNK_BYTES for count in counts[:-1])
+            assert len(reads) == len(counts)
         await scene.close()
 
     drive(main())
 
 
-def test_large_answers_end_where_chunks_do_and_are_fetched_ahead(reads: list[int]) -> None:
+def test_the_disk_is_told_neither_too_early_nor_too_late(
+    reads: list[int], told: list[range]
+) -> None:
+    """A reader always has between one and two answers of the usual size ahead of it."""
+
     async def main() -> None:
         scene = Scene(options=LARGE)
         node = await filled(scene)
+        chunks = node._storage.shelf.ledgers[7].parts[0].all()
+        end = only_stretch(node).stop
+        for at in range(ENTRIES):
+            await node.read(7, at, at)
+            (here,) = [chunk for chunk in chunks if chunk.first <= at <= chunk.last]
+            if told:
+                ahead = told[-1].stop - here.offset
+                assert ahead <= 2 * AHEAD_BYTES + CHUNK_BYTES
+                assert ahead >= AHEAD_BYTES - CHUNK_BYTES or told[-1].stop == end
+        assert told
+        await scene.close()
+
+    drive(main())
+
+
+def test_what_is_in_many_files_is_told_to_the_disk_at_once(
+    reads: list[int], told: list[range]
+) -> None:
+    async def main() -> None:
+        scene = Scene(options=LARGE)
+        node = await scene.start()
+        for first in range(0, 60, 10):
+            await node.add(7, KEY, run_of(7, *range(first, first + 10), payload=PAYLOAD))
+            await node._engine.upkeep.flush()
         reads.clear()
-        counts = await read_in_order(node, 1 << 20)
-        assert all(count * 4040 > (1 << 20) - CHUNK_BYTES for count in counts[:-1])
-        assert len(reads) == len(counts)
-        assert sum(reads) == ENTRIES * (len(PAYLOAD) + 40)
-        seen = node._storage._files.cache.counts
-        assert seen.bytes_ahead == sum(reads[1:]) - reads[1]  # from the third on: now it is certain
+        for _ in range(2):  # files are opened when they are first read
+            cache = node._storage._files.cache
+            for stretch in list(cache._stretches):
+                cache.forget(stretch)
+            told.clear()
+            assert len(list(split_run(await node.read(7, 0, 60)))) == 60
+        assert len(told) == 6
+        assert len(reads) == 12
         await scene.close()
 
     drive(main())
@@ -133,7 +195,7 @@ def test_no_cache_serves_too(reads: list[int]) -> None:
         node = await filled(scene)
         assert sum(await read_in_order(node, 100_000)) == ENTRIES
         cache = node._storage._files.cache
-        assert (cache.bytes, cache.counts.chunks_cached, cache.counts.bytes_ahead) == (0, 0, 0)
+        assert (cache.bytes, cache.counts.chunks_cached) == (0, 0)
         await scene.close()
 
     drive(main())
@@ -164,38 +226,52 @@ def test_what_stands_before_damage_is_served_and_what_is_damaged_is_not_absent()
     drive(main())
 
 
-def test_a_read_ahead_that_fails_is_the_business_of_whoever_wants_it() -> None:
+def test_a_file_that_cannot_be_read_says_so_and_is_read_again() -> None:
     async def main() -> None:
         scene = Scene(options=LARGE)
         node = await filled(scene)
         frames = dict(split_run(await node.read(7, 0, ENTRIES)))
         at = len(frames)
-        frames = dict(split_run(await node.read(7, at, ENTRIES)))
         scene.disk.faults.read_error = "entries"
-        await asyncio.sleep(0.01)
         with pytest.raises(CorruptEntryError, match="cannot be read"):
-            await node.read(7, at + len(frames), ENTRIES)
+            await node.read(7, at, ENTRIES)
         scene.disk.faults.read_error = None
-        await node.read(7, at + len(frames), ENTRIES)
+        await node.read(7, at, ENTRIES)
         await scene.close()
 
     drive(main())
 
 
-def test_a_bookie_that_ends_leaves_no_read_behind() -> None:
-    async def main() -> None:
-        scene = Scene(options=LARGE)
-        node = await filled(scene)
-        at = len(dict(split_run(await node.read(7, 0, ENTRIES))))
-        before = asyncio.all_tasks()
-        await node.read(7, at, ENTRIES)
-        assert node._storage._files._ahead
-        scene.disk.faults.is_hung = True
-        await asyncio.sleep(0)
-        await node.abort()
-        assert asyncio.all_tasks() <= before
+def test_telling_the_disk_neither_fails_nor_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
 
-    drive(main())
+    def advise(descriptor: int, offset: int, size: int, advice: int) -> None:
+        assert advice == os.POSIX_FADV_WILLNEED
+        told.append((offset, size))
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+
+    async def main() -> None:
+        disk = LocalDisk(tmp_path)
+        file = await disk.open("a", create=True)
+        await file.write(0, [bytes(10)])
+        file.will_read(3, 4)
+        assert told == [(3, 4)]
+        gate = threading.Event()
+        waiting = [disk._means.readers.run(gate.wait) for _ in range(THREADS)]
+        file.will_read(3, 4)
+        gate.set()
+        await asyncio.gather(*waiting)
+        assert told == [(3, 4)], "a disk that keeps everybody waiting was given more to do"
+        await file.close()
+        file.will_read(3, 4)
+        assert told == [(3, 4)], "a closed file"
+        await disk.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("answer", ["cached", "must wait", "never at once", "half"])
