@@ -56,8 +56,7 @@ UNFINISHED: Final = "repair-unfinished"
 
 NO_PARTS: Final = LedgerParts()
 AHEAD_BYTES: Final = 1024 * 1024
-"""What the disk is told of ahead of somebody who reads in order, again and again: an answer of the
-usual size, so that one to two are on their way."""
+"""What the disk is told of at once, ahead of somebody who reads in order: a usual answer."""
 
 
 class LedgerStorage:
