@@ -11,12 +11,14 @@ from contextlib import ExitStack
 from typing import Any, Final
 from unittest.mock import patch
 
-from quire.ledger import recovery, tail
+from quire.ledger import recovery, run_stream, tail
 from quire.run import RUN_BYTES_MAX
+from quire.wire.transport import BATCH_BYTES_MAX
 
 KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (recovery, "RUN_BYTES_MAX", (1, 100, RUN_BYTES_MAX)),
     (recovery, "WINDOW_ENTRIES", (1, 3, recovery.WINDOW_ENTRIES)),
+    (run_stream, "BATCH_BYTES_MAX", (1, 1000, BATCH_BYTES_MAX)),
     (tail, "WAIT_SECONDS", (0.5, tail.WAIT_SECONDS)),
 )
 """Module, name, and the values to draw from."""

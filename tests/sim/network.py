@@ -5,9 +5,8 @@ other side runs as a task of the server's process, so it dies with that process,
 the client stops waiting. What may happen to a request, may happen to its answer: an answer can be
 lost after the work was done.
 
-Adds travel on a `Connection`: first in, first out, until it breaks; then everything outstanding
-fails and some of what was under way still arrives (streams.py). Other requests are independent
-(`Exchange`).
+Runs travel on a `Connection`, first in, first out, between production's two ends of a stream
+(streams.py). Other requests are independent (`Exchange`).
 
 Not here: which faults happen when (faults.py), what answers mean (watch.py).
 """
@@ -19,15 +18,31 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from quire.bookie import READ_BYTES_MAX, Bookie, BookieAddress, BookieInfo, LedgerTail
+from quire.bookie import READ_BYTES_MAX, Bookie, BookieAddress, BookieInfo, LedgerTail, refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError, QuireError
+from quire.ledger.run_stream import RunStream
+from quire.storage.reception import Reception, ServiceLimits
+from quire.wire.adds import encode_run
 from tests.sim.loop import SimLoop
 from tests.sim.process import Incarnation
-from tests.sim.streams import DEADLINE, Connection, settle
+from tests.sim.streams import Connection, reception_of
 from tests.sim.wire import carry_answer, carry_request
+
+DEADLINE: Final = 3.0
+"""Seconds after which a link gives an unanswered request up."""
+
+
+def settle(reply: asyncio.Future[Any], outcome: Any) -> None:
+    """Resolve a waiting client with an answer."""
+    if reply.done():
+        return
+    if isinstance(outcome, QuireError):
+        reply.set_exception(outcome)
+    else:
+        reply.set_result(outcome)
 
 
 @dataclass
@@ -52,6 +67,16 @@ class Host:
         self.name = name
         self.life: Incarnation | None = None
         self.bookie: Bookie | None = None
+        self._reception: tuple[Incarnation, Reception] | None = None
+
+    def reception(self, network: Network, bookie_id: BookieId) -> Reception:
+        """Return what receives runs in this life."""
+        assert self.life is not None
+        assert self.bookie is not None
+        if self._reception is None or self._reception[0] is not self.life:
+            made = reception_of(network, self, self.life, self.bookie, bookie_id)
+            self._reception = (self.life, made)
+        return self._reception[1]
 
     @property
     def is_up(self) -> bool:
@@ -87,6 +112,8 @@ class Network:
     cut: set[tuple[str, str]] = field(default_factory=set)
     """One-way cuts: (from, to). Only ever asked for membership."""
     links: list[SimLink] = field(default_factory=list)
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
+    """Of every server."""
     log: Callable[[str, str], None] | None = None
     """Told (who, what) of every message when a trace is wanted."""
 
@@ -120,7 +147,7 @@ class Network:
         return self.loop.call_later(delay, callback, *args, context=self.loop.root.context)
 
     def break_streams(self, host: str) -> None:
-        """Reset every stream of adds to a host."""
+        """Reset every connection for runs to a host."""
         for link in self.links:
             if link.host.name == host:
                 link.reset("connection reset")
@@ -137,15 +164,20 @@ class Network:
         outcome: Any
         try:
             outcome = await getattr(bookie, method)(**args)
-        except QuireError as error:
+        except (QuireError, OSError) as error:
             outcome = error
-        except OSError as error:
+        self.answered(host, method, args, token, outcome)
+        return outcome
+
+    def answered(
+        self, host: Host, method: str, args: dict[str, Any], token: object, outcome: Any
+    ) -> None:
+        """Tell who watches how a request ended."""
+        if isinstance(outcome, OSError):
             self.counters["answer: internal error"] += 1
-            outcome = error
         self.watch.end(token, outcome)
         if self.log is not None:
-            self.log(repr(life), f"answers {describe(method, args)}: {_short(outcome)}")
-        return outcome
+            self.log(repr(host.life), f"answers {describe(method, args)}: {_short(outcome)}")
 
 
 class Exchange:
@@ -242,8 +274,9 @@ class SimLink:
         self.bookie = bookie
         self.host = host
         self._connection: Connection | None = None
+        self._stream: RunStream | None = None
 
-    async def add(
+    def add(
         self,
         ledger: LedgerId,
         key: bytes,
@@ -251,12 +284,16 @@ class SimLink:
         *,
         recovery: bool = False,
         deferred: bool = False,
-    ) -> None:
-        if self._connection is None or self._connection.broken:
+    ) -> asyncio.Future[None]:
+        if self._stream is None or self._stream.broken is not None:
             self._connection = Connection(self)
-        args = {"ledger": ledger, "key": key, "run": run, "recovery": recovery}
-        sent = carry_request("add", self.bookie, {**args, "deferred": deferred})
-        await self._connection.add(sent)
+            self._stream = RunStream(self._connection, self.bookie, DEADLINE)
+        try:
+            return self._stream.submit(
+                encode_run(ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred)
+            )
+        except QuireError as error:
+            return refused(error)
 
     async def read(
         self,
@@ -300,10 +337,11 @@ class SimLink:
         return info
 
     async def close(self) -> None:
-        self.reset("closed by the client")
+        if self._stream is not None:
+            await self._stream.close()
 
     def reset(self, reason: str) -> None:
-        """Break the stream of adds, if there is one."""
+        """Break the connection for runs, if there is one."""
         if self._connection is not None:
             self._connection.break_off(reason)
 

@@ -1,156 +1,243 @@
-"""The ordered stream on which adds travel: in order, until it breaks.
+"""The connections on which runs travel: in order, until they break.
 
-The port promises that adds made in order are carried out in order. So messages arrive in the order
-they were sent, the server starts each before it looks at the next, and answers keep their order
-too. When the stream breaks, every outstanding add fails at once, and a random beginning of what was
-under way still arrives: the server had it in its buffers. A new stream may overtake it.
+At both ends is production's code: a `RunStream` of the client, an `AddStream` of the bookie. What
+is simulated is what lies between them (`RunCall`, `RunContext`): bytes that arrive in the order
+they were sent, each way. When a connection breaks the client hears of it at once; a random
+beginning of what was under way still reaches the server, which had it in its buffers, and then that
+hears of it too. A new connection may overtake the old one's rest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from quire.errors import BookieUnavailableError, QuireError
-from tests.sim.wire import carry_answer
+from quire.bookie import Bookie
+from quire.entry import LedgerId
+from quire.storage.add_stream import AddStream
+from quire.storage.reception import Reception, ServiceLimits
+from quire.wire import bookie_pb2 as pb
+from quire.wire.adds import decode_reply
+from quire.wire.run_calls import StreamOverError
+from quire.wire.transport import EOF
+from tests.sim.process import Incarnation
 
 if TYPE_CHECKING:
-    from tests.sim.network import SimLink
+    from tests.sim.network import Host, Network, SimLink
 
-DEADLINE: Final = 3.0
-"""Seconds after which a link gives an unanswered request up."""
-
-
-def settle(reply: asyncio.Future[Any], outcome: Any) -> None:
-    """Resolve a waiting client with an answer."""
-    if reply.done():
-        return
-    if isinstance(outcome, QuireError):
-        reply.set_exception(outcome)
-    else:
-        reply.set_result(outcome)
+OVER: Final = None
+"""What a lane carries behind the last message."""
 
 
-@dataclass(eq=False)
-class _Add:
-    args: dict[str, Any]
-    reply: asyncio.Future[None]
-    deadline: Any = None
+class _Inbox:
+    """What has arrived at one end, for the one task that reads there."""
+
+    def __init__(self) -> None:
+        self._arrived: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, message: Any) -> None:
+        self._arrived.append(message)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def get(self) -> Any:
+        while not self._arrived:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._arrived.popleft()
+
+
+class _Lane:
+    """One direction: first in, first out. `take` gets what arrives; a cut only holds it up."""
+
+    def __init__(
+        self, network: Network, source: str, target: str, take: Callable[[Any], None]
+    ) -> None:
+        self._network = network
+        self._source = source
+        self._target = target
+        self._take = take
+        self._travelling: deque[Any] = deque()
+        self._last_arrival = 0.0
+        self._rest: int | None = None
+        """How many of what is under way still arrive, once the connection is broken."""
+
+    def send(self, message: Any) -> None:
+        self._travelling.append(message)
+        now = self._network.loop.time()
+        self._last_arrival = max(self._last_arrival, now + self._network.delay())
+        self._network.later(self._last_arrival - now, self._arrive)
+
+    def break_off(self, *, is_heard: bool) -> None:
+        """Lose what is under way, but for a beginning of it; nothing at all if nobody hears."""
+        rng = self._network.rng
+        self._rest = rng.randint(0, len(self._travelling)) if is_heard else 0
+        if is_heard:
+            self.send(OVER)
+
+    def _arrive(self) -> None:
+        if self._rest is None and self._network.is_cut(self._source, self._target):
+            self._network.later(self._network.retry_delay(), self._arrive)
+            return
+        message = self._travelling.popleft()
+        if self._rest is not None and message is not OVER:
+            self._rest -= 1
+            if self._rest < 0:
+                return
+            self._network.counters["late message of a stream"] += 1
+        self._take(message)
 
 
 class Connection:
-    """One stream of adds from a client to one life of a server."""
+    """One connection for runs from a client to one life of a server. The client's end of it:
+    implements `RunCall`.
+    """
 
     def __init__(self, link: SimLink) -> None:
-        self.link = link
-        self.network = link.network
-        self.life = link.host.life
-        self.broken = False
-        self._outstanding: list[_Add] = []
-        self._travelling: deque[_Add] = deque()
-        self._arrived: deque[_Add] = deque()
-        self._answers: deque[tuple[_Add, Any]] = deque()
-        self._starting = False
-        self._late = 0
-        self._last_arrival = 0.0
-        self._last_answer = 0.0
-        self._work: list[asyncio.Task[Any]] = []
+        self._link = link
+        self._network = network = link.network
+        self._life = link.host.life
+        self._broken: str | None = None
+        self._replies = _Inbox()
+        self._requests = _Inbox()
+        self._serving: asyncio.Task[None] | None = None
+        client, server = link.client.name, link.host.name
+        self._there = _Lane(network, client, server, self._at_server)
+        self._back = _Lane(network, server, client, self._replies.put)
 
-    async def add(self, args: dict[str, Any]) -> None:
-        """Send an add; everything up to here happens before the caller's next step."""
-        network = self.network
-        add = _Add(args, network.loop.create_future())
-        add.deadline = network.later(DEADLINE, self._expire, add)
-        self._outstanding.append(add)
-        self._travelling.append(add)
-        now = network.loop.time()
-        self._last_arrival = max(self._last_arrival, now + network.delay())
-        network.later(self._last_arrival - now, self._arrive)
-        if network.chance(network.conditions.loss):
-            network.counters["stream broken"] += 1
-            network.later(network.delay(), self.break_off, "connection reset")
-        try:
-            await add.reply
-        finally:
-            add.deadline.cancel()
-            if add in self._outstanding:
-                self._outstanding.remove(add)
+    async def write(self, message: bytes, /) -> None:
+        """See `RunCall.write`."""
+        if self._broken is not None:
+            raise StreamOverError(self._broken)
+        self._there.send(message)
+        self._weather("stream broken")
 
-    def _expire(self, add: _Add) -> None:
-        if not add.reply.done():
-            self.break_off("no answer in time")
+    async def read(self) -> pb.AddReply | None:
+        """See `RunCall.read`."""
+        message = await self._replies.get()
+        if message is OVER and self._broken is not None:
+            raise StreamOverError(self._broken)
+        return None if message is OVER else decode_reply(message)
+
+    def cancel(self) -> None:
+        """See `RunCall.cancel`."""
+        self.break_off("closed by the client")
 
     def break_off(self, reason: str) -> None:
-        """Fail everything outstanding; part of what is under way still arrives."""
-        if self.broken:
-            return
-        self.broken = True
-        self._late = self.network.rng.randint(0, len(self._travelling))
-        for add in self._outstanding:
-            if not add.reply.done():
-                add.reply.set_exception(BookieUnavailableError(self.link.bookie, reason))
-        for work in self._work:
-            if not work.done() and self.network.chance(self.network.conditions.cancellation):
-                self.network.counters["add cancelled"] += 1
-                work.cancel()
+        """End the connection at once."""
+        if self._broken is None:
+            self._broken = reason
+            self._there.break_off(is_heard=True)
+            self._back.break_off(is_heard=False)
+            self._replies.put(OVER)
 
-    def _arrive(self) -> None:
-        """Something reaches the server: the oldest message under way."""
-        network, link = self.network, self.link
-        if self.broken:
-            self._late -= 1
-            if self._late < 0 or not link.host.is_up or link.host.life is not self.life:
-                return
-            network.counters["late add"] += 1
-        elif network.is_cut(link.client.name, link.host.name):
-            network.later(network.retry_delay(), self._arrive)
-            return
-        elif not link.host.is_up or link.host.life is not self.life:
-            network.later(network.delay(), self.break_off, "connection reset")
-            return
-        self._arrived.append(self._travelling.popleft())
-        if not self._starting:
-            self._starting = True
-            assert self.life is not None
-            self.life.spawn(self._start_arrived(), name="stream of adds")
+    def _weather(self, counter: str) -> None:
+        if self._network.chance(self._network.conditions.loss):
+            self._network.counters[counter] += 1
+            self._network.later(self._network.delay(), self.break_off, "connection reset")
 
-    async def _start_arrived(self) -> None:
-        """Start each add before the next; runs as a task of the server."""
-        assert self.life is not None
-        while self._arrived:
-            add = self._arrived.popleft()
-            started: asyncio.Future[None] = self.network.loop.create_future()
-            work = self.life.spawn(self._serve(add, started), name="serve add")
-            self._work = [each for each in self._work if not each.done()] + [work]
-            told = partial(self._served, add)
-            work.add_done_callback(told, context=self.network.loop.root.context)
-            await started
-        self._starting = False
+    def _at_server(self, message: bytes | None) -> None:
+        host = self._link.host
+        if not host.is_up or host.life is not self._life:
+            self._network.later(self._network.delay(), self.break_off, "connection reset")
+        elif message is OVER:
+            if self._serving is not None and not self._serving.done():
+                self._network.counters["stream given up"] += 1
+                self._serving.cancel()
+        else:
+            self._requests.put(message)
+            if self._serving is None:
+                assert self._life is not None
+                self._serving = self._life.spawn(self._serve(), name="stream of runs")
 
-    async def _serve(self, add: _Add, started: asyncio.Future[None]) -> Any:
-        started.set_result(None)
-        return await self.network.serve(self.link.host, "add", add.args)
+    async def _serve(self) -> None:
+        """Be the bookie's end; a task of the server, cancelled when it hears of the break."""
+        reception = self._link.host.reception(self._network, self._link.bookie)
+        await AddStream(reception, _ServerEnd(self)).serve()
+        self._back.send(OVER)
 
-    def _served(self, add: _Add, work: asyncio.Task[Any]) -> None:
-        if work.cancelled() or self.broken:
-            return
-        network = self.network
-        now = network.loop.time()
-        self._answers.append((add, carry_answer("add", self.link.bookie, work.result())))
-        self._last_answer = max(self._last_answer, now + network.delay())
-        network.later(self._last_answer - now, self._answer)
-        if network.chance(network.conditions.loss):
-            network.counters["answer lost"] += 1
-            self.break_off("connection reset")
+    async def next_request(self) -> Any:
+        message = await self._requests.get()
+        return pb.AddRequest.FromString(message)
 
-    def _answer(self) -> None:
-        if self.broken:
-            return
-        if self.network.is_cut(self.link.host.name, self.link.client.name):
-            self.network.later(self.network.retry_delay(), self._answer)
-            return
-        add, outcome = self._answers.popleft()
-        settle(add.reply, outcome)
+    def answer(self, reply: pb.AddReply) -> None:
+        """Send an answer. To a client that is gone, of which the server has not heard yet, it is
+        sent in vain.
+        """
+        if self._broken is None:
+            self._back.send(reply.SerializeToString())
+            self._weather("answer lost")
+
+
+class _ServerEnd:
+    """Implements `RunContext`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(self) -> Any:
+        """See `RunContext.read`. A connection that is over ends the task instead: never `EOF`."""
+        request = await self._connection.next_request()
+        assert request is not EOF
+        return request
+
+    async def write(self, message: pb.AddReply, /) -> None:
+        """See `RunContext.write`."""
+        self._connection.answer(message)
+
+
+class WatchedAdds:
+    """The adds of one life of a bookie, seen by the network's watch as they begin and end."""
+
+    def __init__(self, network: Network, host: Host, life: Incarnation, bookie: Bookie) -> None:
+        self._network = network
+        self._host = host
+        self._life = life
+        self._bookie = bookie
+
+    def add(
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        *,
+        recovery: bool = False,
+        deferred: bool = False,
+    ) -> asyncio.Future[None]:
+        """See `Bookie.add`."""
+        args = {"ledger": ledger, "key": key, "run": run, "recovery": recovery}
+        args["deferred"] = deferred
+        token = self._network.watch.begin(self._host.name, self._life, "add", args)
+        adding = asyncio.ensure_future(
+            self._bookie.add(ledger, key, run, recovery=recovery, deferred=deferred)
+        )
+        adding.add_done_callback(partial(self._added, token, args))
+        return adding
+
+    def _added(self, token: object, args: dict[str, Any], adding: asyncio.Future[None]) -> None:
+        if adding.cancelled():
+            self._network.counters["add cancelled"] += 1
+        else:
+            self._network.answered(self._host, "add", args, token, adding.exception())
+
+
+def draw_limits(rng: random.Random) -> ServiceLimits:
+    """Draw how much of a stream may be under way at a bookie: mostly so little that it waits."""
+    usual = ServiceLimits()
+    return ServiceLimits(
+        runs_per_stream=rng.choice([1, 2, 5, usual.runs_per_stream]),
+        bytes_per_stream=rng.choice([1, 1000, usual.bytes_per_stream]),
+    )
+
+
+def reception_of(
+    network: Network, host: Host, life: Incarnation, bookie: Bookie, bookie_id: str
+) -> Reception:
+    """Return what receives the runs of one life of a server."""
+    adds: Any = WatchedAdds(network, host, life, bookie)
+    return Reception(adds, bookie_id, network.limits)

@@ -136,7 +136,6 @@ def test_the_budget_is_one_bookie_where_an_ack_means_two_copies() -> None:
 @pytest.mark.parametrize(
     ("method", "args"),
     [
-        ("add", {"ledger": 7, "key": b"k", "run": b"r", "recovery": True, "deferred": False}),
         ("read", {"ledger": 7, "first": 0, "last": 9, "fence_key": None, "bytes_max": 100}),
         ("read", {"ledger": 7, "first": 0, "last": 9, "fence_key": b"", "bytes_max": 100}),
         ("read_tail", {"ledger": 7, "fence_key": b"k"}),
@@ -154,7 +153,6 @@ def test_requests_arrive_as_they_were_sent(method: str, args: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("method", "answer"),
     [
-        ("add", None),
         ("read", b"run"),
         ("read_tail", LedgerTail(b"frame", None, 3, True)),
         ("wait_tail", LedgerTail()),
@@ -168,7 +166,7 @@ def test_answers_arrive_as_they_were_given(method: str, answer: Any) -> None:
     assert carry_answer(method, "b0", answer) == answer
 
 
-@pytest.mark.parametrize("method", ["add", "read", "read_tail", "write_lac", "sync", "info"])
+@pytest.mark.parametrize("method", ["read", "read_tail", "write_lac", "sync", "info"])
 @pytest.mark.parametrize(
     "error", [LedgerFencedError(7), NoSuchEntryError(7, 3), CorruptEntryError(7, 3, "rotten")]
 )

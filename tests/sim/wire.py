@@ -1,9 +1,9 @@
 """Through the real codec and back: what a simulated message would be on a real wire.
 
-Every request and every answer of a simulated link is encoded by production's code, turned into
-bytes, and decoded by production's code, as `RemoteBookie` and `BookieService` do around gRPC. What
-does not survive that trip does not survive here either. Not here: delays and losses (network.py),
-and gRPC itself.
+Every request but those on streams, which are bytes anyway (streams.py), and every answer of a
+simulated link is encoded by production's code, turned into bytes, and decoded by production's code,
+as `RemoteBookie` and `BookieService` do around gRPC. What does not survive that trip does not
+survive here either. Not here: delays and losses (network.py), and gRPC itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from quire.bookie import LedgerTail
 from quire.entry import BookieId
 from quire.errors import QuireError
 from quire.wire import bookie_pb2 as pb
-from quire.wire.adds import encode_request, encode_run
 from quire.wire.codec import (
     decode_failure,
     decode_info,
@@ -43,8 +42,6 @@ _REQUESTS: Final[dict[str, Callable[..., Any]]] = {
 
 def carry_request(method: str, bookie: BookieId, args: _Args) -> _Args:
     """Return the arguments that the server hands to its bookie."""
-    if method == "add":
-        return _carry_add(bookie, args)
     fields = dict(args)
     if method == "wait_tail":
         fields["timeout_ms"] = round(fields.pop("timeout") * 1000)
@@ -58,18 +55,6 @@ def carry_request(method: str, bookie: BookieId, args: _Args) -> _Args:
     if method == "wait_tail":
         found["timeout"] = found.pop("timeout_ms") / 1000
     return found
-
-
-def _carry_add(bookie: BookieId, args: _Args) -> _Args:
-    request = pb.AddRequest.FromString(encode_request(1, bookie, [encode_run(**args)]))
-    (run,) = request.runs
-    return {
-        "ledger": run.ledger,
-        "key": run.key,
-        "run": run.run,
-        "recovery": run.recovery,
-        "deferred": run.deferred,
-    }
 
 
 def carry_answer(method: str, bookie: BookieId, outcome: Any) -> Any:
@@ -93,20 +78,6 @@ def _carry_reply(
     return carry
 
 
-def _decode_added(reply: pb.AddReply) -> None:
-    assert reply.settled == 1
-    for failed in reply.failures:
-        raise decode_failure(failed.failure)
-
-
-def _carry_added(bookie: BookieId, outcome: Any) -> None:
-    reply = pb.AddReply(settled=1)
-    if isinstance(outcome, Exception):
-        failure = encode_failure(outcome, bookie)
-        reply.failures.append(pb.AddFailure(number=1, failure=failure))
-    _decode_added(pb.AddReply.FromString(reply.SerializeToString()))
-
-
 def _carry_run(bookie: BookieId, outcome: Any) -> bytes:
     if isinstance(outcome, Exception):
         failure = pb.ReadReply(failure=encode_failure(outcome, bookie))
@@ -126,7 +97,6 @@ def _encode_tail(tail: LedgerTail) -> pb.TailReply:
 
 
 _ANSWERS: Final[dict[str, Callable[[BookieId, Any], Any]]] = {
-    "add": _carry_added,
     "read": _carry_run,
     "read_tail": _carry_reply(pb.TailReply, decode_tail, _encode_tail),
     "wait_tail": _carry_reply(pb.TailReply, decode_tail, _encode_tail),

@@ -30,6 +30,7 @@ from tests.sim.manifest_watch import ManifestWatch
 from tests.sim.network import Conditions, Network
 from tests.sim.operator import REPAIR_SECONDS, REPAIRED_SHARE, lose_files
 from tests.sim.store import STORE
+from tests.sim.streams import draw_limits
 from tests.sim.watch import BookieWatch, MetadataWatch
 
 SWIZZLE_SHARE: Final = 0.35
@@ -48,6 +49,7 @@ class SimWorld(World):
     def __init__(self, loop: SimLoop, seed: str, mix: FaultMix, bookies: int) -> None:
         conditions = Conditions(**vars(mix.conditions))
         network = Network(loop, random.Random(f"{seed}:net"), conditions)
+        network.limits = draw_limits(random.Random(f"{seed}:limits"))
         super().__init__(loop, seed, network, mix.weather)
         self.mix = mix
         self.options = draw_options(self.rng("options"))

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim.ablations import bookies, deletions, elections, logs, recovery, services, writing
+from tests.sim.ablations import (
+    bookies,
+    deletions,
+    elections,
+    logs,
+    recovery,
+    services,
+    streams,
+    writing,
+)
 from tests.sim.ablations.patch import Ablation
 from tests.sim.faults import FaultMix, Theme
 
@@ -107,6 +116,14 @@ ABLATIONS: Final = (
     ),
     Ablation("a fence survives a restart", "ledger", bookies.forget_fences_at_restart),
     Ablation("an add is durable before it is acked", "ledger", bookies.ack_before_sync),
+    Ablation(
+        "a stream acknowledges only runs that are done",
+        "ledger",
+        streams.acknowledge_what_is_under_way,
+    ),
+    Ablation("a run that was refused is not acked", "ledger", streams.take_refusals_for_acks),
+    Ablation("a stream that breaks acks nothing", "ledger", streams.take_a_break_for_an_ack),
+    Ablation("a stream that breaks fails what waits", "ledger", streams.forget_what_waits),
     Ablation("directories are synced", "ledger", bookies.never_sync_directories),
     Ablation(
         "journal records have checksums",

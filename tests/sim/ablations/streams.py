@@ -1,0 +1,53 @@
+"""Safeguards of a stream of runs, at the client's end and at the bookie's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quire.ledger import run_stream
+from quire.storage import add_stream
+from quire.wire import bookie_pb2 as pb
+from tests.sim.ablations.patch import Patch
+
+
+def acknowledge_what_is_under_way() -> list[Patch]:
+    """The first run that is done takes all that came in after it along."""
+
+    def collect(self: Any) -> pb.AddReply:
+        self._slots.clear()
+        self._bytes = 0
+        return pb.AddReply(settled=self._received)
+
+    return [(add_stream.AddStream, "_collect", collect)]
+
+
+def take_refusals_for_acks() -> list[Patch]:
+    whole = run_stream.RunStream._settle
+
+    def settle(self: Any, reply: pb.AddReply) -> None:
+        whole(self, pb.AddReply(settled=reply.settled))
+
+    return [(run_stream.RunStream, "_settle", settle)]
+
+
+def forget_what_waits() -> list[Patch]:
+    """A stream that breaks leaves those without an answer waiting."""
+    whole = run_stream.RunStream._break
+
+    def break_off(self: Any, error: Any) -> None:
+        self._waiting = {}
+        whole(self, error)
+
+    return [(run_stream.RunStream, "_break", break_off)]
+
+
+def take_a_break_for_an_ack() -> list[Patch]:
+    whole = run_stream.RunStream._break
+
+    def break_off(self: Any, error: Any) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.future.done():
+                waiting.future.set_result(None)
+        whole(self, error)
+
+    return [(run_stream.RunStream, "_break", break_off)]
