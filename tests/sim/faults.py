@@ -45,7 +45,11 @@ KINDS: Final = (
 )
 """Drawn one by one for every seed; a kind that came later is drawn behind all else (`draw_mix`)."""
 
+STOP: Final = "stop in order"
+"""What an operator does to a bookie: drawn behind all else, as it came late."""
+
 RATES_MAX: Final = {
+    STOP: 2.0,
     "kill client": 1.0,
     "isolate": 2.0,
     "pause client": 2.0,
@@ -156,6 +160,8 @@ def draw_mix(rng: random.Random) -> FaultMix:
         for kind in LATE:
             if rate := maybe(0.1, 0.2, RATES_MAX[kind]):
                 mix.rates[kind] = rate
+        if rate := maybe(0.15, 0.2, RATES_MAX[STOP]):
+            mix.rates[STOP] = rate
     return mix
 
 

@@ -13,6 +13,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -24,14 +25,15 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
 from quire.metastore import layout
 from quire.metastore.record import encode_record
-from quire.storage.collector import CollectionCounts
+from quire.storage.collector import CollectionCounts, Collector
 from quire.storage.compaction import CompactionCounts
 from quire.storage.cookie import format_bookie
 from quire.storage.deletions import MetadataDeletions
+from quire.storage.mending import Mender
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from quire.storage.registration import Registration
-from quire.storage.scrub import ScrubCounts
+from quire.storage.scrub import Scrubber, ScrubCounts
 from tests.sim import operator
 from tests.sim.disk import SimDisk
 from tests.sim.history import Violation
@@ -47,6 +49,9 @@ CLUSTER: Final = "c" * 32
 SESSION_SECONDS: Final = 2.0
 RESTART_SECONDS: Final = 0.3
 RETRY_SECONDS: Final = 0.1
+DRAIN_SECONDS: Final = 0.5
+"""How long a bookie that is stopped in order waits for what is under way."""
+
 
 STORAGE: Final = StorageOptions(
     segment_bytes=32 * 1024,
@@ -172,6 +177,7 @@ class BookieMachine(Machine):
         self.disk.faults.latency_seconds = disk_latency
         self.host = world.network.host(name)
         self.node: BookieNode | None = None
+        self._main: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
         self.settled = asyncio.Event()
         """Serves, or will never serve again."""
@@ -204,8 +210,8 @@ class BookieMachine(Machine):
         if self.life is None and not self.is_retired:
             life = self.begin_life()
             self.host.life = life
-            task = life.spawn(self._run(life), name="bookie")
-            task.add_done_callback(self._ended, context=self.world.loop.root.context)
+            self._main = life.spawn(self._run(life), name="bookie")
+            self._main.add_done_callback(self._ended, context=self.world.loop.root.context)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A bookie serves until its process ends; whatever else stops it is a failure."""
@@ -214,6 +220,13 @@ class BookieMachine(Machine):
             failure = Violation("a bookie serves until its process ends", f"{self.name}: {error!r}")
             failure.__cause__ = error
             self.world.loop.fail(failure)
+
+    def stop(self) -> None:
+        """End the process in order, as `serve` does when it is cancelled; it is started again."""
+        if self.life is not None and self._main is not None and self.ready.is_set():
+            self.ready.clear()
+            self.settled.clear()
+            self._main.cancel()
 
     def crash(self) -> None:
         """Kill −9: the page cache stays."""
@@ -251,18 +264,43 @@ class BookieMachine(Machine):
         self.node = self.host.bookie = node
         self.ready.set()
         self.settled.set()
+        workers: list[Collector | Scrubber | Mender] = []
         if self.was_repaired:
-            node.mender(lambda: operator.copies(self, life)).start()
+            workers.append(node.mender(lambda: operator.copies(self, life)))
         scrubber = node.scrubber(lambda: operator.copies(self, life))
-        scrubber.start()
         self._scrubs.append(scrubber.counts)
         store = self.world.store(life)
         collector = node.collector(MetadataDeletions(store, CLUSTER))
-        collector.start()
         self._collections.append(collector.counts)
+        workers += [scrubber, collector]
+        for worker in workers:
+            worker.start()
         self._compactions.append(node._engine.compactor.counts)
         here = BookieAddress(self.name, self.name)
-        await Registration(store, node, here, rng, SESSION_SECONDS).keep()
+        try:
+            await Registration(store, node, here, rng, SESSION_SECONDS).keep()
+        except asyncio.CancelledError:
+            await self._end_in_order(life, node, workers)
+
+    async def _end_in_order(
+        self, life: Incarnation, node: BookieNode, workers: list[Collector | Scrubber | Mender]
+    ) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self.host.reception(self.world.network, self.name).drain()
+        self.host.bookie = None  # nobody reaches it any more
+        await self.host.end_streams()
+        for worker in workers:
+            await worker.close()
+        with suppress(OSError):
+            await node.close()
+        self.world.network.later(0.0, self._ended_in_order, life)
+
+    def _ended_in_order(self, life: Incarnation) -> None:
+        if self.life is life:
+            self.world.network.counters["bookie ended in order"] += 1
+            self.crash()
+            self.world.network.later(RESTART_SECONDS, self.boot)
 
     async def _open(self, life: Incarnation, rng: random.Random) -> BookieNode:
         mount = self.disk.mount()

@@ -67,6 +67,8 @@ class Host:
         self.name = name
         self.life: Incarnation | None = None
         self.bookie: Bookie | None = None
+        self.streams: list[asyncio.Task[None]] = []
+        """Of runs, that are being served."""
         self._reception: tuple[Incarnation, Reception] | None = None
 
     def reception(self, network: Network, bookie_id: BookieId) -> Reception:
@@ -76,7 +78,14 @@ class Host:
         if self._reception is None or self._reception[0] is not self.life:
             made = reception_of(network, self, self.life, self.bookie, bookie_id)
             self._reception = (self.life, made)
+            self.streams = []
         return self._reception[1]
+
+    async def end_streams(self) -> None:
+        """Break off every stream of runs."""
+        for stream in self.streams:
+            stream.cancel()
+        await asyncio.gather(*self.streams, return_exceptions=True)
 
     @property
     def is_up(self) -> bool:

@@ -153,11 +153,12 @@ class Connection:
             self._requests.put(message)
             if self._serving is None:
                 assert self._life is not None
-                self._serving = self._life.spawn(self._serve(), name="stream of runs")
+                reception = host.reception(self._network, self._link.bookie)
+                self._serving = self._life.spawn(self._serve(reception), name="stream of runs")
+                host.streams.append(self._serving)
 
-    async def _serve(self) -> None:
+    async def _serve(self, reception: Reception) -> None:
         """Be the bookie's end; a task of the server, cancelled when it hears of the break."""
-        reception = self._link.host.reception(self._network, self._link.bookie)
         await AddStream(reception, _ServerEnd(self)).serve()
         self._back.send(OVER)
 

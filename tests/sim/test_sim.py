@@ -48,6 +48,7 @@ CONSEQUENCES = {
     "watch late",
     "spurious wake",
     "bookie gave up",
+    "bookie ended in order",
     "damaged bookie refused to start",
     "bookie repaired",
     "damage repaired",

@@ -21,7 +21,7 @@ from quire.run import split_run
 from quire.storage.node import BookieNode
 from tests.sim.checkers import FinalLedger
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, fail_reads, fill, resize, rot
-from tests.sim.faults import FaultMix, Injector
+from tests.sim.faults import STOP, FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Violation
 from tests.sim.knobs import Knobs
 from tests.sim.loop import SimLoop
@@ -274,6 +274,9 @@ class SimWorld(World):
         if kind == "crash":
             machine.crash()
             return machine.boot
+        if kind == STOP:
+            machine.stop()
+            return _nothing
         if kind == "power cut":
             machine.power_cut()
             return machine.boot
