@@ -28,7 +28,7 @@ from quire.metastore.changes import Change, check_changes, describe
 from quire.metastore.memory import MemoryTree
 from quire.metastore.store import Versioned
 from tests.sim.loop import SimLoop
-from tests.sim.network import Network
+from tests.sim.network import Network, settle
 from tests.sim.process import Incarnation
 
 T = TypeVar("T")
@@ -251,7 +251,7 @@ class SimStore:
     def _answer_later(self, reply: asyncio.Future[Any], outcome: Any, *, slow: bool) -> None:
         network = self._network
         delay = network.delay() + (network.rng.random() * 1.5 if slow else 0.0)
-        network.later(delay, _answer, reply, outcome)
+        network.later(delay, settle, reply, outcome)
 
     async def _wait(self, condition: Callable[[], bool]) -> None:
         if self._closed:
@@ -280,32 +280,23 @@ class SimStore:
         if not reply.done() and network.is_cut(STORE, self._client.name):
             network.later(network.retry_delay(), self._deliver, reply)
         else:
-            _answer(reply, None)
+            settle(reply, None)
 
     def _disturb(self, reply: asyncio.Future[None]) -> None:
         network = self._network
         if network.chance(self._weather.watch_lost):
             network.counters["watch lost"] += 1
             lost = self._unavailable("watch lost")
-            network.later(network.rng.random() * 2, _answer, reply, lost)
+            network.later(network.rng.random() * 2, settle, reply, lost)
         elif network.chance(self._weather.spurious_wake):
             network.counters["spurious wake"] += 1
-            network.later(network.rng.random(), _answer, reply, None)
+            network.later(network.rng.random(), settle, reply, None)
 
 
 def _loop() -> SimLoop:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SimLoop)
     return loop
-
-
-def _answer(reply: asyncio.Future[Any], outcome: Any) -> None:
-    if reply.done():
-        return
-    if isinstance(outcome, QuireError):
-        reply.set_exception(outcome)
-    else:
-        reply.set_result(outcome)
 
 
 class SimSession:
