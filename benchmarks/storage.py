@@ -58,6 +58,9 @@ READS: Final = 5
 
 FILE_BYTES: Final = 64 * 1024 * 1024
 ENTRIES_PER_RUN: Final = 16
+RUNS_WRITTEN: Final = 4000
+"""To the ledgers that are read back, together."""
+
 OPTIONS: Final = replace(StorageOptions(), low_space_bytes=0)
 UNFLUSHED: Final = replace(
     OPTIONS,
@@ -215,12 +218,11 @@ async def read_back(node: BookieNode, ledgers: int) -> float:
     """Return MB/s of reading ledgers one after the other, each from its first entry on."""
     size, start = 0, time.perf_counter()
     for ledger in range(ledgers):
-        for first, last in await node.list_entries(ledger):
-            at = first
-            while at <= last:
-                run = await node.read(ledger, at, last)
-                size += len(run)
-                at += len(run) // (len(PAYLOAD) + 40)
+        at, last = 0, RUNS_WRITTEN // ledgers * ENTRIES_PER_RUN - 1
+        while at <= last:
+            run = await node.read(ledger, at, last)
+            size += len(run)
+            at += len(run) // (len(PAYLOAD) + 40)
     return size / (time.perf_counter() - start) / 1e6
 
 
@@ -271,7 +273,7 @@ async def measure(directory: Path, seconds: float) -> None:
         (1000, 1 << 16, "1,000 ledgers of 64 KB,"),
     ):
         async with whole_bookie(directory, OPTIONS) as node:
-            written[ledgers] = await fill(node, ledgers, 4000)
+            written[ledgers] = await fill(node, ledgers, RUNS_WRITTEN)
             for is_cold, where in ((True, "from the disk"), (False, "from the page cache")):
                 read, raw = await measure_reads(directory, node, ledgers, piece, is_cold=is_cold)
                 reads.append(f"read   {what:24} {where:21} {share(read, raw)}")

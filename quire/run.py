@@ -68,6 +68,11 @@ class ScannedRun:
         return len(self.entries)
 
     @property
+    def size(self) -> int:
+        """Bytes of all frames with their sizes."""
+        return len(self.data)
+
+    @property
     def frames(self) -> Iterator[FrameAt]:
         """Yield where each frame is."""
         for number, entry in enumerate(self.entries):

@@ -33,6 +33,8 @@ class CheckedRun(Protocol):
     @property
     def count(self) -> int: ...
     @property
+    def size(self) -> int: ...
+    @property
     def entries(self) -> Sequence[EntryId]: ...
     @property
     def bounds(self) -> Sequence[int]: ...
@@ -62,7 +64,7 @@ class Slice(NamedTuple):
     def size(self) -> int:
         """Bytes of the frames with their sizes."""
         if self.is_whole:
-            return len(self.run.data)
+            return self.run.size
         return self.run.bounds[self.high] - self.run.bounds[self.low]
 
     @property
@@ -111,9 +113,10 @@ def split(slices: Iterable[Slice], bytes_max: int) -> Iterator[list[Slice]]:
     room = bytes_max
     for part in slices:
         run, low, high = part
-        if part.size <= room:
+        size = part.size
+        if size <= room:
             group.append(part)
-            room -= part.size
+            room -= size
             continue
         while low < high:
             start = run.bounds[low]
