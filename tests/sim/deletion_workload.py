@@ -17,7 +17,7 @@ import random
 from collections import defaultdict
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from quire.entry import NO_ENTRY, LedgerId
 from quire.errors import (
@@ -38,6 +38,9 @@ from tests.sim.log_checkers import check_log
 from tests.sim.log_workload import NAME, LogWorkload, corruption
 from tests.sim.machines import ClientMachine, Work, join
 from tests.sim.world import SimWorld
+
+REPEAT_SECONDS: Final = 0.2
+"""Between two looks for deletions that were cut short, when the faults are over."""
 
 
 class DeletionWorkload(LogWorkload):
@@ -190,10 +193,12 @@ class DeletionWorkload(LogWorkload):
         world = self.world
         last, first_reader = world.client("last"), world.client("reader0")
         async with world.all_ends("the last log is closed, read and deleted"):
-            await world.client("eraser8").run(self._erase_the_retired)
+            repeating = world.client("eraser8")
+            repeating.run(self._erase_what_is_retired)
             for client, task in zip(leaders, self.leaders, strict=True):
                 await join(client, task)
             finals = await self._read_all(last, first_reader)
+            repeating.end_life()
             log_id = world.manifest_watch.current[NAME].log_id
             for client in world.clients:
                 if client.name.startswith("follower"):
@@ -201,12 +206,16 @@ class DeletionWorkload(LogWorkload):
             await world.client("eraser9").run(self._erase_all)
         check_log(finals, self.logs[log_id])
 
-    async def _erase_the_retired(self, client: ClientMachine) -> None:
-        """Repeat a deletion that was cut short: until then nobody can lead the log."""
-        manifest = await client.insist(lambda: self._describe(client))
-        if manifest is not None and manifest.retired:
-            self.world.note_fault("deletion cut short")
-            await client.insist(lambda: self._delete(client))
+    async def _erase_what_is_retired(self, client: ClientMachine) -> None:
+        """Repeat deletions that were cut short: until then nobody can lead the log. Again and
+        again, as what an eraser asked of the store before it died may still be on its way.
+        """
+        while True:
+            manifest = await client.insist(lambda: self._describe(client))
+            if manifest is not None and manifest.retired:
+                self.world.note_fault("deletion cut short")
+                await client.insist(lambda: self._delete(client))
+            await asyncio.sleep(REPEAT_SECONDS)
 
     async def _describe(self, client: ClientMachine) -> LogManifest | None:
         try:
