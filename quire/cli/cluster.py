@@ -105,7 +105,7 @@ async def _up(settings: Settings, make: Callable[[], LocalCluster]) -> None:
     finally:
         await local.stop()
         if kept:
-            note(f"Stopped. The data is kept in {local.directory}: `quire cluster up` resumes it.")
+            note(f"Stopped. The data is kept in {local.directory}: the same command resumes it.")
         else:
             note(f"Stopped. The temporary directory {local.directory} was removed.")
 

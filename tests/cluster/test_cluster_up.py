@@ -25,7 +25,7 @@ def test_ctrl_c_stops_everything_and_says_what_is_kept(tmp_path: Path, how: sign
         up.send_signal(how)
         _, err = up.communicate(timeout=WAIT_SECONDS)
         assert up.returncode == 130
-        assert f"The data is kept in {data}" in err
+        assert f"The data is kept in {data}: the same command resumes it." in err
         assert not any(map(is_running, pids))
     assert (data / "metadata.db").exists()
 
