@@ -167,8 +167,9 @@ class Network:
     async def serve(self, host: Host, method: str, args: dict[str, Any]) -> Any:
         """Do a request's work; runs as a task of the server. Errors are answers."""
         bookie, life = host.bookie, host.life
-        assert bookie is not None
         assert life is not None
+        if bookie is None:  # it came in before the bookie began to end in order
+            return BookieUnavailableError(host.name, "it is shutting down")
         token = self.watch.begin(host.name, life, method, args)
         outcome: Any
         try:
