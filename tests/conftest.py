@@ -4,9 +4,13 @@ reach what they start even when the tests run in the background or under nohup, 
 
 from __future__ import annotations
 
+import os
 import signal
 
 from hypothesis import settings
+
+# As quire does it, for those tests that import gRPC before quire.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 settings.register_profile("quire", deadline=None, print_blob=True)
 settings.load_profile("quire")

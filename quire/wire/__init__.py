@@ -5,3 +5,8 @@ import os
 # The C core writes a line to stderr for every connection lost; callers get an error instead. It
 # looks at this once, when grpc is first imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+# Its fork handlers, which are on by default, kill many a process that is forked while a call is
+# under way (with a `preexec_fn`, as PySpark starts its JVM): without a word, before it has begun.
+# No connection of quire's is meant to live on in a child.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
