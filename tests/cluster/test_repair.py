@@ -4,7 +4,9 @@ others."""
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ from quire.entry import Sealer
 from quire.errors import BookieUnavailableError, EntryUnknownError
 from quire.ledger.remote import RemoteBookie
 from quire.run import split_run
-from tests.support.command import Finished, quire
+from tests.support.command import Finished, is_running, quire
 
 WAIT_SECONDS = 60.0
 VICTIM = 0
@@ -130,6 +132,14 @@ async def check_holdings(client: Client, link: RemoteBookie, ledgers: list[int])
                 assert sealer.unseal(entry, frame[1]).payload == payload
 
 
+async def end_in_order(cluster: LocalCluster) -> None:
+    """Have the victim flush and stop."""
+    pid = cluster.pid(VICTIM)
+    os.kill(pid, signal.SIGTERM)
+    while is_running(pid):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
 async def lose(cluster: LocalCluster, what: str) -> None:
     """Stop the victim and damage its disk; it is refused, and repaired, but does not run yet."""
     directory = cluster.bookie_directory(VICTIM)
@@ -163,7 +173,7 @@ def test_whatever_a_bookie_lost_comes_back(tmp_path: Path) -> None:
                 async with linked(cluster) as link:
                     await whole_again(link)
                     await check_holdings(client, link, ledgers)
-            cluster.kill(VICTIM)
+            await end_in_order(cluster)  # killed, it would clear limbo once more
             directory = str(cluster.bookie_directory(VICTIM))
             checked = await in_thread("bookie", "check", directory, "--json")
             assert (checked.code, checked.json[-1]["in_limbo"]) == (0, 0)
