@@ -139,7 +139,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *sys.path[1:2]])
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     with tempfile.TemporaryDirectory(prefix="quire-bench-") as scratch:
         directory = Path(scratch)
         with SyncLocalCluster(directory / "cluster", bookies=3) as cluster:

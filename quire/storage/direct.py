@@ -83,16 +83,16 @@ class DirectWrites:
             path = f"/proc/self/fd/{descriptor}"
             return os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
         except OSError as error:
-            if not self.is_refusal(error):
-                raise
+            self.give_up(error)
             return None
 
-    def is_refusal(self, error: OSError) -> bool:
-        """Return whether an error says that there are none; then none is tried again."""
+    def give_up(self, error: OSError) -> None:
+        """Try no direct write again, because an error says that there are none here. Raises any
+        other error.
+        """
         if error.errno not in CANNOT:
-            return False
+            raise error
         self.are_possible = False
-        return True
 
 
 def fits(offset: int, size: int, file_bytes: int) -> bool:

@@ -121,8 +121,9 @@ class LocalFile:
             try:
                 _write_all(descriptor, offset, [blocks.filled])
             except OSError as error:
-                if descriptor == self._descriptor or not direct.is_refusal(error):
+                if descriptor == self._descriptor:
                     raise
+                direct.give_up(error)
                 _write_all(self._descriptor, offset, [blocks.filled])
         finally:
             direct.give_back(blocks)

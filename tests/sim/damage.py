@@ -112,6 +112,24 @@ def fill(disk: SimDisk) -> Callable[[], None]:
     return mend
 
 
+def hurt_disk(kind: str, machine: BookieMachine, rng: random.Random) -> Callable[[], None]:
+    """Bring one fault that passes to a bookie's disk; return what ends it."""
+    faults = machine.disk.faults
+    if kind == "slow disk":
+        calm, faults.latency_seconds = faults.latency_seconds, 0.2
+        return lambda: setattr(faults, "latency_seconds", calm)
+    if kind == "hung disk":
+        faults.is_hung = True
+        return machine.disk.release
+    if kind == "sync error":
+        faults.sync_error = ""
+        return lambda: setattr(faults, "sync_error", None)
+    if kind == "read error":
+        return fail_reads(machine, rng)
+    assert kind == "disk full", kind
+    return fill(machine.disk)
+
+
 class Budget:
     """How many bookies of a run may lose what was durable."""
 

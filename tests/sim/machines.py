@@ -13,11 +13,9 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
-from quire.bookie import BookieAddress
 from quire.entry import LedgerId
 from quire.errors import IntegrityError, InvalidRequestError, QuireError
 from quire.ledger.catalog import LedgerCatalog
@@ -25,33 +23,24 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
 from quire.metastore import layout
 from quire.metastore.record import encode_record
-from quire.storage.collector import CollectionCounts, Collector
-from quire.storage.compaction import CompactionCounts
 from quire.storage.cookie import format_bookie
-from quire.storage.deletions import MetadataDeletions
-from quire.storage.mending import Mender
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
-from quire.storage.registration import Registration
-from quire.storage.scrub import Scrubber, ScrubCounts
 from tests.sim import operator
 from tests.sim.disk import SimDisk
 from tests.sim.history import Violation
 from tests.sim.loop import SimLoop
 from tests.sim.network import Network
 from tests.sim.process import Incarnation
+from tests.sim.serving import Serving
 from tests.sim.store import SimStore, StoreWeather, WatchedTree
 from tests.sim.watch import MetadataWatch
 
 T = TypeVar("T")
 
 CLUSTER: Final = "c" * 32
-SESSION_SECONDS: Final = 2.0
 RESTART_SECONDS: Final = 0.3
 RETRY_SECONDS: Final = 0.1
-DRAIN_SECONDS: Final = 0.5
-"""How long a bookie that is stopped in order waits for what is under way."""
-
 
 STORAGE: Final = StorageOptions(
     segment_bytes=32 * 1024,
@@ -181,9 +170,7 @@ class BookieMachine(Machine):
         self.ready = asyncio.Event()
         self.settled = asyncio.Event()
         """Serves, or will never serve again."""
-        self._scrubs: list[ScrubCounts] = []
-        self._collections: list[CollectionCounts] = []
-        self._compactions: list[CompactionCounts] = []
+        self._served: list[Serving] = []
         self.is_retired = False
         self.is_damaged = False
         """Something durable was taken from its disk: it may find that out at any time."""
@@ -197,13 +184,7 @@ class BookieMachine(Machine):
     @property
     def upkeep(self) -> Counter[str]:
         """What it did in the background in all its lives."""
-        return Counter(
-            {
-                "damage repaired": sum(counts.repaired for counts in self._scrubs),
-                "ledger dropped": sum(counts.ledgers_dropped for counts in self._collections),
-                "entry log compacted": sum(counts.files_removed for counts in self._compactions),
-            }
-        )
+        return sum((serving.upkeep for serving in self._served), Counter())
 
     def boot(self) -> None:
         """Start the process, unless it runs."""
@@ -264,37 +245,13 @@ class BookieMachine(Machine):
         self.node = self.host.bookie = node
         self.ready.set()
         self.settled.set()
-        workers: list[Collector | Scrubber | Mender] = []
-        if self.was_repaired:
-            workers.append(node.mender(lambda: operator.copies(self, life)))
-        scrubber = node.scrubber(lambda: operator.copies(self, life))
-        self._scrubs.append(scrubber.counts)
-        store = self.world.store(life)
-        collector = node.collector(MetadataDeletions(store, CLUSTER))
-        self._collections.append(collector.counts)
-        workers += [scrubber, collector]
-        for worker in workers:
-            worker.start()
-        self._compactions.append(node._engine.compactor.counts)
-        here = BookieAddress(self.name, self.name)
+        serving = Serving(self, life, node, CLUSTER, rng)
+        self._served.append(serving)
         try:
-            await Registration(store, node, here, rng, SESSION_SECONDS).keep()
+            await serving.keep()
         except asyncio.CancelledError:
-            await self._end_in_order(life, node, workers)
-
-    async def _end_in_order(
-        self, life: Incarnation, node: BookieNode, workers: list[Collector | Scrubber | Mender]
-    ) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
-                await self.host.reception(self.world.network, self.name).drain()
-        self.host.bookie = None  # nobody reaches it any more
-        await self.host.end_streams()
-        for worker in workers:
-            await worker.close()
-        with suppress(OSError):
-            await node.close()
-        self.world.network.later(0.0, self._ended_in_order, life)
+            await serving.end_in_order()
+            self.world.network.later(0.0, self._ended_in_order, life)
 
     def _ended_in_order(self, life: Incarnation) -> None:
         if self.life is life:

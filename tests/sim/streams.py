@@ -33,25 +33,6 @@ OVER: Final = None
 """What a lane carries behind the last message."""
 
 
-class _Inbox:
-    """What has arrived at one end, for the one task that reads there."""
-
-    def __init__(self) -> None:
-        self._arrived: deque[Any] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-
-    def put(self, message: Any) -> None:
-        self._arrived.append(message)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def get(self) -> Any:
-        while not self._arrived:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return self._arrived.popleft()
-
-
 class _Lane:
     """One direction: first in, first out. `take` gets what arrives; a cut only holds it up."""
 
@@ -103,12 +84,12 @@ class Connection:
         self._network = network = link.network
         self._life = link.host.life
         self._broken: str | None = None
-        self._replies = _Inbox()
-        self._requests = _Inbox()
+        self._replies: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._requests: asyncio.Queue[bytes] = asyncio.Queue()
         self._serving: asyncio.Task[None] | None = None
         client, server = link.client.name, link.host.name
         self._there = _Lane(network, client, server, self._at_server)
-        self._back = _Lane(network, server, client, self._replies.put)
+        self._back = _Lane(network, server, client, self._replies.put_nowait)
 
     async def write(self, message: bytes, /) -> None:
         """See `RunCall.write`."""
@@ -120,9 +101,11 @@ class Connection:
     async def read(self) -> pb.AddReply | None:
         """See `RunCall.read`."""
         message = await self._replies.get()
-        if message is OVER and self._broken is not None:
+        if message is not OVER:
+            return decode_reply(message)
+        if self._broken is not None:
             raise StreamOverError(self._broken)
-        return None if message is OVER else decode_reply(message)
+        return None
 
     def cancel(self) -> None:
         """See `RunCall.cancel`."""
@@ -134,7 +117,7 @@ class Connection:
             self._broken = reason
             self._there.break_off(is_heard=True)
             self._back.break_off(is_heard=False)
-            self._replies.put(OVER)
+            self._replies.put_nowait(OVER)
 
     def _weather(self, counter: str) -> None:
         if self._network.chance(self._network.conditions.loss):
@@ -150,7 +133,7 @@ class Connection:
                 self._network.counters["stream given up"] += 1
                 self._serving.cancel()
         else:
-            self._requests.put(message)
+            self._requests.put_nowait(message)
             if self._serving is None:
                 assert self._life is not None
                 reception = host.reception(self._network, self._link.bookie)

@@ -20,7 +20,7 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.run import split_run
 from quire.storage.node import BookieNode
 from tests.sim.checkers import FinalLedger
-from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, fail_reads, fill, resize, rot
+from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
 from tests.sim.faults import STOP, FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Violation
 from tests.sim.knobs import Knobs
@@ -283,23 +283,10 @@ class SimWorld(World):
         if kind == "pause":
             machine.pause()
             return machine.resume
-        faults = machine.disk.faults
-        if kind == "slow disk":
-            calm, faults.latency_seconds = faults.latency_seconds, 0.2
-            return lambda: setattr(faults, "latency_seconds", calm)
-        if kind == "hung disk":
-            faults.is_hung = True
-            return machine.disk.release
-        if kind == "sync error":
-            faults.sync_error = ""
-            return lambda: setattr(faults, "sync_error", None)
-        if kind == "read error":
-            return fail_reads(machine, rng)
-        if kind == "disk full":
-            return fill(machine.disk)
-        assert kind == "break streams", kind
-        self.network.break_streams(machine.name)
-        return _nothing
+        if kind == "break streams":
+            self.network.break_streams(machine.name)
+            return _nothing
+        return hurt_disk(kind, machine, rng)
 
     def events(self) -> Counter[str]:
         """What happened in this run, faults and their consequences."""

@@ -33,7 +33,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "GRPC_ENABLE_FORK_SUPPORT": "0",
         **BRISK,
     }
     with pytest.MonkeyPatch.context() as patch:
