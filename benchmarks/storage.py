@@ -10,9 +10,10 @@ moment before, because disks and neighbours change from minute to minute:
            written to entry logs meanwhile. `unflushed` is the same before the first flush, and
            `journal` the journal by itself: nothing is verified, indexed or readable
   ledgers  the same bytes to 1,000 ledgers at once against 1 ledger, flushes included
-  read     the 1 ledger, and the 1,000 one after the other, read back in order and checked against
-           their checksums, against pread of a plain file in pieces of the same size; from the disk
-           (the page cache has been told to forget the files) and from the page cache
+  read     the 1 ledger, the 1,000 one after the other, and some of 1,000 larger ones, read back in
+           order and checked against their checksums, against pread of a plain file in pieces of the
+           same size; from the disk (the page cache has been told to forget the files) and from the
+           page cache
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.appenders import Appender, Whole, journal_alone, whole_bookie
 from quire.bench.raw import loop_factory
@@ -58,9 +59,6 @@ READS: Final = 5
 
 FILE_BYTES: Final = 64 * 1024 * 1024
 ENTRIES_PER_RUN: Final = 16
-RUNS_WRITTEN: Final = 4000
-"""To the ledgers that are read back, together."""
-
 OPTIONS: Final = replace(StorageOptions(), low_space_bytes=0)
 UNFLUSHED: Final = replace(
     OPTIONS,
@@ -70,6 +68,26 @@ UNFLUSHED: Final = replace(
     spare_segments_max=64,
 )
 """Room for everything that is appended while one looks."""
+
+
+class Case(NamedTuple):
+    """Ledgers that are written at once, and read back."""
+
+    what: str
+    ledgers: int
+    runs: int
+    """Written to all of them together."""
+    read: int
+    """How many of them are read."""
+    piece: int
+    """What the bare loop reads at a time."""
+
+
+CASES: Final = (
+    Case("1 ledger of 64 MB,", 1, 4000, 1, 1 << 20),
+    Case("1,000 ledgers of 64 KB,", 1000, 4000, 1000, 1 << 16),
+    Case("64 of 1,000 of 1 MB,", 1000, 64_000, 64, 1 << 20),
+)
 
 
 @asynccontextmanager
@@ -214,11 +232,11 @@ async def fill(node: BookieNode, ledgers: int, total_runs: int) -> float:
     return total_runs * ENTRIES_PER_RUN * 1024 / spent / 1e6
 
 
-async def read_back(node: BookieNode, ledgers: int) -> float:
+async def read_back(node: BookieNode, case: Case) -> float:
     """Return MB/s of reading ledgers one after the other, each from its first entry on."""
     size, start = 0, time.perf_counter()
-    for ledger in range(ledgers):
-        at, last = 0, RUNS_WRITTEN // ledgers * ENTRIES_PER_RUN - 1
+    for ledger in range(case.read):
+        at, last = 0, case.runs // case.ledgers * ENTRIES_PER_RUN - 1
         while at <= last:
             run = await node.read(ledger, at, last)
             size += len(run)
@@ -250,15 +268,15 @@ async def measure_appends(directory: Path, in_flight: int, seconds: float) -> No
 
 
 async def measure_reads(
-    directory: Path, node: BookieNode, ledgers: int, piece: int, *, is_cold: bool
+    directory: Path, node: BookieNode, case: Case, *, is_cold: bool
 ) -> tuple[float, float]:
     """Take turns between the bookie and a plain file, and return the medians of both in MB/s."""
     takes: list[tuple[float, float]] = []
     for _ in range(READS):
-        raw = bare_reads(directory, piece, is_cold=is_cold)
+        raw = bare_reads(directory, case.piece, is_cold=is_cold)
         if is_cold:
             evict(directory)
-        takes.append((await read_back(node, ledgers), raw))
+        takes.append((await read_back(node, case), raw))
     read, raw = (statistics.median(column) for column in zip(*takes, strict=True))
     return read, raw
 
@@ -266,20 +284,15 @@ async def measure_reads(
 async def measure(directory: Path, seconds: float) -> None:
     for in_flight in (64, 1000):
         await measure_appends(directory, in_flight, seconds)
-    written: dict[int, float] = {}
+    written: list[float] = []
     reads: list[str] = []
-    for ledgers, piece, what in (
-        (1, 1 << 20, "1 ledger of 64 MB,"),
-        (1000, 1 << 16, "1,000 ledgers of 64 KB,"),
-    ):
+    for case in CASES:
         async with whole_bookie(directory, OPTIONS) as node:
-            written[ledgers] = await fill(node, ledgers, RUNS_WRITTEN)
+            written.append(await fill(node, case.ledgers, case.runs))
             for is_cold, where in ((True, "from the disk"), (False, "from the page cache")):
-                read, raw = await measure_reads(directory, node, ledgers, piece, is_cold=is_cold)
-                reads.append(f"read   {what:24} {where:21} {share(read, raw)}")
-    print(
-        f"write  1,000 ledgers at once against 1               {share(written[1000], written[1])}"
-    )
+                read, raw = await measure_reads(directory, node, case, is_cold=is_cold)
+                reads.append(f"read   {case.what:24} {where:21} {share(read, raw)}")
+    print(f"write  1,000 ledgers at once against 1               {share(written[1], written[0])}")
     print(*reads, sep="\n")
 
 

@@ -1,8 +1,8 @@
 """Synced writes past the page cache.
 
 Nobody reads a journal while it is written, so a copy of it in the page cache is of no use, and it
-costs: a direct write of 1 MiB takes two thirds of the time. It also leaves the cache to what is
-read.
+costs: 1 MiB takes a fifth less time without (`benchmarks.disk_write`). It also leaves the cache to
+what is read.
 
 The kernel wants memory, offset and length in whole blocks. The memory is a buffer that the data is
 copied to. What does not begin and end at a block, is large, or would make the file longer is
