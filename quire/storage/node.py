@@ -55,7 +55,7 @@ class BookieNode:
         self._disk = disk
         self._engine = engine
         self._storage = engine.storage
-        self._queued_adds = 0
+        self._queued_adds: set[asyncio.Future[None]] = set()  # not in the journal's queue yet
 
     @classmethod
     async def open(
@@ -115,9 +115,9 @@ class BookieNode:
             except QuireError as error:
                 gate.leave(size)
                 return refused(error)
-        self._queued_adds += 1
         adding = asyncio.ensure_future(self._add(ledger, key, run, scanned, recovery, deferred))
-        adding.add_done_callback(self._add_ended)
+        self._queued_adds.add(adding)
+        adding.add_done_callback(self._queued_adds.discard)
         return adding
 
     def _scan(self, ledger: LedgerId, run: bytes) -> ScannedRun:
@@ -141,9 +141,6 @@ class BookieNode:
             and (recovery or (state.fence is None and not state.is_fenced and self.is_writable))
         )
 
-    def _add_ended(self, _: object) -> None:
-        self._queued_adds -= 1
-
     async def _add(
         self,
         ledger: LedgerId,
@@ -153,6 +150,17 @@ class BookieNode:
         recovery: bool,
         deferred: bool,
     ) -> None:
+        stored = await self._accept(ledger, key, run, scanned, recovery)
+        task = asyncio.current_task()
+        assert task is not None
+        self._queued_adds.discard(task)
+        if not deferred:
+            await stored
+
+    async def _accept(
+        self, ledger: LedgerId, key: bytes, run: bytes, scanned: ScannedRun, recovery: bool
+    ) -> asyncio.Future[None]:
+        """Wait for an add's turn and for room, and append it to the journal."""
         size, gate = cost(scanned), self._engine.gate
         if not gate.try_enter(size):
             self._check_takes(recovery)
@@ -160,12 +168,10 @@ class BookieNode:
         try:
             state = await self._admit(ledger, key, recovery)
             self._note_key(state, key)
-            stored = self._engine.append_run(run, scanned, recovery=recovery)
+            return self._engine.append_run(run, scanned, recovery=recovery)
         except BaseException:
             gate.leave(size)
             raise
-        if not deferred:
-            await stored
 
     async def _admit(self, ledger: LedgerId, key: bytes, recovery: bool) -> LedgerState:
         """Return the ledger's state if it takes the add. Waits only in order to refuse."""

@@ -44,6 +44,24 @@ def test_a_refusal_for_a_key_waits_until_the_key_is_durable() -> None:
     drive(main())
 
 
+def test_an_add_does_not_queue_behind_one_that_only_the_disk_keeps() -> None:
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0))
+        scene.disk.faults.is_hung = True
+        first_of_another = asyncio.ensure_future(node.add(8, KEY, run_of(8, 0)))
+        await _settle()
+        node.add(7, KEY, run_of(7, 1)).cancel()  # too late: it is in the journal's queue
+        scene.disk.release()
+        await first_of_another
+        await node.sync(7, KEY, 0, 1)
+        assert await node.read(7, 1, 1) == run_of(7, 1)
+        await scene.close()
+
+    drive(main())
+
+
 async def _fence_by_read(node: BookieNode) -> object:
     try:
         return await node.read(7, 0, 0, fence_key=KEY)
