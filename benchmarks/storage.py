@@ -13,7 +13,7 @@ moment before, because disks and neighbours change from minute to minute:
   read     the 1 ledger, the 1,000 one after the other, and some of 1,000 larger ones, read back in
            order and checked against their checksums, against pread of a plain file in pieces of the
            same size; from the disk (the page cache has been told to forget the files) and from the
-           page cache
+           page cache. `joined`: after the bookie's upkeep joined the files, as it does in time
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ READS: Final = 5
 
 FILE_BYTES: Final = 64 * 1024 * 1024
 ENTRIES_PER_RUN: Final = 16
-OPTIONS: Final = replace(StorageOptions(), low_space_bytes=0)
+OPTIONS: Final = replace(
+    StorageOptions(), low_space_bytes=0, upkeep_bytes_per_second=1 << 40
+)  # upkeep does nothing unless it is asked to
 UNFLUSHED: Final = replace(
     OPTIONS,
     write_cache_bytes=1 << 30,
@@ -289,11 +291,19 @@ async def measure(directory: Path, seconds: float) -> None:
     for case in CASES:
         async with whole_bookie(directory, OPTIONS) as node:
             written.append(await fill(node, case.ledgers, case.runs))
-            for is_cold, where in ((True, "from the disk"), (False, "from the page cache")):
-                read, raw = await measure_reads(directory, node, case, is_cold=is_cold)
-                reads.append(f"read   {case.what:24} {where:21} {share(read, raw)}")
-    print(f"write  1,000 ledgers at once against 1               {share(written[1], written[0])}")
+            reads += await read_case(directory, node, case, case.what)
+            if await node._engine.compactor.step(OPTIONS.minor_live_share):
+                reads += await read_case(directory, node, case, f"{case.what} joined,")
+    print(f"write  1,000 ledgers at once against 1                {share(written[1], written[0])}")
     print(*reads, sep="\n")
+
+
+async def read_case(directory: Path, node: BookieNode, case: Case, what: str) -> list[str]:
+    rows: list[str] = []
+    for is_cold, where in ((True, "from the disk"), (False, "from the page cache")):
+        read, raw = await measure_reads(directory, node, case, is_cold=is_cold)
+        rows.append(f"read   {what:28} {where:21} {share(read, raw)}")
+    return rows
 
 
 def main() -> None:

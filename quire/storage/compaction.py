@@ -31,7 +31,8 @@ COPY_BYTES: Final = 1024 * 1024
 """Read, and written, at a time."""
 
 JOIN_FILES_MIN: Final = 8
-"""As many small neighbours become one: every entry is then copied log₈ times in its life."""
+"""As many small neighbours become one: every entry is then copied log₈ times in its life, and a
+ledger that was written beside a thousand others is read in an eighth of the pieces or less."""
 
 
 class Plan(NamedTuple):
@@ -63,19 +64,17 @@ def choose(
 
 def _join(uses: Sequence[FileUse], bytes_max: int) -> Plan | None:
     """Return the longest stretch of small neighbours that fit into one file together."""
-    best: list[FileUse] = []
-    stretch: list[FileUse] = []
-    for use in uses:
-        stretch.append(use)
-        while stretch and (
-            use.live_bytes > bytes_max // JOIN_FILES_MIN
-            or sum(each.live_bytes for each in stretch) > bytes_max
-        ):
-            stretch.pop(0)
-            if not stretch:
-                break
-        if len(stretch) > len(best):
-            best = list(stretch)
+    best: Sequence[FileUse] = []
+    start = size = 0
+    for end, use in enumerate(uses, 1):
+        size += use.live_bytes
+        if use.live_bytes > bytes_max // JOIN_FILES_MIN:
+            start, size = end, 0
+        while size > bytes_max:
+            size -= uses[start].live_bytes
+            start += 1
+        if end - start > len(best):
+            best = uses[start:end]
     if len(best) < JOIN_FILES_MIN:
         return None
     return Plan(tuple(use.number for use in best), sum(use.live_bytes for use in best))

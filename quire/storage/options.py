@@ -71,8 +71,9 @@ class StorageOptions:
 
     major_seconds: float = 24 * 3600.0
 
-    joined_bytes_max: int = 256 * 1024 * 1024
-    """Small neighbouring files are joined up to this size."""
+    joined_bytes_max: int = 1024 * 1024 * 1024
+    """Small neighbouring files are joined up to this size. Small is an eighth of it: as much as one
+    flush writes when it has fallen behind as far as `memory_bytes_max` lets it."""
 
     upkeep_bytes_per_second: int = 32 * 1024 * 1024
     """What compaction copies per second: a fraction of any disk."""

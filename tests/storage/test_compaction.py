@@ -20,6 +20,7 @@ from quire.errors import (
 from quire.storage.collector import Collector
 from quire.storage.compaction import Plan, choose
 from quire.storage.entry_log import _CHUNK, LedgerChunks, entries_path
+from quire.storage.options import StorageOptions
 from quire.storage.shelf import FileUse, LedgerParts
 from tests.sim.disk import Cut, SimFile
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
@@ -64,6 +65,14 @@ def use(number: int, size: int, live: int, rows: int = 0) -> FileUse:
 )
 def test_what_is_compacted_next(uses: list[FileUse], plan: Plan | None) -> None:
     assert choose(uses, 0.2, 1000, 1 << 40) == plan
+
+
+def test_the_largest_files_that_flushes_write_are_joined() -> None:
+    options = StorageOptions()
+    most = options.memory_bytes_max
+    uses = [use(number, most, most) for number in range(8)]
+    plan = choose(uses, options.minor_live_share, options.joined_bytes_max, 1 << 40)
+    assert plan == Plan(tuple(range(8)), 8 * most)
 
 
 def test_a_nearly_full_disk_is_not_filled_by_compaction() -> None:
