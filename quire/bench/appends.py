@@ -1,37 +1,56 @@
-"""Appends of 1 KiB entries to one ledger, with so many in flight."""
+"""Appends of 1 KiB entries to ledgers of one client, with so many in flight."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
-from typing import Final
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final, NamedTuple
 
 from quire.bench.figures import Figures
 from quire.ledger.writer import LedgerWriter
 
 ENTRY_BYTES: Final = 1024
 WARM_UP_SECONDS: Final = 0.5
-IN_FLIGHT: Final = (1, 64, 1_000, 4_000)
 
 
-def workload_name(in_flight: int) -> str:
-    """Return what people read."""
-    return "one at a time" if in_flight == 1 else f"{in_flight:,} in flight"
+class Workload(NamedTuple):
+    """So many ledgers, and so many entries of each in flight."""
+
+    in_flight: int
+    ledgers: int = 1
+
+    @property
+    def name(self) -> str:
+        """What people read."""
+        each = "one at a time" if self.in_flight == 1 else f"{self.in_flight:,} in flight"
+        return each if self.ledgers == 1 else f"{self.ledgers:,} ledgers, {each}"
+
+
+WORKLOADS: Final = (Workload(1), Workload(64), Workload(1_000), Workload(4_000), Workload(1, 100))
 
 
 async def measure_appends(
-    writer: LedgerWriter, in_flight: int, seconds: float, payload: bytes
+    writers: Sequence[LedgerWriter], workload: Workload, seconds: float, payload: bytes
 ) -> Figures:
-    """Append for `seconds` after a warm-up, with `in_flight` entries unconfirmed all the time.
+    """Append for `seconds` after a warm-up, with so many entries unconfirmed all the time.
 
     An entry's latency lasts from its submission to the moment the caller goes on.
     """
-    await _append_for(writer, in_flight, min(WARM_UP_SECONDS, seconds), payload)
+    await _append_all(writers, workload, min(WARM_UP_SECONDS, seconds), payload)
     cpu, started = time.process_time(), time.perf_counter()
-    latencies = await _append_for(writer, in_flight, seconds, payload)
+    latencies = await _append_all(writers, workload, seconds, payload)
     elapsed, cpu = time.perf_counter() - started, time.process_time() - cpu
-    return Figures.of(workload_name(in_flight), len(payload), elapsed, latencies, cpu)
+    return Figures.of(workload.name, len(payload), elapsed, latencies, cpu)
+
+
+async def _append_all(
+    writers: Sequence[LedgerWriter], workload: Workload, seconds: float, payload: bytes
+) -> list[float]:
+    appending = (_append_for(writer, workload.in_flight, seconds, payload) for writer in writers)
+    return list(chain.from_iterable(await asyncio.gather(*appending)))
 
 
 async def _append_for(

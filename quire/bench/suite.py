@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from quire.bench.appends import ENTRY_BYTES, IN_FLIGHT, measure_appends, workload_name
+from quire.bench.appends import ENTRY_BYTES, WORKLOADS, Workload, measure_appends
 from quire.bench.figures import COPIES, Figures, Report
 from quire.bench.logs import LogReport, measure_log
 from quire.bench.raw import measure_limits
@@ -19,7 +20,7 @@ from quire.ledger.quorum import Replication
 RAW_SHARE: Final = 0.25
 """Part of the time that the raw limits get, each."""
 
-STEPS: Final = 5 + 1 + len(IN_FLIGHT)
+STEPS: Final = 5 + 1 + len(WORKLOADS)
 """How often `advance` is called."""
 
 
@@ -36,9 +37,9 @@ async def measure(directory: Path, seconds: float, advance: Callable[[str], None
         connect(cluster.store_uri) as client,
     ):
         appends = []
-        for in_flight in IN_FLIGHT:
-            advance(f"appends, {workload_name(in_flight)}")
-            appends.append(await _measure_one(client, in_flight, seconds))
+        for workload in WORKLOADS:
+            advance(f"appends, {workload.name}")
+            appends.append(await _measure_one(client, workload, seconds))
     return Report(limits, tuple(appends), uvloop="uvloop" in sys.modules)
 
 
@@ -51,7 +52,11 @@ async def measure_logs(directory: Path, seconds: float) -> LogReport:
         return await measure_log(client, seconds)
 
 
-async def _measure_one(client: Client, in_flight: int, seconds: float) -> Figures:
-    payload = random.Random(in_flight).randbytes(ENTRY_BYTES)
-    async with await client.create_ledger(Replication(3, 3, 2)) as writer:
-        return await measure_appends(writer, in_flight, seconds, payload)
+async def _measure_one(client: Client, workload: Workload, seconds: float) -> Figures:
+    payload = random.Random(workload.in_flight).randbytes(ENTRY_BYTES)
+    async with AsyncExitStack() as stack:
+        writers = [
+            await stack.enter_async_context(await client.create_ledger(Replication(3, 3, 2)))
+            for _ in range(workload.ledgers)
+        ]
+        return await measure_appends(writers, workload, seconds, payload)
