@@ -27,7 +27,7 @@ class LacTeller:
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._entry_at = self._loop.time() - idle_seconds
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     def sent(self) -> None:
         """Note that entries went out: the writer is not idle."""
@@ -51,6 +51,12 @@ class LacTeller:
             self._timer.cancel()
 
     def _look(self) -> None:
+        """Look again when the callers answered before had their turn: in a busy loop a timer that
+        is late comes first, and would tell what their next entries carry anyway.
+        """
+        self._timer = self._loop.call_soon(self._tell_if_idle)
+
+    def _tell_if_idle(self) -> None:
         self._timer = None
         if self._lac <= self.told:
             return

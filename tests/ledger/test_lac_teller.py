@@ -56,3 +56,32 @@ def test_entries_that_keep_coming_put_it_off() -> None:
         assert told == [19]
 
     virtually(main)
+
+
+def test_who_is_answered_in_the_last_moment_may_still_append() -> None:
+    async def main() -> None:
+        loop, told = asyncio.get_running_loop(), list[int]()
+        teller = LacTeller(0.010, told.append)
+
+        def append() -> None:
+            teller.told = 0
+            teller.sent()
+
+        loop.call_later(0.010, lambda: loop.call_soon(append))
+        teller.confirmed(0)
+        await asyncio.sleep(1)
+        assert told == []
+
+    virtually(main)
+
+
+def test_nothing_is_told_after_the_end() -> None:
+    async def main() -> None:
+        loop, told = asyncio.get_running_loop(), list[int]()
+        teller = LacTeller(0.010, told.append)
+        teller.confirmed(0)
+        loop.call_later(0.010, teller.stop)  # in the very turn in which the time is up
+        await asyncio.sleep(1)
+        assert told == []
+
+    virtually(main)
