@@ -39,6 +39,7 @@ def test_a_short_benchmark(tmp_path: Path) -> None:
         "64 in flight",
         "1,000 in flight",
         "4,000 in flight",
+        "100 ledgers, one at a time",
     ]
     assert len(found["limits"]) == 5
     for each in found["appends"] + found["limits"]:
