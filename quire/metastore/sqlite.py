@@ -1,12 +1,10 @@
 """The embedded metadata store: one SQLite file, shared by the processes of one machine.
 
 Every call to SQLite is made by one private thread of the store (`sqlite_file.py` says what is done
-there); the loop only waits for it. Local changes wake local waiters at once. Changes of other
-processes are noticed by a poll of the file's change counter, which runs only while somebody waits.
+there, `sqlite_waits.py` who waits for changes); the loop only waits for it.
 
-Invariants: a session's deadline here is the one written in the file, so its owner knows that a
-lease is over no later than anybody who removes it, and a stopped process knows as soon as it is
-woken. A waiter takes the current event before it looks at the file, so no change falls between.
+Invariant: a session's deadline here is the one written in the file, so its owner knows that a lease
+is over no later than anybody who removes it, and a stopped process knows as soon as it is woken.
 
 A process that is stopped inside a transaction keeps others from changing anything until it goes on
 or dies; they get `StoreUnavailableError`. The file must be on a local file system.
@@ -35,11 +33,10 @@ from quire.errors import (
     SessionExpiredError,
 )
 from quire.metastore.changes import Change
+from quire.metastore.layout import check_path
 from quire.metastore.sqlite_file import SessionId, SqliteFile
+from quire.metastore.sqlite_waits import Seen, Waits
 from quire.metastore.store import Versioned
-
-POLL_SECONDS: Final = 0.04
-"""Pause between looks at the change counter: at about 0.1 ms each, a four-hundredth of a core."""
 
 HEARTBEATS_PER_TIMEOUT: Final = 3
 
@@ -200,9 +197,7 @@ class SqliteStore:
         self._thread = _Worker("quire-sqlite")
         self._file: SqliteFile | None = None
         self._sessions: list[SqliteSession] = []
-        self._changed = asyncio.Event()
-        self._waiters = 0
-        self._poller: asyncio.Task[None] | None = None
+        self._waits = Waits(lambda mark, seen: self._call(lambda file: file.look(mark, seen)))
 
     @classmethod
     async def open(cls, path: str, *, clock: Clock = time.monotonic) -> SqliteStore:
@@ -244,10 +239,11 @@ class SqliteStore:
         return await self._call(lambda file: file.children(path))
 
     async def wait(self, path: str, version: int | None) -> None:
-        await self._wait_until(lambda file: file.version(path) != version)
+        await self._waits.until_changed(Seen(check_path(path), version))
 
     async def wait_children(self, path: str, names: list[str]) -> None:
-        await self._wait_until(lambda file: file.children(path) != names)
+        parent = path if path == "/" else check_path(path)
+        await self._waits.until_changed(Seen(parent, names=names))
 
     async def open_session(self, timeout: float) -> SqliteSession:
         session, deadline = await self.change(lambda file: file.open_session(timeout))
@@ -261,8 +257,7 @@ class SqliteStore:
             with suppress(QuireError):  # the lease then ends when its time is up
                 await session.close()
         file, self._file = self._file, None
-        self._wake()
-        await self._stop_polling()
+        await self._waits.close(self._closed_error())
         if file is not None:
             try:
                 await self._in_thread(file.close)
@@ -274,47 +269,15 @@ class SqliteStore:
         try:
             return await self._call(call)
         finally:
-            self._wake()
+            self._waits.changed()
 
     async def _call(self, call: Callable[[SqliteFile], T]) -> T:
         if self._file is None:
-            raise HandleClosedError(f"metadata store {self.uri}")
+            raise self._closed_error()
         return await self._in_thread(partial(call, self._file))
+
+    def _closed_error(self) -> HandleClosedError:
+        return HandleClosedError(f"metadata store {self.uri}")
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def _wait_until(self, condition: Callable[[SqliteFile], bool]) -> None:
-        self._waiters += 1
-        if self._poller is None:
-            self._poller = asyncio.create_task(self._poll(), name="sqlite change poll")
-        try:
-            changed = self._changed
-            while not await self._call(condition):
-                await changed.wait()
-                changed = self._changed
-        finally:
-            self._waiters -= 1
-            if not self._waiters:
-                await self._stop_polling()
-
-    async def _stop_polling(self) -> None:
-        poller, self._poller = self._poller, None
-        if poller is not None:
-            poller.cancel()
-            await asyncio.gather(poller, return_exceptions=True)
-
-    async def _poll(self) -> None:
-        seen = None
-        while True:
-            mark = None
-            with suppress(QuireError):  # waiters look for themselves then, and raise
-                mark = await self._call(SqliteFile.change_mark)
-            if mark is None or mark != seen:
-                self._wake()
-            seen = mark
-            await asyncio.sleep(POLL_SECONDS)

@@ -53,6 +53,7 @@ from quire.metastore.layout import (
     name_of,
     parent_of,
 )
+from quire.metastore.sqlite_waits import Mark, Seen
 from quire.metastore.store import Versioned
 
 SessionId: TypeAlias = int
@@ -115,19 +116,34 @@ class SqliteFile:
             raise NoSuchNodeError(path)
         return Versioned(*row)
 
-    def version(self, path: str) -> int | None:
-        """Return the version of a record, None when there is none."""
-        with self._errors():
-            self._reap()
-            row = self._one("SELECT version FROM records WHERE path = ?", check_path(path))
-        return None if row is None else int(row[0])
-
     def children(self, path: str) -> list[str]:
         parent = path if path == "/" else check_path(path)
         with self._errors():
             self._reap()
-            names = self._db.execute("SELECT name FROM records WHERE parent = ?", (parent,))
-            return sorted(name for (name,) in names)
+            return self._children(parent)
+
+    def look(self, mark: Mark | None, seen: Sequence[Seen]) -> tuple[Mark, list[bool]]:
+        """Return a mark that differs from an earlier one when anything was changed since, and which
+        of some paths show something else than was seen; none of them when the mark is the same.
+        """
+        with self._errors():
+            self._reap()
+            row = self._one("PRAGMA data_version")
+            assert row is not None
+            now = Mark(int(row[0]), self._db.total_changes)
+            if now == mark:
+                return now, [False] * len(seen)
+            return now, [self._differs(each) for each in seen]
+
+    def _differs(self, seen: Seen) -> bool:
+        if seen.names is not None:
+            return self._children(seen.path) != seen.names
+        row = self._one("SELECT version FROM records WHERE path = ?", seen.path)
+        return (None if row is None else int(row[0])) != seen.version
+
+    def _children(self, parent: str) -> list[str]:
+        names = self._db.execute("SELECT name FROM records WHERE parent = ?", (parent,))
+        return sorted(name for (name,) in names)
 
     def create(self, path: str, value: bytes, owner: SessionId | None = None) -> int:
         check_value(check_path(path), value)
@@ -190,14 +206,6 @@ class SqliteFile:
         """Remove a session and its ephemeral records; harmless when they are gone."""
         with self._change("a session"):
             self._remove_session(session)
-
-    def change_mark(self) -> tuple[int, int]:
-        """Return a mark that differs from an earlier one when anything was changed since."""
-        with self._errors():
-            self._reap()
-            row = self._one("PRAGMA data_version")
-            assert row is not None
-            return int(row[0]), self._db.total_changes
 
     def _prepare(self) -> None:
         application, tables = self._identity()

@@ -51,6 +51,7 @@ UNREACHED: Final = {
     "metastore/place.py": "test_client.py",
     "metastore/sqlite.py": "contract",
     "metastore/sqlite_file.py": "metastore/test_sqlite.py",
+    "metastore/sqlite_waits.py": "metastore/test_sqlite_waits.py",
     "metastore/zookeeper": "contract",
     "repair/directory.py": "repair/test_directory.py",
     "repair/reclaim.py": "repair/test_reclaim.py",

@@ -1,0 +1,107 @@
+"""Who waits for changes of a metadata file: looked after together.
+
+A client waits for a change of each ledger it writes and of each log it tails, thousands in all. So
+one task looks for all of them, and at most once per change: changes that are made while it looks
+are seen by one more look. Changes of this process are noticed at once (`changed`), those of others
+by a poll, which runs only while somebody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from quire.errors import QuireError
+
+POLL_SECONDS: Final = 0.04
+"""Pause between looks at the change counter: at about 0.1 ms each, a four-hundredth of a core."""
+
+
+class Mark(NamedTuple):
+    """How many changes there were: committed by others, as SQLite counts, and made here."""
+
+    others: int
+    own: int
+
+
+class Seen(NamedTuple):
+    """What somebody saw at a path: a record's version, None for none; or the names below it."""
+
+    path: str
+    version: int | None = None
+    names: list[str] | None = None
+
+
+Look: TypeAlias = Callable[[Mark | None, Sequence[Seen]], Awaitable[tuple[Mark, list[bool]]]]
+"""`SqliteFile.look`, in its thread."""
+
+
+class Waits:
+    """See the module."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._waiting: dict[asyncio.Future[None], Seen] = {}
+        self._changed = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    def changed(self) -> None:
+        """Have a look soon: this process may have changed something."""
+        self._changed.set()
+
+    async def until_changed(self, seen: Seen) -> None:
+        """Return when a path shows something else than was seen. Raises what a look raises.
+
+        It counts from before its first look, so no change falls between that and the next one.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[done] = seen
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._keep_looking(), name="sqlite changes")
+        try:
+            _, (is_changed,) = await self._look(None, [seen])
+            if not is_changed:
+                await done
+        finally:
+            del self._waiting[done]
+            if done.done() and not done.cancelled():
+                done.exception()  # looked at: the first look may have raised the same
+            if not self._waiting:
+                await self._stop()
+
+    async def _keep_looking(self) -> None:
+        mark: Mark | None = None
+        while True:
+            self._changed.clear()
+            waiting = list(self._waiting.items())
+            try:
+                mark, have_changed = await self._look(mark, [seen for _, seen in waiting])
+            except QuireError as error:
+                mark = None
+                self._tell(error)
+            else:
+                for (done, _), is_changed in zip(waiting, have_changed, strict=True):
+                    if is_changed and not done.done():
+                        done.set_result(None)
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    def _tell(self, error: QuireError) -> None:
+        for done in self._waiting:
+            if not done.done():
+                done.set_exception(error)
+
+    async def close(self, error: QuireError) -> None:
+        """Have everybody who waits raise an error."""
+        self._tell(error)
+        await self._stop()
+
+    async def _stop(self) -> None:
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
