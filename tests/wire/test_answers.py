@@ -16,11 +16,13 @@ from quire.wire.transport import EOF, bind, open_server
 from tests.wire.link import KEY, far, run_of
 
 NO_MESSAGE: Final = b"\xff\xff"
+GRPC_NOISE: Final = "PollerCompletionQueue._handle_events"
+"""What gRPC complains of where several loops of one process use it. It means nothing."""
+
 CALLS: Final[dict[str, Callable[[RemoteBookie], Awaitable[Any]]]] = {
     "Add": lambda bookie: bookie.add(7, KEY, run_of(0)),
     "ReadTail": lambda bookie: bookie.read_tail(7),
     "WaitTail": lambda bookie: bookie.wait_tail(7, 0, 1.0),
-    "WriteLac": lambda bookie: bookie.write_lac(7, KEY, b"packet"),
     "Sync": lambda bookie: bookie.sync(7, KEY, 0, 1),
     "ListEntries": lambda bookie: bookie.list_entries(7),
     "Info": lambda bookie: bookie.info(),
@@ -30,6 +32,10 @@ CALLS: Final[dict[str, Callable[[RemoteBookie], Awaitable[Any]]]] = {
 def run_against(method: str, answer: bytes) -> list[str]:
     """Make a call that gets some bytes for an answer; return what the loop complained of."""
     complaints: list[str] = []
+
+    def note(message: str) -> None:
+        if GRPC_NOISE not in message:
+            complaints.append(message)
 
     async def unary(_: bytes, __: object) -> bytes:
         return answer
@@ -41,7 +47,7 @@ def run_against(method: str, answer: bytes) -> list[str]:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, what: complaints.append(what["message"]))
+        loop.set_exception_handler(lambda _, what: note(what["message"]))
         server = open_server()
         address = bind(server, "127.0.0.1:0")
         handler = (
