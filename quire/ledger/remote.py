@@ -1,7 +1,8 @@
 """A bookie far away: the port over gRPC; adds as plain frames where the bookie takes these.
 
-All adds of one `RemoteBookie` share one stream (run_stream.py), which keeps them in order. When it
-breaks, every add without an answer fails and the next one opens a new stream.
+All adds of one `RemoteBookie` share one stream (run_stream.py), which keeps them in order; explicit
+LACs travel among them. When it breaks, everything without an answer fails and the next add opens a
+new stream.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from quire.ledger.run_stream import NO_MESSAGE, RunStream
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire import reads
-from quire.wire.adds import encode_run
-from quire.wire.codec import decode_failure, decode_info, decode_ranges, decode_tail
+from quire.wire.adds import encode_lac, encode_run
+from quire.wire.codec import decode_info, decode_ranges, decode_tail
 from quire.wire.run_calls import FramedRuns, GrpcRuns
 from quire.wire.transport import (
     EOF,
@@ -152,13 +153,9 @@ class RemoteBookie:
         return decode_tail(await self._call(self._stub.WaitTail, request, wait + self._timeout))
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
-        """See `Bookie.write_lac`."""
-        request = _build(
-            pb.WriteLacRequest, bookie=self._bookie, ledger=ledger, key=key, packet=packet
-        )
-        reply = await self._call(self._stub.WriteLac, request, self._timeout)
-        if reply.HasField("failure"):
-            raise decode_failure(reply.failure)
+        """See `Bookie.write_lac`. It travels in the stream of adds, in a place of its own."""
+        encoded = _build(encode_lac, ledger=ledger, key=key, packet=packet)
+        await self._open_stream().submit(encoded)
 
     async def sync(
         self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId

@@ -66,7 +66,9 @@ class RunStream:
         return self._sending.done() and self._receiving.done()
 
     def submit(self, encoded: EncodedRun) -> asyncio.Future[None]:
-        """Queue a run behind all others; the future resolves when it is durable, or fails."""
+        """Queue a run behind all others; the future resolves when it is durable, or fails. So does
+        that of an explicit LAC, when it is noted.
+        """
         size = len(encoded.run)
         if self._queue and self._queued_bytes + size > QUEUED_BYTES_MAX:
             raise BookieBusyError(self._bookie, f"{self._queued_bytes} bytes wait to be sent to it")

@@ -2,7 +2,8 @@
 
 Runs are started in order, each without waiting for the one before to be durable: that is
 what fills the journal's groups. They are acknowledged in order, all that became durable in the
-meantime by one message.
+meantime by one message. An explicit LAC takes the place of a run: a call of its own would cost its
+two sides more than the entry that it confirms.
 
 Not here: the ways messages come in (service.py, run_port.py), and what all calls have in common
 (reception.py).
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any, Protocol
 
@@ -122,14 +124,20 @@ class AddStream:
         self._received += 1
         try:
             self._reception.refuse_when_draining()
-            adding = self._reception.bookie.add(
-                run.ledger, run.key, run.run, recovery=run.recovery, deferred=run.deferred
-            )
+            adding = self._begin(run)
         except Exception as error:
             self._finish(slot, error)
         else:
             slot.answer = asyncio.ensure_future(adding)
             slot.answer.add_done_callback(partial(self._answered, slot))
+
+    def _begin(self, run: pb.AddRun) -> Awaitable[None]:
+        bookie = self._reception.bookie
+        if run.HasField("lac_packet"):
+            return bookie.write_lac(run.ledger, run.key, run.lac_packet)
+        return bookie.add(
+            run.ledger, run.key, run.run, recovery=run.recovery, deferred=run.deferred
+        )
 
     def _answered(self, slot: _Slot, answer: asyncio.Future[None]) -> None:
         if not answer.cancelled():

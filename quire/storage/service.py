@@ -28,7 +28,7 @@ from quire.wire.transport import ServerContext, add_service, bind, open_server
 
 _Unary: TypeAlias = "Callable[[BookieService, Any], Awaitable[ReplyT]]"
 _Handler: TypeAlias = "Callable[[BookieService, Any, ServerContext], Awaitable[ReplyT]]"
-ReplyT = TypeVar("ReplyT", pb.TailReply, pb.WriteLacReply, pb.ListEntriesReply, pb.InfoReply)
+ReplyT = TypeVar("ReplyT", pb.TailReply, pb.ListEntriesReply, pb.InfoReply)
 
 _log = logging.getLogger(__name__)
 
@@ -101,11 +101,6 @@ class BookieService:
         with self.reception.waits.take():
             tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
         return encode_tail(tail)
-
-    @_answers(pb.WriteLacReply)
-    async def WriteLac(self, request: pb.WriteLacRequest) -> pb.WriteLacReply:  # noqa: N802
-        await self.bookie.write_lac(request.ledger, request.key, request.packet)
-        return pb.WriteLacReply()
 
     @_answers(pb.ListEntriesReply)
     async def Sync(self, request: pb.SyncRequest) -> pb.ListEntriesReply:  # noqa: N802

@@ -31,7 +31,9 @@ _RUNS_TAG: Final = bytes([pb.AddRequest.RUNS_FIELD_NUMBER << 3 | 2])
 
 
 class EncodedRun(NamedTuple):
-    """A run on its way: what stands before it in its message, and the run itself."""
+    """A run on its way: what stands before it in its message, and the run itself. Or an explicit
+    LAC, all of it before an empty run.
+    """
 
     head: bytes
     run: bytes
@@ -44,6 +46,12 @@ def encode_run(
     fields = pb.AddRun(ledger=ledger, key=key, recovery=recovery, deferred=deferred)
     head = fields.SerializeToString() + _RUN_TAG + varint(len(run))
     return EncodedRun(_RUNS_TAG + varint(len(head) + len(run)) + head, run)
+
+
+def encode_lac(ledger: LedgerId, key: bytes, packet: bytes) -> EncodedRun:
+    """Prepare an explicit LAC. Raises as `encode_run`."""
+    fields = pb.AddRun(ledger=ledger, key=key, lac_packet=packet).SerializeToString()
+    return EncodedRun(_RUNS_TAG + varint(len(fields)) + fields, b"")
 
 
 def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRun]) -> bytes:

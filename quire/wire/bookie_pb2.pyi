@@ -57,18 +57,20 @@ class Failure(_message.Message):
     def __init__(self, status: _Optional[_Union[Status, str]] = ..., ledger: _Optional[int] = ..., entry: _Optional[int] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., expected: _Optional[str] = ..., found: _Optional[str] = ...) -> None: ...
 
 class AddRun(_message.Message):
-    __slots__ = ("ledger", "key", "run", "recovery", "deferred")
+    __slots__ = ("ledger", "key", "run", "recovery", "deferred", "lac_packet")
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_FIELD_NUMBER: _ClassVar[int]
     DEFERRED_FIELD_NUMBER: _ClassVar[int]
+    LAC_PACKET_FIELD_NUMBER: _ClassVar[int]
     ledger: int
     key: bytes
     run: bytes
     recovery: bool
     deferred: bool
-    def __init__(self, ledger: _Optional[int] = ..., key: _Optional[bytes] = ..., run: _Optional[bytes] = ..., recovery: bool = ..., deferred: bool = ...) -> None: ...
+    lac_packet: bytes
+    def __init__(self, ledger: _Optional[int] = ..., key: _Optional[bytes] = ..., run: _Optional[bytes] = ..., recovery: bool = ..., deferred: bool = ..., lac_packet: _Optional[bytes] = ...) -> None: ...
 
 class AddRequest(_message.Message):
     __slots__ = ("bookie", "first", "runs")
@@ -159,24 +161,6 @@ class TailReply(_message.Message):
     fenced: bool
     failure: Failure
     def __init__(self, frame: _Optional[bytes] = ..., lac_packet: _Optional[bytes] = ..., hint: _Optional[int] = ..., fenced: bool = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
-
-class WriteLacRequest(_message.Message):
-    __slots__ = ("bookie", "ledger", "key", "packet")
-    BOOKIE_FIELD_NUMBER: _ClassVar[int]
-    LEDGER_FIELD_NUMBER: _ClassVar[int]
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    PACKET_FIELD_NUMBER: _ClassVar[int]
-    bookie: str
-    ledger: int
-    key: bytes
-    packet: bytes
-    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., key: _Optional[bytes] = ..., packet: _Optional[bytes] = ...) -> None: ...
-
-class WriteLacReply(_message.Message):
-    __slots__ = ("failure",)
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    failure: Failure
-    def __init__(self, failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
     __slots__ = ("bookie", "ledger", "key", "first", "last")

@@ -54,11 +54,6 @@ class BookieStub(object):
                 request_serializer=quire_dot_wire_dot_bookie__pb2.WaitTailRequest.SerializeToString,
                 response_deserializer=quire_dot_wire_dot_bookie__pb2.TailReply.FromString,
                 _registered_method=True)
-        self.WriteLac = channel.unary_unary(
-                '/quire.v1.Bookie/WriteLac',
-                request_serializer=quire_dot_wire_dot_bookie__pb2.WriteLacRequest.SerializeToString,
-                response_deserializer=quire_dot_wire_dot_bookie__pb2.WriteLacReply.FromString,
-                _registered_method=True)
         self.Sync = channel.unary_unary(
                 '/quire.v1.Bookie/Sync',
                 request_serializer=quire_dot_wire_dot_bookie__pb2.SyncRequest.SerializeToString,
@@ -80,7 +75,7 @@ class BookieServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Add(self, request_iterator, context):
-        """Runs in the order of their numbers; acknowledged by one number for many runs.
+        """Runs, and explicit LACs among them, in the order of their numbers; acknowledged by one number for many.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -100,12 +95,6 @@ class BookieServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WaitTail(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def WriteLac(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,11 +141,6 @@ def add_BookieServicer_to_server(servicer, server):
                     servicer.WaitTail,
                     request_deserializer=quire_dot_wire_dot_bookie__pb2.WaitTailRequest.FromString,
                     response_serializer=quire_dot_wire_dot_bookie__pb2.TailReply.SerializeToString,
-            ),
-            'WriteLac': grpc.unary_unary_rpc_method_handler(
-                    servicer.WriteLac,
-                    request_deserializer=quire_dot_wire_dot_bookie__pb2.WriteLacRequest.FromString,
-                    response_serializer=quire_dot_wire_dot_bookie__pb2.WriteLacReply.SerializeToString,
             ),
             'Sync': grpc.unary_unary_rpc_method_handler(
                     servicer.Sync,
@@ -282,33 +266,6 @@ class Bookie(object):
             '/quire.v1.Bookie/WaitTail',
             quire_dot_wire_dot_bookie__pb2.WaitTailRequest.SerializeToString,
             quire_dot_wire_dot_bookie__pb2.TailReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def WriteLac(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/quire.v1.Bookie/WriteLac',
-            quire_dot_wire_dot_bookie__pb2.WriteLacRequest.SerializeToString,
-            quire_dot_wire_dot_bookie__pb2.WriteLacReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,8 +5,8 @@ other side runs as a task of the server's process, so it dies with that process,
 the client stops waiting. What may happen to a request, may happen to its answer: an answer can be
 lost after the work was done.
 
-Runs travel on a `Connection`, first in, first out, between production's two ends of a stream
-(streams.py). Other requests are independent (`Exchange`).
+Runs and explicit LACs travel on a `Connection`, first in, first out, between production's two ends
+of a stream (streams.py). Other requests are independent (`Exchange`).
 
 Not here: which faults happen when (faults.py), what answers mean (watch.py).
 """
@@ -25,7 +25,7 @@ from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError, QuireError
 from quire.ledger.run_stream import RunStream
 from quire.storage.reception import Reception, ServiceLimits
-from quire.wire.adds import encode_run
+from quire.wire.adds import encode_lac, encode_run
 from tests.sim.loop import SimLoop
 from tests.sim.process import Incarnation
 from tests.sim.streams import Connection, reception_of
@@ -295,15 +295,18 @@ class SimLink:
         recovery: bool = False,
         deferred: bool = False,
     ) -> asyncio.Future[None]:
-        if self._stream is None or self._stream.broken is not None:
-            self._connection = Connection(self)
-            self._stream = RunStream(self._connection, self.bookie, DEADLINE)
         try:
-            return self._stream.submit(
+            return self._open_stream().submit(
                 encode_run(ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred)
             )
         except QuireError as error:
             return refused(error)
+
+    def _open_stream(self) -> RunStream:
+        if self._stream is None or self._stream.broken is not None:
+            self._connection = Connection(self)
+            self._stream = RunStream(self._connection, self.bookie, DEADLINE)
+        return self._stream
 
     async def read(
         self,
@@ -328,7 +331,7 @@ class SimLink:
         return tail
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
-        await self._ask("write_lac", ledger=ledger, key=key, packet=packet)
+        await self._open_stream().submit(encode_lac(ledger, key, packet))
 
     async def sync(
         self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId

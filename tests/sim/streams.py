@@ -176,7 +176,9 @@ class _ServerEnd:
 
 
 class WatchedAdds:
-    """The adds of one life of a bookie, seen by the network's watch as they begin and end."""
+    """What streams ask of one life of a bookie, seen by the network's watch as it begins and
+    ends.
+    """
 
     def __init__(self, network: Network, host: Host, life: Incarnation, bookie: Bookie) -> None:
         self._network = network
@@ -202,6 +204,13 @@ class WatchedAdds:
         )
         adding.add_done_callback(partial(self._added, token, args))
         return adding
+
+    async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
+        """See `Bookie.write_lac`."""
+        args = {"ledger": ledger, "key": key, "packet": packet}
+        outcome = await self._network.serve(self._host, "write_lac", args)
+        if isinstance(outcome, Exception):
+            raise outcome
 
     def _added(self, token: object, args: dict[str, Any], adding: asyncio.Future[None]) -> None:
         if adding.cancelled():

@@ -140,7 +140,6 @@ def test_the_budget_is_one_bookie_where_an_ack_means_two_copies() -> None:
         ("read", {"ledger": 7, "first": 0, "last": 9, "fence_key": b"", "bytes_max": 100}),
         ("read_tail", {"ledger": 7, "fence_key": b"k"}),
         ("wait_tail", {"ledger": 7, "above": -1, "timeout": 30.0}),
-        ("write_lac", {"ledger": 7, "key": b"k", "packet": b"p"}),
         ("sync", {"ledger": 7, "key": b"k", "first": 0, "last": 3}),
         ("list_entries", {"ledger": 7}),
         ("info", {}),
@@ -156,7 +155,6 @@ def test_requests_arrive_as_they_were_sent(method: str, args: dict[str, Any]) ->
         ("read", b"run"),
         ("read_tail", LedgerTail(b"frame", None, 3, True)),
         ("wait_tail", LedgerTail()),
-        ("write_lac", None),
         ("sync", [(0, 3), (5, 5)]),
         ("list_entries", []),
         ("info", BookieInfo("b0", True, 1, 2, 3)),
@@ -166,7 +164,7 @@ def test_answers_arrive_as_they_were_given(method: str, answer: Any) -> None:
     assert carry_answer(method, "b0", answer) == answer
 
 
-@pytest.mark.parametrize("method", ["read", "read_tail", "write_lac", "sync", "info"])
+@pytest.mark.parametrize("method", ["read", "read_tail", "sync", "info"])
 @pytest.mark.parametrize(
     "error", [LedgerFencedError(7), NoSuchEntryError(7, 3), CorruptEntryError(7, 3, "rotten")]
 )

@@ -16,7 +16,6 @@ from quire.entry import BookieId
 from quire.errors import QuireError
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import (
-    decode_failure,
     decode_info,
     decode_ranges,
     decode_tail,
@@ -33,7 +32,6 @@ _REQUESTS: Final[dict[str, Callable[..., Any]]] = {
     "read": pb.ReadRequest,
     "read_tail": pb.ReadTailRequest,
     "wait_tail": pb.WaitTailRequest,
-    "write_lac": pb.WriteLacRequest,
     "sync": pb.SyncRequest,
     "list_entries": pb.ListEntriesRequest,
     "info": pb.InfoRequest,
@@ -87,11 +85,6 @@ def _carry_run(bookie: BookieId, outcome: Any) -> bytes:
     return b"".join(part.data for part in parts)
 
 
-def _decode_written(reply: pb.WriteLacReply) -> None:
-    if reply.HasField("failure"):
-        raise decode_failure(reply.failure)
-
-
 def _encode_tail(tail: LedgerTail) -> pb.TailReply:
     return encode_tail(tail)
 
@@ -100,7 +93,6 @@ _ANSWERS: Final[dict[str, Callable[[BookieId, Any], Any]]] = {
     "read": _carry_run,
     "read_tail": _carry_reply(pb.TailReply, decode_tail, _encode_tail),
     "wait_tail": _carry_reply(pb.TailReply, decode_tail, _encode_tail),
-    "write_lac": _carry_reply(pb.WriteLacReply, _decode_written, lambda _: pb.WriteLacReply()),
     "sync": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
     "list_entries": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
     "info": _carry_reply(pb.InfoReply, decode_info, encode_info),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.wire import bookie_pb2 as pb
-from quire.wire.adds import METHOD, encode_request, encode_run
+from quire.wire.adds import METHOD, encode_lac, encode_request, encode_run
 
 runs = st.lists(
     st.tuples(
@@ -35,9 +35,20 @@ def test_protobuf_reads_what_was_meant(
     assert pb.AddRequest.FromString(encode_request(first, bookie, encoded)) == expected
 
 
+@given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=24), st.binary(max_size=300))
+def test_a_lac_takes_the_place_of_a_run(ledger: int, key: bytes, packet: bytes) -> None:
+    encoded = [encode_lac(ledger, key, packet), encode_run(ledger, key, b"run")]
+    expected = pb.AddRequest(first=1)
+    expected.runs.add(ledger=ledger, key=key, lac_packet=packet)
+    expected.runs.add(ledger=ledger, key=key, run=b"run")
+    assert pb.AddRequest.FromString(encode_request(1, None, encoded)) == expected
+
+
 def test_values_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="out of range"):
         encode_run(2**63, b"", b"")
+    with pytest.raises(ValueError, match="out of range"):
+        encode_lac(2**63, b"", b"")
 
 
 def test_the_method_is_the_one_of_the_service() -> None:

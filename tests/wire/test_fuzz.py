@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Any, NamedTuple
 
 import grpc.aio
@@ -46,6 +46,7 @@ REQUESTS = [
             runs=[
                 pb.AddRun(ledger=7, key=KEY, run=RUN),
                 pb.AddRun(ledger=7, key=KEY, run=RUN, recovery=True),
+                pb.AddRun(ledger=7, key=KEY, lac_packet=SEALER.seal_lac(2)),
             ],
         ),
     ),
@@ -53,10 +54,6 @@ REQUESTS = [
     Request("Read", pb.ReadRequest(bookie="b1", ledger=7, last=2, fence_key=KEY, bytes_max=1)),
     Request("ReadTail", pb.ReadTailRequest(bookie="b1", ledger=7, fence_key=KEY)),
     Request("WaitTail", pb.WaitTailRequest(bookie="b1", ledger=7, above=-2, timeout_ms=0)),
-    Request(
-        "WriteLac",
-        pb.WriteLacRequest(bookie="b1", ledger=7, key=KEY, packet=SEALER.seal_lac(2)),
-    ),
     Request("Sync", pb.SyncRequest(bookie="b1", ledger=7, key=KEY, first=0, last=2)),
     Request("ListEntries", pb.ListEntriesRequest(bookie="b1", ledger=7)),
     Request("Info", pb.InfoRequest(bookie="b1")),
@@ -187,15 +184,14 @@ class Pair:
             await self._apply_unary(method, request)
         elif request.first == 1:
             for run in request.runs:
-                await self._apply_one(
-                    self.oracle.add(
-                        run.ledger,
-                        run.key,
-                        run.run,
-                        recovery=run.recovery,
-                        deferred=run.deferred,
-                    )
-                )
+                await self._apply_one(self._in_oracle(run))
+
+    def _in_oracle(self, run: pb.AddRun) -> Awaitable[None]:
+        if run.HasField("lac_packet"):
+            return self.oracle.write_lac(run.ledger, run.key, run.lac_packet)
+        return self.oracle.add(
+            run.ledger, run.key, run.run, recovery=run.recovery, deferred=run.deferred
+        )
 
     async def _apply_unary(self, method: str, request: Any) -> None:
         oracle = self.oracle
@@ -219,8 +215,6 @@ class Pair:
             await self._apply_one(
                 oracle.sync(request.ledger, request.key, request.first, request.last)
             )
-        elif method == "WriteLac":
-            await self._apply_one(oracle.write_lac(request.ledger, request.key, request.packet))
 
     async def _apply_one(self, call: Any) -> None:
         with contextlib.suppress(QuireError):

@@ -8,7 +8,14 @@ from dataclasses import replace
 import grpc.aio
 import pytest
 
-from quire.errors import BookieBusyError, ConfigurationError, InvalidRequestError, WrongBookieError
+from quire.entry import DigestKind, Sealer
+from quire.errors import (
+    BookieBusyError,
+    ConfigurationError,
+    InvalidRequestError,
+    LedgerFencedError,
+    WrongBookieError,
+)
 from quire.ledger import run_stream
 from quire.storage.reception import ServiceLimits
 from quire.storage.service import serve_bookie
@@ -41,6 +48,25 @@ def test_another_bookie_at_the_address_refuses_everything() -> None:
                 assert (result.expected, result.found) == ("bookie b2", "bookie b1")
             assert not bookie.ledgers
             await stub.close()
+
+    asyncio.run(main())
+
+
+def test_a_lac_that_is_refused_harms_no_run_beside_it() -> None:
+    async def main() -> None:
+        async with connected(MemoryBookie("b1")) as stub:
+            await stub.read_tail(8, fence_key=KEY)
+            calls = [
+                stub.add(7, KEY, run_of(0)),
+                stub.write_lac(8, KEY, Sealer(8, DigestKind.CRC32C, b"secret").seal_lac(0)),
+                stub.add(7, KEY, run_of(1)),
+                stub.write_lac(7, KEY, SEALER.seal_lac(1)),
+            ]
+            first, refused, *others = await asyncio.gather(*calls, return_exceptions=True)
+            assert isinstance(refused, LedgerFencedError)
+            assert (first, others) == (None, [None, None])
+            tail = await stub.read_tail(7)
+            assert tail.lac_packet == SEALER.seal_lac(1)
 
     asyncio.run(main())
 
