@@ -12,8 +12,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from quire.errors import QuireError
-
 POLL_SECONDS: Final = 0.04
 """Pause between looks at the change counter: at about 0.1 ms each, a four-hundredth of a core."""
 
@@ -77,7 +75,9 @@ class Waits:
             waiting = list(self._waiting.items())
             try:
                 mark, have_changed = await self._look(mark, [seen for _, seen in waiting])
-            except QuireError as error:
+            except (
+                Exception
+            ) as error:  # whatever it is: nobody may wait for a look that never comes
                 mark = None
                 self._tell(error)
             else:
@@ -90,12 +90,12 @@ class Waits:
             except TimeoutError:
                 pass
 
-    def _tell(self, error: QuireError) -> None:
+    def _tell(self, error: Exception) -> None:
         for done in self._waiting:
             if not done.done():
                 done.set_exception(error)
 
-    async def close(self, error: QuireError) -> None:
+    async def close(self, error: Exception) -> None:
         """Have everybody who waits raise an error."""
         self._tell(error)
         await self._stop()

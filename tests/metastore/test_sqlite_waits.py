@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from quire.errors import HandleClosedError, QuireError, StoreUnavailableError
+from quire.errors import HandleClosedError, StoreUnavailableError
 from quire.metastore.sqlite_waits import POLL_SECONDS, Mark, Seen, Waits
 from tests.support.virtual import virtually
 
@@ -19,7 +19,7 @@ class File:
         self.versions: dict[str, int] = {}
         self.looks: list[int] = []
         self.changes = 0
-        self.error: QuireError | None = None
+        self.error: Exception | None = None
         self.waits = Waits(self.look)
 
     def change(self, path: str, *, is_told: bool = True) -> None:
@@ -100,16 +100,19 @@ def test_what_changed_before_is_seen_at_once() -> None:
     virtually(main)
 
 
-def test_who_waits_hears_of_an_error_and_the_next_may_wait_again() -> None:
+@pytest.mark.parametrize(
+    "error", [StoreUnavailableError("sqlite:///x", "for the test"), RuntimeError("for the test")]
+)
+def test_who_waits_hears_of_an_error_and_the_next_may_wait_again(error: Exception) -> None:
     async def main() -> None:
         file = File()
         waiting = [file.wait(path) for path in "ab"]
         await asyncio.sleep(0.01)
-        file.error = StoreUnavailableError("sqlite:///x", "for the test")
+        file.error = error
         file.waits.changed()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-        assert outcomes == [file.error, file.error]
-        with pytest.raises(StoreUnavailableError):
+        assert outcomes == [error, error]
+        with pytest.raises(type(error)):
             await file.wait("c")
         file.error = None
         waiting = [file.wait("a")]
