@@ -40,6 +40,7 @@ def test_a_short_benchmark(tmp_path: Path) -> None:
         "1,000 in flight",
         "4,000 in flight",
         "100 ledgers, one at a time",
+        "100 ledgers, each after 50 ms",
     ]
     assert len(found["limits"]) == 5
     for each in found["appends"] + found["limits"]:
