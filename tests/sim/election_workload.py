@@ -77,6 +77,8 @@ class ElectionWorkload(LogWorkload):
         last, first_reader = world.client("last"), world.client("reader0")
         async with world.all_ends("all have led, the log is closed, followers are at its end"):
             await asyncio.gather(*keepers)
+            if not self.first_ack.is_set():
+                adopter.end_life()  # nobody was ever answered: there is no log to adopt into
             if adopting is not None:
                 await join(adopter, adopting)
             if observer.is_running:

@@ -27,6 +27,7 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (34873, "ledger", "what was repaired while it was looked at was taken to be lacking"),
     (113745, "election", "a log whose appends had failed was closed as if all were well"),
     (11255, "service", "a run waited without end for an ack that the store's weather forbade"),
+    (316905, "election", "an adopter waited without end for an ack that nobody got"),
     (202410, "deletion", "a dead client's last change retired a log when nobody looked any more"),
     (55, "service", "a replica read a trimmed log from its beginning and missed what was gone"),
 )
