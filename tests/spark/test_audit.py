@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 import quire.cli.spark
 import quire.sync
-from quire import LogOptions
 from quire.cli import main
 from quire.errors import LogReplacedError, UnreadableError
 from quire.log.span import Slice, Span
@@ -24,9 +23,10 @@ from tests.spark.plain_session import PlainContext, PlainItems, PlainSession
 
 def write(cluster: str, log: str) -> None:
     """Three segments of 20 entries."""
-    options = LogOptions(roll_entries=20)
-    with quire.sync.connect(cluster) as client, client.open_log(log, options) as leader:
+    with quire.sync.connect(cluster) as client, client.open_log(log) as leader:
         for number in range(60):
+            if number and number % 20 == 0:
+                leader.roll()  # by itself a log rolls when it has the time
             leader.append(b"%d" % number)
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import quire.sync
-from quire import LATEST, LogOptions, Position
+from quire import LATEST, Position
 from quire.errors import InvalidRequestError, NoSuchLogError, PositionTrimmedError
 from quire.log.manifest import LogManifest
 from quire.metastore.layout import log_path
@@ -25,9 +25,10 @@ from quire.spark.patience import BehindError
 
 
 def append(cluster: str, log: str, records: list[bytes], roll: int = 20) -> None:
-    options = LogOptions(roll_entries=roll)
-    with quire.sync.connect(cluster) as client, client.open_log(log, options) as leader:
-        for start in range(0, len(records), 3):
+    with quire.sync.connect(cluster) as client, client.open_log(log) as leader:
+        for entry, start in enumerate(range(0, len(records), 3)):
+            if entry and entry % roll == 0:
+                leader.roll()  # by itself a log rolls when it has the time
             leader.append_many(records[start : start + 3])
 
 

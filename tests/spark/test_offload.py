@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 import quire.cli.spark
 import quire.sync
-from quire import BEGINNING, LogOptions
+from quire import BEGINNING
 from quire.cli import main
 from quire.errors import NoSuchLedgerError
 from quire.log.position import Record
@@ -29,11 +29,14 @@ from tests.spark.kill_offloads import Cold, killed
 from tests.spark.plain_session import PlainContext, PlainItems, PlainSession
 from tests.support.command import environment
 
+SEGMENT_RECORDS = 60
+
 
 def fill(cluster: str, log: str, first: int, count: int) -> None:
-    options = LogOptions(roll_entries=20)
-    with quire.sync.connect(cluster) as client, client.open_log(log, options) as leader:
+    with quire.sync.connect(cluster) as client, client.open_log(log) as leader:
         for number in range(first, first + count, 3):
+            if number > first and (number - first) % SEGMENT_RECORDS == 0:
+                leader.roll()  # by itself a log rolls when it has the time
             leader.append_many([b"%d" % each for each in range(number, number + 3)])
 
 

@@ -10,18 +10,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import quire.sync
-from quire import LogOptions
 
-ROLLED = LogOptions(roll_entries=50)
+ROLLED = 50
+"""Entries of a segment."""
 
 
 def load(spark: SparkSession, cluster: str, log: str, **options: str | int) -> DataFrame:
     return spark.read.format("quire").options(cluster=cluster, log=log, **options).load()
 
 
-def write(cluster: str, log: str, batches: list[list[bytes]], options: LogOptions) -> None:
-    with quire.sync.connect(cluster) as client, client.open_log(log, options) as leader:
-        for batch in batches:
+def write(cluster: str, log: str, batches: list[list[bytes]], roll: int | None = None) -> None:
+    with quire.sync.connect(cluster) as client, client.open_log(log) as leader:
+        for entry, batch in enumerate(batches):
+            if roll and entry and entry % roll == 0:
+                leader.roll()  # by itself a log rolls when it has the time
             leader.append_many(batch)
 
 
@@ -109,7 +111,7 @@ def test_a_beginning_that_was_trimmed_is_an_error(
 
 
 def test_columns_have_the_types_and_times_they_say(spark: SparkSession, cluster: str) -> None:
-    write(cluster, "typed", [[b"x"]], LogOptions())
+    write(cluster, "typed", [[b"x"]])
     row = load(spark, cluster, "typed").first()
     assert row is not None
     age = datetime.now(UTC) - row.timestamp.replace(tzinfo=UTC)
@@ -141,7 +143,7 @@ def test_options_say_which_logs_and_which_part_of_them(spark: SparkSession, clus
 
 
 def test_segments_are_split_and_stay_in_order(spark: SparkSession, cluster: str) -> None:
-    write(cluster, "split", [[bytes(1000)] * 10 for _ in range(100)], LogOptions())
+    write(cluster, "split", [[bytes(1000)] * 10 for _ in range(100)])
     frame = load(spark, cluster, "split", splitBytes=200_000)
     assert frame.rdd.getNumPartitions() == 6
     assert offsets(frame) == list(range(1000))
