@@ -16,11 +16,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "quire"
 
-VALUES = ("quire.errors", "quire.entry", "quire.run", "quire.bookie")
+VALUES = ("quire.errors", "quire.entry", "quire.run", "quire.bookie", "quire.timing")
 """Ports and values at the bottom: everybody may import them."""
 
 ARROWS: dict[str, tuple[str, ...]] = {
     "quire.errors": (),
+    "quire.timing": (),
     "quire.entry": ("quire.errors",),
     "quire.run": ("quire.errors", "quire.entry"),
     "quire.bookie": ("quire.entry",),
@@ -145,7 +146,8 @@ DOORS: dict[str, tuple[str, ...]] = {
 """Who may import a library. Libraries not named here need no door."""
 
 BANNED: dict[str, str] = {
-    "asyncio.wait_for": "asyncio.timeout: wait_for of Python 3.11 can swallow a cancellation",
+    "asyncio.timeout": "quire.timing.time_limit: in a cancelled task it may not raise TimeoutError",
+    "asyncio.wait_for": "quire.timing.time_limit: wait_for can swallow a cancellation",
     "asyncio.as_completed": "asyncio.gather over a sorted list: no order may depend on hashes",
     "uuid.uuid4": "an id drawn from the injected random.Random",
     "os.urandom": "the injected random.Random",

@@ -19,6 +19,7 @@ from quire.client import Client
 from quire.log.log import Log
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, Position
+from quire.timing import time_limit
 
 IN_FLIGHT: Final = 20_000
 GROUP_RECORDS: Final = 100
@@ -160,7 +161,7 @@ async def _follow(client: Client, seconds: float) -> Figures:
                 await asyncio.sleep(PROBE_SECONDS)
             elapsed, cpu = clock() - started, time.process_time() - cpu
             with suppress(TimeoutError):
-                async with asyncio.timeout(LAG_SECONDS_MAX):
+                async with time_limit(LAG_SECONDS_MAX):
                     while len(seen) < len(acked):  # noqa: ASYNC110
                         await asyncio.sleep(PROBE_SECONDS)
             following.cancel()

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from quire.errors import BookieUnavailableError
+from quire.timing import time_limit
 
 STOP_SECONDS: Final = 10.0
 """A bookie that was asked to stop is killed after this time."""
@@ -137,7 +138,7 @@ class BookieProcess:
         was not ready within `timeout` seconds.
         """
         try:
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 ready = await asyncio.shield(self._protocol.ready)
         except TimeoutError:
             raise BookieUnavailableError(
@@ -176,7 +177,7 @@ class BookieProcess:
         self.send(signal.SIGCONT)
         self.send(signal.SIGTERM)
         try:
-            async with asyncio.timeout(STOP_SECONDS):
+            async with time_limit(STOP_SECONDS):
                 await self.wait_exited()
         except TimeoutError:
             await self._kill()

@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from quire.entry import BookieId
 from quire.errors import BookieUnavailableError, QuireError, RetryError
+from quire.timing import time_limit
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -34,7 +35,7 @@ async def within(seconds: float, bookie: BookieId, call: Awaitable[T]) -> T:
     `seconds`.
     """
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             return await call
     except TimeoutError:
         raise BookieUnavailableError(bookie, f"no answer within {seconds:g} s") from None

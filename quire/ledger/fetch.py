@@ -22,6 +22,7 @@ from quire.ledger.proof import unseal_run
 from quire.ledger.quorum import Replication
 from quire.ledger.read_plan import cover, fallbacks
 from quire.ledger.roster import Bookies
+from quire.timing import time_limit
 
 SUSPECT_SECONDS: Final = 5.0
 """How long a bookie that failed or was overtaken is asked last."""
@@ -129,7 +130,7 @@ class _Fetch:
         alternatives = self._first in self._found or self._rest()
         patience = self._fetcher.options.speculative_delay if alternatives else None
         try:
-            async with asyncio.timeout(patience):
+            async with time_limit(patience):
                 return await asking.next()
         except TimeoutError:
             return None

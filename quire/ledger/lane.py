@@ -38,6 +38,7 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
+from quire.timing import time_limit
 
 BUSY_PAUSE_SECONDS_MIN: Final = 0.005
 BUSY_PAUSE_SECONDS_MAX: Final = 0.250
@@ -251,7 +252,7 @@ class Lane:
     async def _tell_lac(self, packet: bytes) -> None:
         context = self._context
         try:
-            async with asyncio.timeout(context.options.request_timeout):
+            async with time_limit(context.options.request_timeout):
                 bookie = context.bookies.bookie(self.bookie)
                 await bookie.write_lac(context.ledger, context.access_key, packet)
         except (LedgerFencedError, UnauthorizedError) as error:

@@ -34,6 +34,7 @@ from quire.errors import (
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.metastore.layout import ledger_path
 from quire.metastore.store import MetadataStore
+from quire.timing import time_limit
 
 PAUSE_SECONDS_MIN: Final = 0.05
 PAUSE_SECONDS_MAX: Final = 1.0
@@ -105,7 +106,7 @@ class LedgerRecord:
 
         try:
             self._is_patient = True
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 await self._change(decide)
         except TimeoutError:
             raise self._doubt or StoreUnavailableError(

@@ -12,7 +12,6 @@ never: another recovery must not look for entries on bookies that may never get 
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Sequence
 from typing import Final
@@ -25,6 +24,7 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
 from quire.ledger.roster import Bookies
 from quire.run import pack_run
+from quire.timing import time_limit
 
 LAG_SECONDS: Final = 0.5
 """How long a batch that is safe waits for bookies that have not acked it before they are
@@ -95,9 +95,7 @@ class WriteBack:
                     asking.ask(position, self._add(ensemble[position], run))
             while asking.outstanding:
                 try:
-                    async with asyncio.timeout(
-                        LAG_SECONDS if self._is_safe(batch, acked) else None
-                    ):
+                    async with time_limit(LAG_SECONDS if self._is_safe(batch, acked) else None):
                         position, error = await asking.next()
                 except TimeoutError:
                     self._down.update(p for p in range(len(runs)) if asking.is_asked(p))

@@ -47,6 +47,7 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
 from quire.metastore.store import MetadataStore
+from quire.timing import time_limit
 
 _log = logging.getLogger(__name__)
 
@@ -368,7 +369,7 @@ class LedgerWriter(Handle):
 
     async def _force(self) -> None:
         try:
-            async with asyncio.timeout(self._options.append_timeout):
+            async with time_limit(self._options.append_timeout):
                 await self._forcing.wait(self._ensemble.answered, self._window.lac)
         except TimeoutError:
             raise self._unconfirmed(self._window.lac + 1) from None

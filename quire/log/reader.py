@@ -44,6 +44,7 @@ from quire.log.retry import retry
 from quire.log.search import find_latest, find_offset, find_time, find_transaction
 from quire.log.segment_reader import RecordBatch, SegmentReader, open_segment
 from quire.log.transactions import NO_TRANSACTION, first_slot
+from quire.timing import time_limit
 
 RETRY_SECONDS: Final = 10.0
 """How long a reader that does not follow tries to reach metadata and bookies."""
@@ -145,7 +146,7 @@ class LogReader(Handle):
         async with self._reading:
             if not self._closed:
                 try:
-                    async with asyncio.timeout(None) as self._cut:  # `close` makes it now
+                    async with time_limit(None) as self._cut:  # `close` makes it now
                         return await self._find_batch()
                 except TimeoutError:
                     if not self._closed:
@@ -368,7 +369,7 @@ class LogReader(Handle):
         finally:
             await reader.close()
         try:
-            async with asyncio.timeout(ROLL_SECONDS):
+            async with time_limit(ROLL_SECONDS):
                 await self._retry_wait(version)
         except TimeoutError:
             return False

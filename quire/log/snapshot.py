@@ -11,7 +11,6 @@ bisected. Taking a snapshot never fences, and never disturbs the writer.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Final, TypeAlias
@@ -26,6 +25,7 @@ from quire.log.manifest import LogManifest, Segment
 from quire.log.source import Source, open_source, read_head
 from quire.log.span import Describe, Span
 from quire.metastore.layout import ledger_path
+from quire.timing import time_limit
 
 ReadHeader: TypeAlias = Callable[[EntryId], Awaitable[BatchHeader]]
 
@@ -106,7 +106,7 @@ class _Snapshot:
                 assert isinstance(reader, LedgerReader), "an open segment lies in its ledger"
                 if await self._is_followed(segment):
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(CLOSING_SECONDS_MAX):
+                        async with time_limit(CLOSING_SECONDS_MAX):
                             await _until_closed(reader)
                 last, is_closed = await reader.last_confirmed(), reader.is_closed
             if last >= 0:

@@ -7,12 +7,12 @@ zk://h1:2181,h2:2181/root        ZooKeeper; everything lives below /root, which 
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore.memory import MemoryStore
 from quire.metastore.store import MetadataStore
+from quire.timing import time_limit
 
 __all__ = ["open_store"]
 
@@ -33,7 +33,7 @@ async def open_store(uri: str, *, timeout: float | None = None) -> MetadataStore
         from quire.metastore.sqlite import SqliteStore
 
         try:
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 return await SqliteStore.open(rest)
         except TimeoutError:
             reason = f"it did not answer within {timeout:g} s: it is locked, or its disk is slow"

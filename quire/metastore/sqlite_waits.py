@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from quire.timing import time_limit
+
 POLL_SECONDS: Final = 0.04
 """Pause between looks at the change counter: at about 0.1 ms each, a four-hundredth of a core."""
 
@@ -85,7 +87,7 @@ class Waits:
                     if is_changed and not done.done():
                         done.set_result(None)
             try:
-                async with asyncio.timeout(POLL_SECONDS):
+                async with time_limit(POLL_SECONDS):
                     await self._changed.wait()
             except TimeoutError:
                 pass

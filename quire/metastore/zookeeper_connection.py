@@ -1,8 +1,7 @@
 """One ZooKeeper session, on a client of kazoo's (made by zookeeper_client.py).
 
-kazoo has threads; this module has none of its own and no locks. Whatever kazoo calls does exactly
-one thing: it passes the news to the event loop (`_hand_over`). All decisions are made in the loop,
-and kazoo is never called from a state listener.
+kazoo has threads; this module has none of its own and no locks. Whatever kazoo calls passes the
+news to the event loop (`_hand_over`), and does nothing else: all decisions are made there.
 
 What becomes of a request when the connection is lost:
 
@@ -19,8 +18,8 @@ A thread of kazoo's that dies takes its client and session along: requests under
 a lost connection, a lease is over, the store's own connection begins again with a new client.
 
 A *lease* (`expires=True`) is over for good once its session is; it also ends itself when it was
-disconnected for its whole timeout, since its owner can then no longer know better. The first look
-after a SIGSTOP that was longer says so too, before any thread has had the time to notice.
+disconnected for its whole timeout: its owner can know no better. The first look after a SIGSTOP
+that was longer says so too, before any thread has had the time to notice.
 """
 
 from __future__ import annotations
@@ -61,6 +60,7 @@ from quire.metastore.zookeeper_requests import (
     remove_watches,
 )
 from quire.metastore.zookeeper_uri import ZooKeeperUri
+from quire.timing import time_limit
 
 READY_SECONDS: Final = 15.0
 READ_SECONDS: Final = 15.0
@@ -176,7 +176,7 @@ class ZooKeeperConnection:
         """
         await self._ready()
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with time_limit(ANSWER_SECONDS):
                 return await self._send(call)
         except (kazoo_errors.KazooException, TimeoutError) as error:
             refusal = refusal_of(path, error, version)
@@ -254,7 +254,7 @@ class ZooKeeperConnection:
     async def _ready(self, timeout: float | None = None) -> None:
         seconds = READY_SECONDS if timeout is None else timeout
         try:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 while not self._is_connected or self.over.is_set():
                     self._check_lease()
                     await self._changed.wait()
@@ -268,7 +268,7 @@ class ZooKeeperConnection:
 
     async def _read_once(self, path: str, call: Request) -> Any:
         await self._ready()
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with time_limit(ANSWER_SECONDS):
             synced = self._send(lambda client: client.sync_async(path))
             _, answer = await asyncio.gather(synced, self._send(call))
         return answer

@@ -44,6 +44,7 @@ from quire.metastore.store import MetadataStore
 from quire.service.application import Application, Applied, Role, ServiceOptions
 from quire.service.snapshots import Snapshots
 from quire.service.tasks import first_of, stop
+from quire.timing import time_limit
 
 COMMAND: Final = b"\x00"
 BARRIER: Final = b"\x01"
@@ -179,7 +180,7 @@ class Service(Generic[R]):
             return
         if self._log is not None and self._failure is None:
             with suppress(QuireError, TimeoutError):
-                async with asyncio.timeout(self._options.log.open_timeout):
+                async with time_limit(self._options.log.open_timeout):
                     await self.hand_over()
         await stop(self._main)
         self._set_role(Role.ENDED)

@@ -39,6 +39,7 @@ from quire.storage.scrub import Scrubber
 from quire.storage.segments import Segments
 from quire.storage.upkeep import NEARLY_FULL, Upkeep
 from quire.storage.write_cache import cost
+from quire.timing import time_limit
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -281,7 +282,7 @@ class Engine:
     async def from_disk(self, reading: Awaitable[T]) -> T:
         """Return as `watched`. Raises `BookieBusyError` when the disk hangs."""
         try:
-            async with asyncio.timeout(self.options.stall_seconds):
+            async with time_limit(self.options.stall_seconds):
                 return await self.watched(reading)
         except TimeoutError:
             raise BookieBusyError(self.bookie, HANGING) from None
@@ -311,7 +312,7 @@ class Engine:
         """
         if self._failure is None:
             try:
-                async with asyncio.timeout(self.options.close_seconds):
+                async with time_limit(self.options.close_seconds):
                     await self._journal.close()
                     await self.upkeep.close()
                     await self.upkeep.flush()

@@ -45,6 +45,7 @@ from quire.storage.options import StorageOptions
 from quire.storage.scrub import Scrubber
 from quire.storage.upkeep import NEARLY_FULL
 from quire.storage.write_cache import cost
+from quire.timing import time_limit
 
 
 class BookieNode:
@@ -287,7 +288,7 @@ class BookieNode:
         """See `Bookie.wait_tail`."""
         state = self._storage.state(ledger)
         try:
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 while not state.is_fenced and state.confirmed <= above:
                     self._engine.check_alive()
                     await self._change(state)

@@ -34,6 +34,7 @@ from quire.errors import (
 from quire.metastore.layout import bookie_path
 from quire.metastore.registration import decode_registration, encode_registration
 from quire.metastore.store import MetadataStore, Session
+from quire.timing import time_limit
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class Registration:
         while not session.expired:
             try:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(CHECK_SECONDS):
+                    async with time_limit(CHECK_SECONDS):
                         await self._store.wait(self._path, version)
                 found = await self._store.get(self._path)
                 self._check_owner(found.value)

@@ -26,6 +26,7 @@ from typing import Final
 from quire.storage.disk import Disk, File
 from quire.storage.options import StorageOptions
 from quire.storage.record import SegmentHeader, encode_segment
+from quire.timing import time_limit
 
 JOURNAL: Final = "journal"
 SEGMENT_SUFFIX: Final = ".journal"
@@ -176,7 +177,7 @@ class Segments:
         self.on_starved()
         self._room.clear()
         try:
-            async with asyncio.timeout(self._options.space_check_seconds):
+            async with time_limit(self._options.space_check_seconds):
                 await self._room.wait()
         except TimeoutError:
             return

@@ -9,7 +9,6 @@ common (reception.py), and a bookie's life as a process (server.py).
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -21,6 +20,7 @@ from quire.entry import BookieId
 from quire.storage.add_stream import AddStream
 from quire.storage.reception import Reception, ServiceLimits
 from quire.storage.run_port import serve_runs
+from quire.timing import time_limit
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import encode_info, encode_ranges, encode_tail
 from quire.wire.reads import encode_parts
@@ -154,7 +154,7 @@ async def serve_bookie(
 
 async def _drain(reception: Reception, seconds: float) -> None:
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             await reception.drain()
     except TimeoutError:
         _log.warning("bookie %s: calls still under way are broken off", reception.bookie_id)

@@ -20,6 +20,7 @@ from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions
 from quire.storage.replay import JournalPosition
 from quire.storage.segments import Segments
+from quire.timing import time_limit
 
 NEARLY_FULL: Final = "its disk is nearly full"
 
@@ -92,7 +93,7 @@ class Upkeep:
 
     async def _wait(self) -> None:
         try:
-            async with asyncio.timeout(self._options.space_check_seconds):
+            async with time_limit(self._options.space_check_seconds):
                 await self._wanted.wait()
         except TimeoutError:
             return

@@ -27,6 +27,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, TypeVar
 
 from quire.errors import ForkedError, HandleClosedError, InvalidRequestError
+from quire.timing import time_limit
 
 T = TypeVar("T")
 
@@ -170,7 +171,7 @@ class Portal:
         for task in rest:
             task.cancel()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CANCEL_SECONDS / 2):
+            async with time_limit(CANCEL_SECONDS / 2):
                 await asyncio.gather(*rest, return_exceptions=True)
 
     def _stop(self) -> None:

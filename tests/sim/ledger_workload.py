@@ -28,6 +28,7 @@ from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import ledger_path
+from quire.timing import time_limit
 from tests.sim.ambush import Ambush
 from tests.sim.amnesia import Amnesia
 from tests.sim.checkers import check_ledger
@@ -117,7 +118,7 @@ class LedgerWorkload:
     async def _quiet(self, writer: ClientMachine, others: list[ClientMachine]) -> None:
         """Wait until the writer and the recoverers are done or dead, or the time is up."""
         try:
-            async with asyncio.timeout(self.rng.choice([1.0, 3.0, SAFETY_SECONDS_MAX])):
+            async with time_limit(self.rng.choice([1.0, 3.0, SAFETY_SECONDS_MAX])):
                 for client, task in zip([writer, *others], self.tasks, strict=False):
                     await join(client, task)
         except TimeoutError:

@@ -29,6 +29,7 @@ from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
+from quire.timing import time_limit
 from tests.sim.consumer import Consumer
 from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, seen_of
 from tests.sim.log_checkers import check_log
@@ -91,7 +92,7 @@ class LogWorkload:
     async def _settle_in(self) -> None:
         """Wait for the first ack, which a store in bad weather may keep from ever coming."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(SETTLING_SECONDS_MAX):
+            async with time_limit(SETTLING_SECONDS_MAX):
                 await self.first_ack.wait()
 
     async def run(self) -> None:
@@ -112,7 +113,7 @@ class LogWorkload:
         if owner is not None:
             owner.run(self._change_settings)
         try:
-            async with asyncio.timeout(rng.choice([1.0, 3.0, 10.0])):
+            async with time_limit(rng.choice([1.0, 3.0, 10.0])):
                 for client, task in zip(leaders, self.leaders, strict=True):
                     await join(client, task)
         except TimeoutError:

@@ -4,7 +4,6 @@ production's parts, put together as `serve` does it (quire/storage/server.py).
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
 from contextlib import suppress
@@ -17,6 +16,7 @@ from quire.storage.mending import Mender
 from quire.storage.node import BookieNode
 from quire.storage.registration import Registration
 from quire.storage.scrub import Scrubber
+from quire.timing import time_limit
 from tests.sim import operator
 from tests.sim.process import Incarnation
 
@@ -72,7 +72,7 @@ class Serving:
         """Finish what is under way, for a while, and close the storage."""
         machine, host = self._machine, self._machine.host
         with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
+            async with time_limit(DRAIN_SECONDS):
                 await host.reception(machine.world.network, machine.name).drain()
         host.bookie = None  # nobody reaches it any more
         await host.end_streams()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from quire.timing import time_limit
 from tests.sim.loop import SimLoop, new_loop
 from tests.sim.policy import Policy
 from tests.sim.process import Incarnation
@@ -32,7 +33,7 @@ def test_time_is_virtual_and_exact() -> None:
     async def main(loop: SimLoop) -> float:
         await asyncio.sleep(3600)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
+            async with time_limit(0.5):
                 await loop.create_future()
         return loop.time()
 

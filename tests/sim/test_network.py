@@ -13,6 +13,7 @@ from quire.bookie import BookieAddress
 from quire.entry import DigestKind, Sealer
 from quire.errors import BookieUnavailableError, LedgerFencedError, NoSuchEntryError
 from quire.run import pack_run
+from quire.timing import time_limit
 from tests.sim.loop import SimLoop, new_loop
 from tests.sim.network import Conditions, Host, Network, SimLink
 from tests.sim.policy import Policy
@@ -198,7 +199,7 @@ def test_repeated_requests_do_their_work_twice() -> None:
 def test_a_tail_that_nobody_waits_for_is_let_go() -> None:
     async def body(scene: Scene) -> None:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
+            async with time_limit(0.1):
                 await scene.link.wait_tail(7, 0, 1000.0)
         await asyncio.sleep(0.1)
         assert scene.server.life is not None

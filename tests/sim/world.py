@@ -19,6 +19,7 @@ from quire.errors import CorruptEntryError, IntegrityError, NotFoundError, Quire
 from quire.ledger.metadata import LedgerMetadata
 from quire.run import split_run
 from quire.storage.node import BookieNode
+from quire.timing import time_limit
 from tests.sim.checkers import FinalLedger
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
 from tests.sim.faults import STOP, FaultMix, Injector
@@ -124,7 +125,7 @@ class SimWorld(World):
     async def all_ends(self, what: str) -> AsyncIterator[None]:
         """L6: what is done here ends in bounded time, as the faults are over."""
         try:
-            async with asyncio.timeout(HEAL_SECONDS_MAX):
+            async with time_limit(HEAL_SECONDS_MAX):
                 yield
         except TimeoutError as error:
             said = "; ".join(

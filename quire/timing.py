@@ -1,0 +1,42 @@
+"""A limit of time for a block, on every Python that quire runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
+
+
+@asynccontextmanager
+async def limit_in_cleanup(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+    """Do what `asyncio.timeout` does since Python 3.11.3.
+
+    Before that, in a task that has been cancelled and is cleaning up, it raises `CancelledError`
+    when the time is up, and nobody finds out that it is: the process that does not stop would not
+    be killed, the disk that hangs not be given up (gh-102780).
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    cancelled_before = task.cancelling()
+    limit = _PLAIN(seconds)
+    try:
+        async with limit:
+            yield limit
+    except asyncio.CancelledError as error:
+        if limit.expired() and task.cancelling() <= cancelled_before:
+            raise TimeoutError from error
+        raise
+
+
+def time_limit(seconds: float | None) -> AbstractAsyncContextManager[asyncio.Timeout]:
+    """Return a context that ends with `TimeoutError` when its block takes longer; None: never.
+
+    For whoever cancels a block under such a limit nothing changes: it ends in `CancelledError`.
+    """
+    return _LIMIT(seconds)
+
+
+_PLAIN: Final = asyncio.timeout
+_LIMIT: Final = _PLAIN if sys.version_info >= (3, 11, 3) else limit_in_cleanup
