@@ -29,7 +29,6 @@ from quire.ledger.metadata import Fragment
 from quire.ledger.placement import replace
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
-from quire.timing import time_limit
 
 
 class EnsembleChange:
@@ -119,5 +118,5 @@ class EnsembleChange:
         now = asyncio.get_running_loop().time()
         due = [lane.retry_at for lane in ailing if lane.state is LaneState.DOWN]
         with suppress(TimeoutError):
-            async with time_limit(min([*due, now + RETRY_SECONDS_MAX]) - now):
+            async with asyncio.timeout_at(min([*due, now + RETRY_SECONDS_MAX])):
                 await self._failed.wait()

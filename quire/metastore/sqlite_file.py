@@ -48,7 +48,6 @@ from quire.metastore.changes import Change, Create, Put, check_changes, describe
 from quire.metastore.layout import (
     SEQUENCE_DIGITS,
     ancestors,
-    check_parent,
     check_path,
     check_value,
     name_of,
@@ -118,10 +117,10 @@ class SqliteFile:
         return Versioned(*row)
 
     def children(self, path: str) -> list[str]:
-        check_parent(path)
+        parent = path if path == "/" else check_path(path)
         with self._errors():
             self._reap()
-            return self._children(path)
+            return self._children(parent)
 
     def look(self, mark: Mark | None, seen: Sequence[Seen]) -> tuple[Mark, list[bool]]:
         """Return a mark that differs from an earlier one when anything was changed since, and which
