@@ -88,10 +88,15 @@ def line(position: quire.Position, value: int, epoch: int, label: str) -> str:
 
 
 async def stop(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait until it is gone; an error it ended with is raised here."""
+    """Cancel a task and wait until it is gone; an error it ended with is raised here.
+
+    `await task` would do, but then a cancellation of our own looks the same as the task's: whoever
+    is told to stop while it waits here would swallow that and play on.
+    """
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
 
 
 async def main() -> None:

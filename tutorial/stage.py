@@ -93,12 +93,22 @@ class Player:
         self.state = State.PAUSED
 
     async def end(self, number: signal.Signals, state: State) -> None:
-        """End the process and read what it still had to say. Harmless when it never ran."""
+        """End the process and read what it still had to say. Harmless when it never ran.
+
+        RuntimeError when it goes on although it was told to stop.
+        """
         if self._process is None or self._listening is None:
             return
         if self._process.returncode is None:
             self.send(number, state)
-        await self._process.wait()
+        try:
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                await self._process.wait()
+        except TimeoutError:
+            raise RuntimeError(
+                f"{self.name} was told to stop {WAIT_SECONDS_MAX:.0f} s ago and goes on; "
+                f"it said last: {self.said[-3:]}"
+            ) from None
         await self._listening
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
@@ -42,6 +42,7 @@ from quire.log.log import Log
 from quire.log.position import BEGINNING, Position, Record
 from quire.metastore.store import MetadataStore
 from quire.service.application import Application, Applied, Role, ServiceOptions
+from quire.service.office import Office
 from quire.service.snapshots import Snapshots
 from quire.service.tasks import first_of, stop
 from quire.timing import time_limit
@@ -86,9 +87,7 @@ class Service(Generic[R]):
         self._next = BEGINNING
         self._offset = 0
         self._snapshot_offset = 0
-        self._log: Log | None = None
-        self._submitting = asyncio.Lock()
-        self._pending: asyncio.Queue[_Pending[R] | None] = asyncio.Queue()
+        self._office: Office[list[R]] | None = None
         self._resign = asyncio.Event()
         self._heir: str | None = None
         self._failure: BaseException | None = None
@@ -105,7 +104,7 @@ class Service(Generic[R]):
     @property
     def epoch(self) -> int | None:
         """The epoch under which this replica leads, None when it does not."""
-        return self._log.epoch if self._log is not None else None
+        return self._office.log.epoch if self._office is not None else None
 
     @property
     def applied(self) -> int:
@@ -123,7 +122,7 @@ class Service(Generic[R]):
         an `OutcomeUnknownError` when it may or may not be carried out. Cancelling does not recall
         it.
         """
-        return (await self._submit(COMMAND + command))[0]
+        return (await self._leading().submit(COMMAND + command))[0]
 
     async def barrier(self) -> None:
         """Return when the state contains every command that was answered before this call.
@@ -131,7 +130,7 @@ class Service(Generic[R]):
         What is read from the application's state right after it is linearizable. Costs one record.
         Raises as `submit`.
         """
-        await self._submit(BARRIER)
+        await self._leading().submit(BARRIER)
 
     async def hand_over(self, candidate: str | None = None) -> None:
         """Resign in favour of a candidate, or of the next; return when somebody else may lead.
@@ -142,7 +141,7 @@ class Service(Generic[R]):
         self._leading()
         self._heir = candidate
         self._resign.set()
-        while self._log is not None:
+        while self._office is not None:
             await self._wait_role()
 
     async def wait_role(self, role: Role) -> None:
@@ -178,7 +177,7 @@ class Service(Generic[R]):
         """End this replica; a leader hands over first. Raises what had ended it before."""
         if self._main is None:
             return
-        if self._log is not None and self._failure is None:
+        if self._office is not None and self._failure is None:
             with suppress(QuireError, TimeoutError):
                 async with time_limit(self._options.log.open_timeout):
                     await self.hand_over()
@@ -280,72 +279,62 @@ class Service(Generic[R]):
 
     # Leading.
 
-    def _leading(self) -> Log:
-        if self._log is None or self._resign.is_set():
+    def _leading(self) -> Office[list[R]]:
+        if self._office is None or self._resign.is_set():
             raise LeadershipLostError(self._election.name, "this replica does not lead")
-        return self._log
-
-    async def _submit(self, payload: bytes) -> list[R]:
-        async with self._submitting:
-            future = await self._leading().submit(payload)
-            result: asyncio.Future[list[R]] = asyncio.get_running_loop().create_future()
-            self._pending.put_nowait(_Pending(payload, future, result))
-        return await result
+        return self._office
 
     async def _lead(self, leadership: Leadership) -> None:
         self._set_role(Role.TAKES_OVER)
         self._resign.clear()
         name, options = self._election.name, self._options.log
         log = await self._logs.open(name, options, is_leader=lambda: not leadership.is_lost)
-        applying: asyncio.Task[None] | None = None
         try:
             await self._read_on(follow=False)
-            self._log_id, self._log = log.log_id, log
-            applying = asyncio.create_task(self._apply_confirmed(log), name="applier")
+            self._log_id = log.log_id
+            self._office = office = Office(log, partial(self._apply_confirmed, log))
             self._set_role(Role.LEADS)
             ends = (log.wait_deposed(), leadership.wait_lost(), self._resign.wait())
             await first_of(*ends)
             if self._resign.is_set() and not leadership.is_lost:
                 await leadership.hand_over(self._heir)
-                async with self._submitting:
-                    await log.close()
+                await office.close_log()
         finally:
-            await self._leave(log, applying)
+            await self._leave(log)
 
-    async def _leave(self, log: Log, applying: asyncio.Task[None] | None) -> None:
+    async def _leave(self, log: Log) -> None:
         log.abandon()
-        if applying is not None:
-            async with self._submitting:
-                self._pending.put_nowait(None)
-            await applying
-        self._log = None
-        if self._snapshotting is not None:
-            await stop(self._snapshotting)
-        self._role_changed.set()
+        try:
+            if self._office is not None:
+                await self._office.end()
+            if self._snapshotting is not None:
+                await stop(self._snapshotting)
+        finally:
+            self._office = None
+            self._set_role(Role.FOLLOWS)
 
-    async def _apply_confirmed(self, log: Log) -> None:
-        """Carry out what is confirmed, in the log's order, and answer. Ends at None."""
-        while (pending := await self._pending.get()) is not None:
-            try:
-                position = await pending.position
-                if self._failure is not None:
-                    raise self._failure  # the state lacks what failed
-                result = self._apply(pending.payload, Applied(position, self._offset, log.epoch))
-            except QuireError as error:
-                pending.fail(error)
-            except Exception as error:
-                pending.fail(error)
-                self._fail(error)
-            else:
-                pending.succeed(result)
-                self._consider_snapshot(log)
+    def _apply_confirmed(self, log: Log, payload: bytes, position: Position) -> list[R]:
+        """Carry out what is confirmed: the next record of the log."""
+        if self._failure is not None:
+            raise self._failure  # the state lacks what failed
+        try:
+            result = self._apply(payload, Applied(position, self._offset, log.epoch))
+        except Exception as error:
+            self._fail(error)
+            raise
+        self._consider_snapshot(log)
+        return result
 
     def _consider_snapshot(self, log: Log) -> None:
         due = self._offset - self._snapshot_offset >= self._options.snapshot_records
         if not due or (self._snapshotting is not None and not self._snapshotting.done()):
             return
         self._snapshot_offset = self._offset
-        state = self._application.snapshot()
+        try:
+            state = self._application.snapshot()
+        except Exception as error:
+            self._fail(error)
+            return
         work = self._write_snapshot(log, self._next, self._offset, state)
         self._snapshotting = asyncio.create_task(work, name="snapshot")
 
@@ -355,19 +344,3 @@ class Service(Generic[R]):
             await log.trim(at)
         except QuireError as error:
             logging.getLogger(__name__).warning("no snapshot at offset %d: %s", offset, error)
-
-
-@dataclass(slots=True)
-class _Pending(Generic[R]):
-    payload: bytes
-    position: asyncio.Future[Position]
-    result: asyncio.Future[list[R]]
-
-    def fail(self, error: BaseException) -> None:
-        if not self.result.done():
-            self.result.set_exception(error)
-            self.result.exception()
-
-    def succeed(self, result: list[R]) -> None:
-        if not self.result.done():
-            self.result.set_result(result)

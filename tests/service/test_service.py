@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from quire.election.election import Election
-from quire.errors import LeadershipLostError, OutcomeUnknownError, StoreUnavailableError
+from quire.errors import (
+    LeadershipLostError,
+    OutcomeUnknownError,
+    QuireError,
+    StoreUnavailableError,
+)
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING
@@ -30,10 +35,11 @@ class Ledger:
         self.commands: list[bytes] = []
         self.epochs: list[int] = []
         self.restored = 0
+        self.defect: Exception = ZeroDivisionError()
 
     def apply(self, command: bytes, at: Applied) -> int:
         if command == b"defect":
-            raise ZeroDivisionError
+            raise self.defect
         self.commands.append(command)
         self.epochs.append(at.epoch)
         return len(self.commands)
@@ -322,16 +328,37 @@ def test_who_could_not_begin_to_lead_answers_when_it_leads_again() -> None:
     run(main)
 
 
-def test_a_defect_of_the_application_ends_the_service_and_is_told() -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError(), QuireError("the application's own")])
+def test_a_defect_of_the_application_ends_the_service_and_is_told(error: Exception) -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             found = await replicas(cluster, 1)
+            found[0].state.defect = error
             submits = [found[0].service.submit(command) for command in (b"defect", b"next")]
             outcomes = await asyncio.gather(*submits, return_exceptions=True)
-            assert [type(each) for each in outcomes] == [ZeroDivisionError] * 2
+            assert outcomes == [error] * 2
             assert found[0].state.commands == [], "nothing is carried out on a broken state"
-            with pytest.raises(ZeroDivisionError):
+            with pytest.raises(type(error)):
                 await found[0].service.wait_role(Role.LEADS)
+            with pytest.raises(type(error)):
+                await found[0].service.close()
+
+    run(main)
+
+
+def test_a_snapshot_that_cannot_be_taken_is_a_defect_and_the_command_is_answered() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            found = await replicas(cluster, 1, snapshot_records=2)
+
+            def snapshot() -> bytes:
+                raise ZeroDivisionError
+
+            found[0].state.snapshot = snapshot  # type: ignore[method-assign]
+            submits = [found[0].service.submit(command) for command in (b"a", b"b", b"c")]
+            outcomes = await asyncio.gather(*submits, return_exceptions=True)
+            assert outcomes[:2] == [1, 2], "they are in the log, and were carried out"
+            assert isinstance(outcomes[2], ZeroDivisionError)
             with pytest.raises(ZeroDivisionError):
                 await found[0].service.close()
 

@@ -1,0 +1,100 @@
+"""A leader's time in office: what is submitted is carried out once it is confirmed, and answered.
+
+    submit → the log's queue → confirmed, in the log's order → applied → answered
+
+Nobody waits for an answer for ever. What the log cannot confirm any more fails with the log's own
+error; what is left when the office is cut short, by a cancellation, is answered as unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from quire.errors import DeposedError
+from quire.log.log import Log
+from quire.log.position import Position
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Owed(Generic[T]):
+    payload: bytes
+    position: asyncio.Future[Position]
+    answer: asyncio.Future[T]
+
+    def fail(self, error: BaseException) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()
+
+    def succeed(self, result: T) -> None:
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+
+class Office(Generic[T]):
+    """See the module. Constructed when the state contains all that the log holds."""
+
+    def __init__(self, log: Log, apply: Callable[[bytes, Position], T]) -> None:
+        """`apply` is called with each record and its position, in the log's order."""
+        self.log = log
+        self._apply = apply
+        self._submitting = asyncio.Lock()
+        self._owed: asyncio.Queue[_Owed[T] | None] = asyncio.Queue()
+        self._applying = asyncio.create_task(self._apply_confirmed(), name="applier")
+
+    async def submit(self, payload: bytes) -> T:
+        """Return what `apply` returned for a record, or raise what it, or `Log.submit`, raised.
+
+        Cancelling does not recall the record.
+        """
+        async with self._submitting:
+            position = await self.log.submit(payload)
+            owed: _Owed[T] = _Owed(payload, position, asyncio.get_running_loop().create_future())
+            self._owed.put_nowait(owed)
+            if self._applying.done():
+                self._give_up()
+        return await owed.answer
+
+    async def close_log(self) -> None:
+        """Close the log behind everything that was submitted."""
+        async with self._submitting:
+            await self.log.close()
+
+    async def end(self) -> None:
+        """Return when everything is answered. The log was closed or abandoned before.
+
+        Who cancels this has what is left answered as unknown, at once.
+        """
+        try:
+            async with self._submitting:
+                self._owed.put_nowait(None)
+            await self._applying
+        finally:
+            self._applying.cancel()
+            self._give_up()
+
+    async def _apply_confirmed(self) -> None:
+        """Ends at None."""
+        while (owed := await self._owed.get()) is not None:
+            try:
+                position = await owed.position
+                owed.succeed(self._apply(owed.payload, position))
+            except asyncio.CancelledError:
+                owed.fail(self._unknown())
+                raise
+            except Exception as error:
+                owed.fail(error)
+
+    def _give_up(self) -> None:
+        while not self._owed.empty():
+            owed = self._owed.get_nowait()
+            if owed is not None:
+                owed.fail(self._unknown())
+
+    def _unknown(self) -> DeposedError:
+        return DeposedError(self.log.name, self.log.epoch, "its leader was told to stop at once")

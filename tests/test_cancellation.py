@@ -1,0 +1,164 @@
+"""Whoever is told to stop stops, wherever it is: at each of its waits, one after the other.
+
+A process is told to stop by cancelling its main task. A wait that swallowed that would let it go on
+for ever; one that left something half done behind would let somebody else wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from quire.client import Client
+from quire.errors import QuireError
+from quire.log.position import LATEST
+from quire.service import Role
+from tests.service.test_service import Replica
+from tests.support.interrupted import at_wait, cancelled_at
+from tests.support.log_cluster import LEDGER_OPTIONS, NAME, LogCluster, run
+from tutorial.dice import Player
+
+Work: TypeAlias = Callable[[LogCluster, list[bytes]], Coroutine[Any, Any, None]]
+"""It says which records of the log were acknowledged."""
+
+END_SECONDS: Final = 60.0
+"""Virtual ones: what is told to stop may wait for answers, each of which has its own limit."""
+
+WAITS_MAX: Final = 250
+"""Of work that never ends by itself: two lives of it, or more."""
+
+
+def whole_client(cluster: LogCluster) -> Client:
+    """A client as applications have one."""
+    part = cluster.new_client()
+    return Client(
+        cluster.store, cluster.roster, part.catalog, part.logs, random.Random(1), LEDGER_OPTIONS
+    )
+
+
+async def two_ledgers(cluster: LogCluster, acked: list[bytes]) -> None:
+    """One that is closed, and one that is left open, recovered and deleted."""
+    client = whole_client(cluster)
+    async with await client.create_ledger() as writer:
+        for number in range(3):
+            await writer.append(b"%d" % number)
+    left = await client.create_ledger()
+    await left.append(b"left open")
+    async with await client.open_ledger_without_recovery(left.ledger) as reader:
+        await reader.last_confirmed()
+    async with await client.open_ledger(left.ledger) as reader:
+        assert [entry.payload async for entry in reader.read(0)] == [b"left open"]
+    await client.ledger_inventory(left.ledger)
+    await client.delete_ledger(left.ledger)
+    await client.close()
+
+
+async def two_lives_of_a_log(cluster: LogCluster, acked: list[bytes]) -> None:
+    client = whole_client(cluster)
+    for life in range(2):
+        async with await client.open_log(NAME) as log:
+            for number in range(3):
+                record = b"%d.%d" % (life, number)
+                await log.append(record)
+                acked.append(record)
+                await log.roll()
+        async with await client.read_log(NAME) as reader:
+            assert [record.payload async for record in reader] == acked
+        await client.tail_log(NAME, linearizable=True)
+    acked.clear()
+    await client.trim_log(NAME, LATEST)
+    await client.delete_log(NAME)
+
+
+async def a_player(cluster: LogCluster, acked: list[bytes]) -> None:
+    """Follows another player, is elected when that one stops, and leads."""
+    other = asyncio.create_task(Player(whole_client(cluster), "other", 0.2).play())
+    asyncio.get_running_loop().call_later(1.0, other.cancel)
+    try:
+        await Player(whole_client(cluster), "this", 0.2).play()
+    finally:
+        other.cancel()
+        await asyncio.wait([other])
+
+
+def stops_in_time(work: Work, wait: int) -> bool:
+    """Cancel some work at its n-th wait; False when it was over before that."""
+    outcome: list[bool] = []
+
+    async def main() -> None:
+        acked: list[bytes] = []
+        async with LogCluster() as cluster:
+            task = asyncio.create_task(cancelled_at(wait, work(cluster, acked)))
+            await asyncio.wait([task], timeout=END_SECONDS)
+            assert task.done(), f"cancelled at its wait {wait}, it goes on"
+            if not task.cancelled():
+                task.result()
+            outcome.append(task.cancelled())
+            if acked:
+                async with await cluster.new_client().open() as log:
+                    await log.append(b"next")
+                found = await cluster.new_client().payloads()
+                assert found[: len(acked)] == acked
+
+    run(main)
+    return outcome[0]
+
+
+@pytest.mark.parametrize("work", [two_ledgers, two_lives_of_a_log, a_player])
+def test_whoever_is_cancelled_ends(work: Work) -> None:
+    waits = 0
+    while waits < WAITS_MAX and stops_in_time(work, waits + 1):
+        waits += 1
+    assert waits > 30
+
+
+def close(service: Any, ended: asyncio.Event) -> None:
+    ended.set()
+
+
+def cancel(service: Any, ended: asyncio.Event) -> None:
+    ended.set()
+    service._main.cancel()
+
+
+@pytest.mark.parametrize("end", [close, cancel])
+def test_a_service_that_ends_lets_nobody_wait(
+    end: Callable[[Any, asyncio.Event], None],
+) -> None:
+    """Submitters, and who hands over, at whatever its own task waits for."""
+
+    async def main(wait: int) -> None:
+        async with LogCluster() as cluster:
+            service: Any = Replica(cluster, "replica", snapshot_records=3).service
+            ended = asyncio.Event()
+            live = service._live
+            service._live = lambda: at_wait(wait, lambda: end(service, ended), live())
+            users: list[asyncio.Task[None]] = []
+
+            async def submit() -> None:
+                with suppress(QuireError):
+                    await service.submit(b"command")
+
+            async def use() -> None:
+                while not ended.is_set():
+                    with suppress(QuireError):
+                        await service.wait_role(Role.LEADS)
+                        users.extend(asyncio.create_task(submit()) for _ in range(5))
+                        await asyncio.sleep(0)
+                        await service.hand_over()
+                    await asyncio.sleep(0.05)
+
+            users.append(asyncio.create_task(use()))
+            async with asyncio.timeout(END_SECONDS), service:
+                await ended.wait()
+            _, waiting = await asyncio.wait(users, timeout=END_SECONDS)
+            assert not waiting, f"ended at its wait {wait}: {waiting}"
+
+    for wait in range(1, WAITS_MAX):
+        run(partial(main, wait))
