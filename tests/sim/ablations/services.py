@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from quire.errors import QuireError
-from quire.service import Applied, service
+from quire.service import office, service
 from tests.sim.ablations.patch import Patch
 
 
 def apply_before_it_is_in_the_log() -> list[Patch]:
-    async def apply_confirmed(self: Any, log: Any) -> None:
-        while (pending := await self._pending.get()) is not None:
-            at = Applied(self._next, self._offset, log.epoch)
-            result = self._apply(pending.payload, at)
+    async def apply_confirmed(self: Any) -> None:
+        replica = self._apply.func.__self__
+        while (owed := await self._owed.get()) is not None:
+            result = self._apply(owed.payload, replica._next)
             try:
-                self._next = (await pending.position).after
+                replica._next = (await owed.position).after
             except QuireError as error:
-                pending.fail(error)
+                owed.fail(error)
             else:
-                pending.succeed(result)
+                owed.succeed(result)
 
-    return [(service.Service, "_apply_confirmed", apply_confirmed)]
+    return [(office.Office, "_apply_confirmed", apply_confirmed)]
 
 
 def lead_without_reading_on() -> list[Patch]:
