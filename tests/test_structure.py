@@ -147,6 +147,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 
 BANNED: dict[str, str] = {
     "asyncio.timeout": "quire.timing.time_limit: in a cancelled task it may not raise TimeoutError",
+    "asyncio.timeout_at": "quire.timing.time_limit, as for asyncio.timeout",
     "asyncio.wait_for": "quire.timing.time_limit: wait_for can swallow a cancellation",
     "asyncio.as_completed": "asyncio.gather over a sorted list: no order may depend on hashes",
     "uuid.uuid4": "an id drawn from the injected random.Random",

@@ -33,8 +33,12 @@ class Workload(NamedTuple):
 
 
 WORKLOADS: Final = (
-    *(Workload(1), Workload(64), Workload(1_000), Workload(4_000)),
-    *(Workload(1, ledgers=100), Workload(1, ledgers=100, pause=0.05)),
+    Workload(1),
+    Workload(64),
+    Workload(1_000),
+    Workload(4_000),
+    Workload(1, ledgers=100),
+    Workload(1, ledgers=100, pause=0.05),
 )
 """In the last one LAC is told by itself after every entry."""
 

@@ -29,6 +29,7 @@ from quire.ledger.metadata import Fragment
 from quire.ledger.placement import replace
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
+from quire.timing import time_limit
 
 
 class EnsembleChange:
@@ -118,5 +119,5 @@ class EnsembleChange:
         now = asyncio.get_running_loop().time()
         due = [lane.retry_at for lane in ailing if lane.state is LaneState.DOWN]
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(min([*due, now + RETRY_SECONDS_MAX])):
+            async with time_limit(min([*due, now + RETRY_SECONDS_MAX]) - now):
                 await self._failed.wait()

@@ -182,6 +182,11 @@ def check_path(path: str) -> str:
     return path
 
 
+def check_parent(path: str) -> str:
+    """Return a path that something can lie below: as `check_path`, or the root."""
+    return path if path == "/" else check_path(path)
+
+
 def check_value(path: str, value: bytes) -> bytes:
     """Return a value that every store can hold. Raises `InvalidRequestError` when too large."""
     if len(value) > VALUE_BYTES_MAX:

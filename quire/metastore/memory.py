@@ -33,12 +33,14 @@ from quire.metastore.changes import Change, Create, Put, check_changes
 from quire.metastore.layout import (
     SEQUENCE_DIGITS,
     ancestors,
+    check_parent,
     check_path,
     check_value,
     name_of,
     parent_of,
 )
 from quire.metastore.store import Versioned
+from quire.timing import time_limit
 
 SessionId: TypeAlias = int
 
@@ -112,7 +114,7 @@ class MemoryTree:
 
     def children(self, path: str) -> list[str]:
         self._reap()
-        record = self._records.get(path if path == "/" else check_path(path))
+        record = self._records.get(check_parent(path))
         return sorted(record.names) if record else []
 
     def version(self, path: str) -> int | None:
@@ -150,8 +152,10 @@ class MemoryTree:
         """Return when `condition` holds; it is looked at after every change and expiry."""
         while not condition():
             changed = self._changed
+            ends = min(self._deadlines.values(), default=None)
+            left = None if ends is None else ends - asyncio.get_running_loop().time()
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(min(self._deadlines.values(), default=None)):
+                async with time_limit(left):
                     await changed.wait()
 
     def wake(self) -> None:

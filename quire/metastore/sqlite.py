@@ -33,7 +33,7 @@ from quire.errors import (
     SessionExpiredError,
 )
 from quire.metastore.changes import Change
-from quire.metastore.layout import check_path
+from quire.metastore.layout import check_parent, check_path
 from quire.metastore.sqlite_file import SessionId, SqliteFile
 from quire.metastore.sqlite_waits import Seen, Waits
 from quire.metastore.store import Versioned
@@ -242,8 +242,7 @@ class SqliteStore:
         await self._waits.until_changed(Seen(check_path(path), version))
 
     async def wait_children(self, path: str, names: list[str]) -> None:
-        parent = path if path == "/" else check_path(path)
-        await self._waits.until_changed(Seen(parent, names=names))
+        await self._waits.until_changed(Seen(check_parent(path), names=names))
 
     async def open_session(self, timeout: float) -> SqliteSession:
         session, deadline = await self.change(lambda file: file.open_session(timeout))

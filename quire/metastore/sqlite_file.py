@@ -48,6 +48,7 @@ from quire.metastore.changes import Change, Create, Put, check_changes, describe
 from quire.metastore.layout import (
     SEQUENCE_DIGITS,
     ancestors,
+    check_parent,
     check_path,
     check_value,
     name_of,
@@ -117,10 +118,10 @@ class SqliteFile:
         return Versioned(*row)
 
     def children(self, path: str) -> list[str]:
-        parent = path if path == "/" else check_path(path)
+        check_parent(path)
         with self._errors():
             self._reap()
-            return self._children(parent)
+            return self._children(path)
 
     def look(self, mark: Mark | None, seen: Sequence[Seen]) -> tuple[Mark, list[bool]]:
         """Return a mark that differs from an earlier one when anything was changed since, and which

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from quire.timing import time_limit
@@ -77,20 +78,17 @@ class Waits:
             waiting = list(self._waiting.items())
             try:
                 mark, have_changed = await self._look(mark, [seen for _, seen in waiting])
-            except (
-                Exception
-            ) as error:  # whatever it is: nobody may wait for a look that never comes
+            except Exception as error:
+                # Whatever it is: nobody may wait for a look that never comes.
                 mark = None
                 self._tell(error)
             else:
                 for (done, _), is_changed in zip(waiting, have_changed, strict=True):
                     if is_changed and not done.done():
                         done.set_result(None)
-            try:
+            with suppress(TimeoutError):
                 async with time_limit(POLL_SECONDS):
                     await self._changed.wait()
-            except TimeoutError:
-                pass
 
     def _tell(self, error: Exception) -> None:
         for done in self._waiting:

@@ -175,7 +175,7 @@ class _ServerEnd:
         self._connection.answer(message)
 
 
-class WatchedAdds:
+class WatchedBookie:
     """What streams ask of one life of a bookie, seen by the network's watch as it begins and
     ends.
     """
@@ -232,5 +232,5 @@ def reception_of(
     network: Network, host: Host, life: Incarnation, bookie: Bookie, bookie_id: str
 ) -> Reception:
     """Return what receives the runs of one life of a server."""
-    adds: Any = WatchedAdds(network, host, life, bookie)
-    return Reception(adds, bookie_id, network.limits)
+    watched: Any = WatchedBookie(network, host, life, bookie)
+    return Reception(watched, bookie_id, network.limits)

@@ -19,15 +19,12 @@ from quire.spark.jobs import LogAudit, audit_logs
 from quire.spark.options import ReadOptions
 from quire.sync import SyncClient
 from tests.spark.plain_session import PlainContext, PlainItems, PlainSession
+from tests.spark.segments import append_in_segments
 
 
 def write(cluster: str, log: str) -> None:
     """Three segments of 20 entries."""
-    with quire.sync.connect(cluster) as client, client.open_log(log) as leader:
-        for number in range(60):
-            if number and number % 20 == 0:
-                leader.roll()  # by itself a log rolls when it has the time
-            leader.append(b"%d" % number)
+    append_in_segments(cluster, log, [[b"%d" % number] for number in range(60)], entries=20)
 
 
 def trim(cluster: str, log: str) -> None:

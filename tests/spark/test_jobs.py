@@ -22,14 +22,12 @@ from quire.spark.jobs import audit_logs, compact_log, copy, replay_log
 from quire.spark.jobs.copy import Copied, Place
 from quire.spark.options import ReadOptions
 from quire.spark.patience import BehindError
+from tests.spark.segments import append_in_segments
 
 
 def append(cluster: str, log: str, records: list[bytes], roll: int = 20) -> None:
-    with quire.sync.connect(cluster) as client, client.open_log(log) as leader:
-        for entry, start in enumerate(range(0, len(records), 3)):
-            if entry and entry % roll == 0:
-                leader.roll()  # by itself a log rolls when it has the time
-            leader.append_many(records[start : start + 3])
+    batches = [records[start : start + 3] for start in range(0, len(records), 3)]
+    append_in_segments(cluster, log, batches, entries=roll)
 
 
 def payloads(cluster: str, log: str) -> list[bytes]:

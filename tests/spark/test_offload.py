@@ -27,17 +27,14 @@ from quire.spark.jobs.copy import Place
 from quire.spark.options import ReadOptions
 from tests.spark.kill_offloads import Cold, killed
 from tests.spark.plain_session import PlainContext, PlainItems, PlainSession
+from tests.spark.segments import append_in_segments
 from tests.support.command import environment
-
-SEGMENT_RECORDS = 60
 
 
 def fill(cluster: str, log: str, first: int, count: int) -> None:
-    with quire.sync.connect(cluster) as client, client.open_log(log) as leader:
-        for number in range(first, first + count, 3):
-            if number > first and (number - first) % SEGMENT_RECORDS == 0:
-                leader.roll()  # by itself a log rolls when it has the time
-            leader.append_many([b"%d" % each for each in range(number, number + 3)])
+    starts = range(first, first + count, 3)
+    batches = [[b"%d" % each for each in range(start, start + 3)] for start in starts]
+    append_in_segments(cluster, log, batches, entries=20)
 
 
 def read(cluster: str, log: str) -> list[Record]:

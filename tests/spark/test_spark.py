@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import quire.sync
+from tests.spark.segments import append_in_segments
 
 ROLLED = 50
 """Entries of a segment."""
@@ -17,14 +18,6 @@ ROLLED = 50
 
 def load(spark: SparkSession, cluster: str, log: str, **options: str | int) -> DataFrame:
     return spark.read.format("quire").options(cluster=cluster, log=log, **options).load()
-
-
-def write(cluster: str, log: str, batches: list[list[bytes]], roll: int | None = None) -> None:
-    with quire.sync.connect(cluster) as client, client.open_log(log) as leader:
-        for entry, batch in enumerate(batches):
-            if roll and entry and entry % roll == 0:
-                leader.roll()  # by itself a log rolls when it has the time
-            leader.append_many(batch)
 
 
 def wait_until_visible(cluster: str, log: str, records: int) -> None:
@@ -38,7 +31,7 @@ def wait_until_visible(cluster: str, log: str, records: int) -> None:
 
 def test_a_whole_log_is_what_its_own_reader_gives(spark: SparkSession, cluster: str) -> None:
     batches = [[f"{n}-{i}".encode() for i in range(n % 7 + 1)] for n in range(160)]
-    write(cluster, "whole", batches, ROLLED)
+    append_in_segments(cluster, "whole", batches, ROLLED)
     with quire.sync.connect(cluster) as client:
         expected = [
             (str(record.position), record.offset, record.epoch, record.payload)
@@ -69,7 +62,7 @@ def test_reading_never_disturbs_the_writer(spark: SparkSession, cluster: str) ->
 @pytest.fixture(scope="module")
 def trimmed(cluster: str) -> str:
     """A log of 360 records, of which the first 200 were trimmed, the last two within a batch."""
-    write(cluster, "trimmed", [[b"a", b"b", b"c"] for _ in range(120)], ROLLED)
+    append_in_segments(cluster, "trimmed", [[b"a", b"b", b"c"] for _ in range(120)], ROLLED)
     with quire.sync.connect(cluster) as client:
         positions = [record.position for record in client.read_log("trimmed")]
         client.trim_log("trimmed", positions[200])
@@ -111,7 +104,7 @@ def test_a_beginning_that_was_trimmed_is_an_error(
 
 
 def test_columns_have_the_types_and_times_they_say(spark: SparkSession, cluster: str) -> None:
-    write(cluster, "typed", [[b"x"]])
+    append_in_segments(cluster, "typed", [[b"x"]], None)
     row = load(spark, cluster, "typed").first()
     assert row is not None
     age = datetime.now(UTC) - row.timestamp.replace(tzinfo=UTC)
@@ -125,7 +118,8 @@ def offsets(frame: DataFrame) -> list[int]:
 
 def test_options_say_which_logs_and_which_part_of_them(spark: SparkSession, cluster: str) -> None:
     for name in ("part-a", "part-b"):
-        write(cluster, name, [[f"{n}-{i}".encode() for i in range(3)] for n in range(120)], ROLLED)
+        batches = [[f"{n}-{i}".encode() for i in range(3)] for n in range(120)]
+        append_in_segments(cluster, name, batches, ROLLED)
     with quire.sync.connect(cluster) as client:
         records = list(client.read_log("part-a"))
     frame = load(spark, cluster, "part-*, part-a", fromOffset=10, toOffset=200)
@@ -143,14 +137,14 @@ def test_options_say_which_logs_and_which_part_of_them(spark: SparkSession, clus
 
 
 def test_segments_are_split_and_stay_in_order(spark: SparkSession, cluster: str) -> None:
-    write(cluster, "split", [[bytes(1000)] * 10 for _ in range(100)])
+    append_in_segments(cluster, "split", [[bytes(1000)] * 10 for _ in range(100)], None)
     frame = load(spark, cluster, "split", splitBytes=200_000)
     assert frame.rdd.getNumPartitions() == 6
     assert offsets(frame) == list(range(1000))
 
 
 def test_filters_narrow_what_is_read(spark: SparkSession, cluster: str) -> None:
-    write(cluster, "filtered", [[f"{n}".encode()] for n in range(160)], ROLLED)
+    append_in_segments(cluster, "filtered", [[f"{n}".encode()] for n in range(160)], ROLLED)
     with quire.sync.connect(cluster) as client:
         where = [record.position.segment for record in client.read_log("filtered")]
     frame = load(spark, cluster, "filtered", pushdown="true")
