@@ -310,13 +310,21 @@ class Client:
         """
         return await self._logs.set_settings(name, settings)
 
-    async def trim_log(self, name: str, before: Position | int, *, password: bytes = b"") -> None:
+    async def trim_log(
+        self,
+        name: str,
+        before: Position | int,
+        *,
+        password: bytes = b"",
+        log_id: str | None = None,
+    ) -> None:
         """Delete the records of a log before a position or an offset. Its leader is not disturbed.
 
-        `LATEST` is the end as it is now. Raises `NoSuchLogError`, and `InvalidRequestError` beyond
-        the log's end.
+        `LATEST` is the end as it is now. `log_id` is that of the log which the position is from:
+        another log of the same name raises `LogReplacedError`. Raises `NoSuchLogError`, and
+        `InvalidRequestError` beyond the log's end.
         """
-        await self._logs.trim(name, before, password=password)
+        await self._logs.trim(name, before, password=password, log_id=log_id)
 
     async def delete_log(self, name: str, *, password: bytes = b"") -> None:
         """Delete a log and what is in it; a leader is deposed. As `open_log`, `NoSuchLogError`."""

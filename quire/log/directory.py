@@ -33,14 +33,12 @@ from quire.log.position import BEGINNING, AtCursor, AtTransaction, Position, Sta
 from quire.log.producers import Producers
 from quire.log.reader import LogReader
 from quire.log.restore import restore_producers
-from quire.log.retention import delete_doomed
 from quire.log.retry import retry
 from quire.log.search import (
     OpenSegment,
     Tail,
     find_acknowledged_tail,
     find_offset,
-    find_place,
     find_tail,
 )
 from quire.log.segment_reader import SegmentReader, open_segment
@@ -48,6 +46,7 @@ from quire.log.snapshot import take_snapshot
 from quire.log.span import Slice, Span, read_span_anywhere
 from quire.log.takeover import TakeOver
 from quire.log.transactions import check_transaction
+from quire.log.trimming import trim_log
 from quire.log.upkeep import find_orphans, find_unlisted, rebuild_manifest
 from quire.log.watching import names_of, watch_manifest, watch_names
 from quire.metastore.layout import LOGS
@@ -294,27 +293,22 @@ class LogDirectory:
 
         return await self._edit(name, change)
 
-    async def trim(self, name: str, before: Position | int, *, password: bytes = b"") -> None:
+    async def trim(
+        self,
+        name: str,
+        before: Position | int,
+        *,
+        password: bytes = b"",
+        log_id: str | None = None,
+    ) -> None:
         """Remove every record before a position or offset; before `LATEST`, all that are confirmed.
 
-        The leader, if there is one, is not disturbed. Raises `NoSuchLogError`,
+        The leader, if there is one, is not disturbed. `log_id` is that of the log which the place
+        is from. Raises `NoSuchLogError`, `LogReplacedError` when there is another log of its name,
         `InvalidRequestError` when the log has not reached that place.
         """
-        manifest = await self.describe(name)
-        position = await find_place(manifest, before, self._opener(name, password))
-        segment = manifest.segment_from(position.segment)
-        if segment is not None and segment.number == position.segment and segment.end is None:
-            reader = await self._open_segment(segment, name, password)
-            try:
-                end = Position(segment.number, await reader.last_confirmed() + 1, 0)
-            finally:
-                await reader.close()
-            if position > end:
-                raise InvalidRequestError(
-                    f"log {name!r} cannot be trimmed to {position}: it ends at {end}"
-                )
-        manifest = await self._edit(name, lambda manifest: manifest.trim(position))
-        await self._delete_doomed(name, manifest)
+        opener = self._opener(name, password)
+        await trim_log(self._record(name), self._catalog, before, opener, log_id)
 
     async def delete(self, name: str, *, password: bytes = b"") -> None:
         """Delete a log with everything in it. A leader is deposed, readers get `NoSuchLogError`.
@@ -384,9 +378,6 @@ class LogDirectory:
             keyring=keyring,
             follow=False,
         )
-
-    async def _delete_doomed(self, name: str, manifest: LogManifest) -> LogManifest:
-        return await delete_doomed(self._catalog, manifest, lambda change: self._edit(name, change))
 
     async def _edit(self, name: str, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
         def edit(manifest: LogManifest | None) -> LogManifest:

@@ -193,9 +193,16 @@ class SyncClient:
         """See `Client.configure_log`."""
         return self._portal.call(self._client.configure_log(name, settings))
 
-    def trim_log(self, name: str, before: Position | int, *, password: bytes = b"") -> None:
+    def trim_log(
+        self,
+        name: str,
+        before: Position | int,
+        *,
+        password: bytes = b"",
+        log_id: str | None = None,
+    ) -> None:
         """See `Client.trim_log`."""
-        self._portal.call(self._client.trim_log(name, before, password=password))
+        self._portal.call(self._client.trim_log(name, before, password=password, log_id=log_id))
 
     def delete_log(self, name: str, *, password: bytes = b"") -> None:
         """See `Client.delete_log`."""

@@ -9,13 +9,23 @@ import pytest
 from quire.errors import (
     ConfigurationError,
     InvalidRequestError,
+    LogReplacedError,
     NoSuchLogError,
     StoreUnavailableError,
 )
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, Position
 from quire.metastore.layout import LEDGERS
-from tests.support.log_cluster import NAME, Gate, LogCluster, append_all, numbered, refuse, run
+from tests.support.log_cluster import (
+    NAME,
+    PATH,
+    Gate,
+    LogCluster,
+    append_all,
+    numbered,
+    refuse,
+    run,
+)
 
 
 def test_logs_are_listed_by_the_names_they_were_given() -> None:
@@ -96,6 +106,33 @@ def test_trim_is_bounded_by_what_is_confirmed_and_does_not_disturb_the_leader() 
             await log.append(b"5")
             await log.close()
             assert await other.payloads() == numbered(5, 1)
+
+    run(main)
+
+
+def test_a_trim_is_meant_for_the_log_that_its_position_is_from() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+                old = log.log_id
+            trimmer = cluster.new_client()
+            gate = Gate("put", PATH)
+            trimmer.store.before = gate
+            trimming = asyncio.create_task(trimmer.logs.trim(NAME, 2))
+            await gate.reached.wait()
+            await client.logs.delete(NAME)
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            gate.open.set()
+            with pytest.raises(LogReplacedError):
+                await trimming
+            with pytest.raises(LogReplacedError):
+                await client.logs.trim(NAME, 2, log_id=old)
+            assert await client.payloads() == numbered(0, 3)
+            await client.logs.trim(NAME, 2, log_id=log.log_id)
+            assert await client.payloads() == [b"2"]
 
     run(main)
 

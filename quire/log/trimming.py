@@ -1,0 +1,64 @@
+"""Trimming: giving up a prefix of a log, whoever leads it. The manifest first, what it named after.
+
+A position means something in the log that it is from, and so does an offset once it was looked up:
+another log of the name, made meanwhile, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quire.errors import InvalidRequestError, LogReplacedError, NoSuchLogError
+from quire.ledger.catalog import LedgerCatalog
+from quire.log.manifest import LogManifest
+from quire.log.manifest_record import ManifestRecord
+from quire.log.position import Position
+from quire.log.retention import delete_doomed
+from quire.log.search import OpenSegment, find_place
+
+
+async def trim_log(
+    record: ManifestRecord,
+    catalog: LedgerCatalog,
+    before: Position | int,
+    open_segment: OpenSegment,
+    log_id: str | None,
+) -> None:
+    """Remove every record before a position or offset. Raises `NoSuchLogError`, `LogReplacedError`,
+    `InvalidRequestError`.
+    """
+    seen, _ = await record.read()
+    if log_id not in (None, seen.log_id):
+        raise LogReplacedError(record.name)
+    position = await find_place(seen, before, open_segment)
+    await _check_reached(seen, position, open_segment)
+
+    async def edit(change: Callable[[LogManifest], LogManifest]) -> LogManifest:
+        def edit_same(found: LogManifest | None) -> LogManifest:
+            if found is None:
+                raise NoSuchLogError(record.name)
+            if found.log_id != seen.log_id:
+                raise LogReplacedError(record.name)
+            return change(found)
+
+        return await record.edit(edit_same)
+
+    await delete_doomed(catalog, await edit(lambda manifest: manifest.trim(position)), edit)
+
+
+async def _check_reached(
+    manifest: LogManifest, position: Position, open_segment: OpenSegment
+) -> None:
+    """Raise for a position in a segment that is written which nothing confirmed has reached."""
+    segment = manifest.segment_from(position.segment)
+    if segment is None or segment.number != position.segment or segment.end is not None:
+        return
+    reader = await open_segment(segment)
+    try:
+        end = Position(segment.number, await reader.last_confirmed() + 1, 0)
+    finally:
+        await reader.close()
+    if position > end:
+        raise InvalidRequestError(
+            f"log {manifest.name!r} cannot be trimmed to {position}: it ends at {end}"
+        )
