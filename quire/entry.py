@@ -17,10 +17,11 @@ import hashlib
 import hmac
 import struct
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, TypeAlias
+from functools import lru_cache, partial
+from operator import lt
+from typing import Final, NamedTuple, TypeAlias
 
 import google_crc32c
 
@@ -62,8 +63,7 @@ DIGEST_BYTES: Final[dict[DigestKind, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One verified record of a ledger.
 
     `lac` and `length` are what its writer knew when it sealed the frame: the last confirmed entry,
@@ -75,6 +75,10 @@ class Entry:
     lac: EntryId
     length: int
     payload: bytes
+
+
+_as_entry: Final = partial(tuple.__new__, Entry)
+"""`Entry._make` without a call of Python's for each entry."""
 
 
 def access_key(password: bytes) -> bytes:
@@ -122,6 +126,26 @@ def _digest_function(kind: DigestKind, password: bytes) -> Callable[[bytes, byte
     }[kind]
 
 
+def _digests_function(
+    kind: DigestKind, digest: Callable[[bytes, bytes], bytes]
+) -> Callable[[Sequence[bytes], Sequence[bytes]], bytes]:
+    """Return digests(headers, payloads), one behind the other."""
+
+    def crc32c(headers: Sequence[bytes], payloads: Sequence[bytes]) -> bytes:
+        crcs = map(_crc32c_extend, map(_crc32c_value, headers), payloads)
+        return struct.pack(f">{len(headers)}I", *crcs)
+
+    def any_kind(headers: Sequence[bytes], payloads: Sequence[bytes]) -> bytes:
+        return b"".join(map(digest, headers, payloads))
+
+    return crc32c if kind is DigestKind.CRC32C else any_kind
+
+
+@lru_cache(maxsize=256)
+def _parts(lead: int, digest: int, payload: int) -> struct.Struct:
+    return struct.Struct(f">{lead}x{HEADER.size}s{digest}s{payload}s")
+
+
 class Sealer:
     """Makes and verifies the frames of one ledger.
 
@@ -129,13 +153,14 @@ class Sealer:
     construction, so one instance serves any number of tasks.
     """
 
-    __slots__ = ("_digest", "_payload_at", "access_key", "kind", "ledger")
+    __slots__ = ("_digest", "_digests", "_payload_at", "access_key", "kind", "ledger")
 
     def __init__(self, ledger: LedgerId, kind: DigestKind, password: bytes) -> None:
         self.ledger = ledger
         self.kind = kind
         self.access_key = access_key(password)
         self._digest = _digest_function(kind, password)
+        self._digests = _digests_function(kind, self._digest)
         self._payload_at = HEADER.size + DIGEST_BYTES[kind]
 
     def seal(self, entry: EntryId, lac: EntryId, length: int, payload: bytes) -> bytes:
@@ -171,6 +196,32 @@ class Sealer:
                 self.ledger, entry, f"impossible header: LAC {lac}, length {length}"
             )
         return Entry(self.ledger, entry, lac, length, payload)
+
+    def unseal_many(
+        self, first: EntryId, frames: bytes | memoryview, stride: int, lead: int
+    ) -> list[Entry]:
+        """Verify frames of one size, as `unseal` does, at a fraction of what each costs there.
+
+        Frame n, claimed to be entry `first` + n, is in the `stride` bytes from n × `stride` on,
+        behind `lead` others. Raises `CorruptEntryError` naming `first` when any frame is not good:
+        `unseal` tells which.
+        """
+        size, count = stride - lead - self._payload_at, len(frames) // stride
+        if size < 0 or not count:
+            raise CorruptEntryError(self.ledger, first, f"{count} frames of {size} bytes")
+        parts = _parts(lead, DIGEST_BYTES[self.kind], size).iter_unpack(frames)
+        headers, digests, payloads = zip(*parts, strict=True)
+        ledgers, ids, lacs, lengths = zip(*HEADER.iter_unpack(b"".join(headers)), strict=True)
+        if (
+            ledgers.count(self.ledger) < count
+            or ids != tuple(range(first, first + count))
+            or min(lacs) < NO_ENTRY
+            or not all(map(lt, lacs, ids))
+            or min(lengths) < size
+            or not hmac.compare_digest(b"".join(digests), self._digests(headers, payloads))
+        ):
+            raise CorruptEntryError(self.ledger, first, f"it, or one of {count - 1} behind it")
+        return list(map(_as_entry, zip(ledgers, ids, lacs, lengths, payloads, strict=True)))
 
     def seal_lac(self, lac: EntryId) -> bytes:
         """Return the packet of an explicit LAC: ledger, LAC, digest over both."""

@@ -27,7 +27,7 @@ RUN_BYTES_MAX: Final = 1024 * 1024
 
 FRAME_BYTES_MAX: Final = ENTRY_BYTES_MAX + HEADER.size + 32
 
-_SIZE: Final = struct.Struct(">I")
+SIZE: Final = struct.Struct(">I")
 _PREFIX: Final = struct.Struct(">Iqqq")
 
 
@@ -76,8 +76,13 @@ class ScannedRun:
     def frames(self) -> Iterator[FrameAt]:
         """Yield where each frame is."""
         for number, entry in enumerate(self.entries):
-            start = self.bounds[number] + _SIZE.size
+            start = self.bounds[number] + SIZE.size
             yield FrameAt(entry, start, self.bounds[number + 1] - start)
+
+    @property
+    def stride(self) -> int | None:
+        """Bytes from one frame to the next, when all are of one size and ids are consecutive."""
+        return self.bounds.step if isinstance(self.bounds, range) else None
 
     def cut(self, low: int, high: int) -> memoryview:
         """Return frames number low ≤ n < high, as a run, without copying."""
@@ -86,14 +91,14 @@ class ScannedRun:
     def frame(self, entry: EntryId) -> memoryview:
         """Return the frame of an entry the run holds, without copying."""
         number = bisect_left(self.entries, entry)
-        return memoryview(self.data)[self.bounds[number] + _SIZE.size : self.bounds[number + 1]]
+        return memoryview(self.data)[self.bounds[number] + SIZE.size : self.bounds[number + 1]]
 
 
 def pack_run(frames: Iterable[bytes | memoryview]) -> bytes:
     """Return the run of some frames, in the order given."""
     parts: list[bytes | memoryview] = []
     for frame in frames:
-        parts.append(_SIZE.pack(len(frame)))
+        parts.append(SIZE.pack(len(frame)))
         parts.append(frame)
     return b"".join(parts)
 
@@ -125,7 +130,7 @@ def _scan_uniform(run: bytes | memoryview) -> ScannedRun | None:
     if end < _PREFIX.size:
         return None
     size, ledger, first, _ = _PREFIX.unpack_from(run)
-    step = _SIZE.size + size
+    step = SIZE.size + size
     if not HEADER.size <= size <= FRAME_BYTES_MAX or end % step or ledger < 0 or first < 0:
         return None
     sizes, ledgers, ids, lacs = zip(*_uniform(step).iter_unpack(run), strict=True)
@@ -151,7 +156,7 @@ def _scan_any(run: bytes | memoryview) -> ScannedRun:
         if end - offset < _PREFIX.size:
             raise InvalidRequestError(f"run ends inside a frame at byte {offset} of {end}")
         size, frame_ledger, entry, lac = _PREFIX.unpack_from(run, offset)
-        if not HEADER.size <= size <= min(FRAME_BYTES_MAX, end - offset - _SIZE.size):
+        if not HEADER.size <= size <= min(FRAME_BYTES_MAX, end - offset - SIZE.size):
             raise InvalidRequestError(f"frame size {size} at byte {offset} of {end} is impossible")
         if ledger is None:
             ledger = frame_ledger
@@ -159,7 +164,7 @@ def _scan_any(run: bytes | memoryview) -> ScannedRun:
             raise InvalidRequestError(f"run mixes ledgers {ledger} and {frame_ledger}")
         if entry <= previous or not NO_ENTRY <= lac < entry:
             raise InvalidRequestError(f"entry {entry} with LAC {lac} cannot follow {previous}")
-        offset += _SIZE.size + size
+        offset += SIZE.size + size
         entries.append(entry)
         bounds.append(offset)
         previous, lac_max = entry, max(lac_max, lac)

@@ -86,6 +86,51 @@ def test_a_cut_frame_is_noticed(kind: DigestKind, data: st.DataObject) -> None:
         sealer.unseal(2, frame[: data.draw(st.integers(0, len(frame) - 1))])
 
 
+FIRST = 5
+
+
+@given(st.sampled_from(list(DigestKind)), st.integers(0, 20), st.integers(0, 3), st.data())
+def test_many_frames_are_believed_when_each_of_them_is(
+    kind: DigestKind, size: int, lead: int, data: st.DataObject
+) -> None:
+    """Whether a bit was flipped, or a writer sealed what cannot be: as `unseal` says."""
+    sealer, other = Sealer(7, kind, b"dice"), Sealer(8, kind, b"dice")
+    count = data.draw(st.integers(1, 4))
+    odd = data.draw(st.sampled_from(["nothing", "bit", "ledger", "entry", "lac", "low", "length"]))
+    at = data.draw(st.integers(0, count - 1))
+    frames = []
+    for entry in range(FIRST, FIRST + count):
+        claimed, lac, length, by = entry, entry - 1, 100, sealer
+        if entry == FIRST + at:
+            claimed += odd == "entry"
+            lac = {"lac": entry, "low": -2}.get(odd, lac)
+            length = size - 1 if odd == "length" else length
+            by = other if odd == "ledger" else by
+        frame = bytearray(by.seal(claimed, lac, length, bytes(size)))
+        if odd == "bit" and entry == FIRST + at:
+            bit = data.draw(st.integers(0, len(frame) * 8 - 1))
+            frame[bit // 8] ^= 1 << bit % 8
+        frames.append(bytes(frame))
+    joined = b"".join(b"\xff" * lead + frame for frame in frames)
+
+    def many() -> list[Entry]:
+        return sealer.unseal_many(FIRST, memoryview(joined), lead + len(frames[0]), lead)
+
+    try:
+        expected = [sealer.unseal(FIRST + number, frame) for number, frame in enumerate(frames)]
+    except CorruptEntryError:
+        with pytest.raises(CorruptEntryError, match=f"entry {FIRST} "):
+            many()
+    else:
+        assert many() == expected
+
+
+@pytest.mark.parametrize("size", [0, HEADER.size, HEADER.size + 3])
+def test_frames_too_short_for_a_digest_are_not_believed(size: int) -> None:
+    with pytest.raises(CorruptEntryError, match="entry 0 "):
+        Sealer(7, DigestKind.CRC32C, b"").unseal_many(0, bytes(2 * size), max(size, 1), 0)
+
+
 def test_a_frame_cannot_pass_as_another_entry() -> None:
     sealer = Sealer(7, DigestKind.CRC32C, b"dice")
     frame = sealer.seal(2, 1, 13, b"three")

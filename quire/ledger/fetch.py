@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count, takewhile
 from typing import Final
 
 from quire.bookie import READ_BYTES_MAX
@@ -168,8 +169,7 @@ class _Fetch:
             return
         sealer = self._fetcher.sealer
         entries, damaged = unseal_run(sealer, answer, self._first, self._last)
-        for entry in entries:
-            self._found.setdefault(entry.entry, entry)
+        self._found = {entry.entry: entry for entry in entries} | self._found
         if damaged:
             self._fetcher.suspect(bookie)
             self._failures.append(f"bookie {bookie} holds a damaged copy of entry {damaged[0]}")
@@ -182,12 +182,8 @@ class _Fetch:
                 self._fetcher.suspect(self._ensemble[position])
 
     def _prefix(self) -> list[Entry]:
-        entries = []
-        entry = self._found.get(self._first)
-        while entry is not None:
-            entries.append(entry)
-            entry = self._found.get(entry.entry + 1)
-        return entries
+        found = self._found
+        return list(map(found.__getitem__, takewhile(found.__contains__, count(self._first))))
 
     def _failure(self) -> QuireError:
         ledger: LedgerId = self._fetcher.sealer.ledger

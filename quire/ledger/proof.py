@@ -7,11 +7,12 @@ LAC packet is checked with the ledger's own key before anything is concluded fro
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from quire.bookie import LedgerTail
 from quire.entry import HEADER, NO_ENTRY, Entry, EntryId, Sealer
 from quire.errors import CorruptEntryError, InvalidRequestError
-from quire.run import scan_run
+from quire.run import SIZE, ScannedRun, scan_run
 
 
 def proven_lac(sealer: Sealer, tail: LedgerTail) -> EntryId | None:
@@ -51,6 +52,11 @@ def unseal_run(
         scanned = scan_run(run)
     except InvalidRequestError:
         return [], [first]
+    if scanned.first > last or scanned.last < first:
+        return [], [first]
+    if wanted is None and scanned.stride is not None:
+        with suppress(CorruptEntryError):  # then frame by frame, to know which
+            return _unseal_uniform(sealer, scanned, scanned.stride, first, last), []
     view = memoryview(run)
     entries: list[Entry] = []
     damaged: list[EntryId] = []
@@ -62,6 +68,12 @@ def unseal_run(
             entries.append(sealer.unseal(entry, view[at.offset : at.offset + at.size]))
         except CorruptEntryError:
             damaged.append(entry)
-    if scanned.first > last or scanned.last < first:
-        damaged.append(first)
     return entries, damaged
+
+
+def _unseal_uniform(
+    sealer: Sealer, run: ScannedRun, stride: int, first: EntryId, last: EntryId
+) -> list[Entry]:
+    low = max(first - run.first, 0)
+    frames = run.cut(low, min(last + 1 - run.first, run.count))
+    return sealer.unseal_many(run.first + low, frames, stride, SIZE.size)

@@ -64,6 +64,18 @@ def test_what_was_not_asked_for_is_not_taken() -> None:
     assert [entry.entry for entry in entries] == [1, 3, 4]
 
 
+def test_one_damaged_frame_of_a_run_costs_no_other() -> None:
+    run = bytearray(pack_run(frames(SEALER, *range(5, 15))))
+    run[-1] ^= 1
+    for first, last in ((5, 14), (8, 14), (0, 99)):
+        entries, damaged = unseal_run(SEALER, bytes(run), first, last)
+        assert ([entry.entry for entry in entries], damaged) == (
+            list(range(max(5, first), 14)),
+            [14],
+        )
+    assert [entry.entry for entry in unseal_run(SEALER, bytes(run), 3, 7)[0]] == [5, 6, 7]
+
+
 def test_an_answer_to_another_question_is_damage() -> None:
     run = pack_run(frames(SEALER, 1, 2))
     assert unseal_run(SEALER, run, 5, 6) == ([], [5])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ def test_a_write_that_does_not_read_back_is_not_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forgetful(self: Any, entries: list[Entry]) -> None:
-        kept = [replace(each, payload=each.payload.replace(b"27", b"28")) for each in entries]
+        kept = [each._replace(payload=each.payload.replace(b"27", b"28")) for each in entries]
         add(self, kept)
         self.content = Summing()
         for each in entries:
