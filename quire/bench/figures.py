@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 COPIES: Final = 3
@@ -57,6 +57,10 @@ class Figures:
             cpu_us=cpu / count * 1e6,
         )
 
+    def times(self, each: float) -> Figures:
+        """Return what it is when each operation was really so many."""
+        return replace(self, count=round(self.count * each), cpu_us=self.cpu_us / each)
+
 
 @dataclass(frozen=True, slots=True)
 class RawLimits:
@@ -91,6 +95,7 @@ class Report:
 
     limits: RawLimits
     appends: tuple[Figures, ...]
+    reads: tuple[Figures, ...]
     uvloop: bool
 
     def share(self, figures: Figures) -> tuple[float, str]:

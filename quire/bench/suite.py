@@ -1,4 +1,4 @@
-"""The whole benchmark: raw limits, then appends to three bookie processes on this machine."""
+"""The whole benchmark: raw limits, appends to three bookie processes on this machine, reads."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from quire.bench.appends import ENTRY_BYTES, WORKLOADS, Workload, measure_append
 from quire.bench.figures import COPIES, Figures, Report
 from quire.bench.logs import LogReport, measure_log
 from quire.bench.raw import measure_limits
+from quire.bench.reads import measure_reads
 from quire.client import Client, connect
 from quire.cluster import LocalCluster
 from quire.ledger.quorum import Replication
@@ -20,7 +21,7 @@ from quire.ledger.quorum import Replication
 RAW_SHARE: Final = 0.25
 """Part of the time that the raw limits get, each."""
 
-STEPS: Final = 5 + 1 + len(WORKLOADS)
+STEPS: Final = 5 + 1 + len(WORKLOADS) + 1
 """How often `advance` is called."""
 
 
@@ -40,7 +41,9 @@ async def measure(directory: Path, seconds: float, advance: Callable[[str], None
         for workload in WORKLOADS:
             advance(f"appends, {workload.name}")
             appends.append(await _measure_one(client, workload, seconds))
-    return Report(limits, tuple(appends), uvloop="uvloop" in sys.modules)
+        advance("reading back")
+        reads = [await measure_reads(client, seconds, _payload(0))]
+    return Report(limits, tuple(appends), tuple(reads), uvloop="uvloop" in sys.modules)
 
 
 async def measure_logs(directory: Path, seconds: float) -> LogReport:
@@ -53,10 +56,13 @@ async def measure_logs(directory: Path, seconds: float) -> LogReport:
 
 
 async def _measure_one(client: Client, workload: Workload, seconds: float) -> Figures:
-    payload = random.Random(workload.in_flight).randbytes(ENTRY_BYTES)
     async with AsyncExitStack() as stack:
         writers = [
             await stack.enter_async_context(await client.create_ledger(Replication(3, 3, 2)))
             for _ in range(workload.ledgers)
         ]
-        return await measure_appends(writers, workload, seconds, payload)
+        return await measure_appends(writers, workload, seconds, _payload(workload.in_flight))
+
+
+def _payload(seed: int) -> bytes:
+    return random.Random(seed).randbytes(ENTRY_BYTES)

@@ -66,7 +66,7 @@ def _finite(context: click.Context, parameter: click.Parameter, value: float) ->
 )
 @with_settings
 def bench(settings: Settings, what: str, seconds: float, data: Path) -> None:
-    """Measure appends to three bookies of this machine, and the machine itself.
+    """Measure appends to three bookies of this machine, reading them, and the machine itself.
 
     One client and three bookie processes; every entry of 1 KiB is sent to all three and counts when
     two have synced it to disk. Everything shares this machine's cores and disk. The raw limits are
@@ -127,6 +127,7 @@ def _print(settings: Settings, report: Report) -> None:
                     {**_fields(each), "share": round(report.share(each)[0], 4)}
                     for each in report.appends
                 ],
+                "reads": [_fields(each) for each in report.reads],
             }
         )
         return
@@ -135,6 +136,9 @@ def _print(settings: Settings, report: Report) -> None:
     click.echo()
     rows = [(*_row(each), _share(report, each)) for each in report.appends]
     print_table(("appends of 1 KiB, 2 of 3", *columns[1:], "share of raw limit"), rows, empty="")
+    click.echo()
+    columns = ("entries of 1 KiB read back", *columns[1:3], "p50 to first", "p99", columns[5])
+    print_table(columns, [_row(each) for each in report.reads], empty="")
     if any(report.share(each)[0] > 1 for each in report.appends):
         note("The machine was busy when its limits were measured: repeat it when it is quiet.")
 

@@ -20,6 +20,13 @@ def test_figures_of_a_run() -> None:
     assert made.cpu_us == 5000
 
 
+def test_operations_that_were_many_each_count_as_many() -> None:
+    made = Figures.of("x", 1000, 2.0, [0.001, 0.003], cpu=0.5).times(50)
+    assert (made.count, made.per_second) == (100, 50)
+    assert made.cpu_us == 5000
+    assert made.p99_ms == 3.0
+
+
 def test_a_run_without_results_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing was completed"):
         Figures.of("x", 1000, 2.0, [], cpu=0.5)
@@ -35,6 +42,6 @@ def test_shares_of_the_raw_limits() -> None:
     )
     alone = figures("alone", p50_ms=0.8)
     many = figures("many", p50_ms=9, count=10_000, size=1000)
-    report = Report(limits, (alone, many), uvloop=True)
+    report = Report(limits, (alone, many), reads=(), uvloop=True)
     assert report.share(alone)[0] == pytest.approx(0.4 / 0.8)
     assert report.share(many)[0] == pytest.approx(COPIES * 10 / 300)

@@ -43,7 +43,8 @@ def test_a_short_benchmark(tmp_path: Path) -> None:
         "100 ledgers, each after 50 ms",
     ]
     assert len(found["limits"]) == 5
-    for each in found["appends"] + found["limits"]:
+    assert [each["name"] for each in found["reads"]] == ["in order"]
+    for each in found["appends"] + found["limits"] + found["reads"]:
         assert each["per_second"] > 0
         assert 0 < each["p50_ms"] <= each["p99_ms"]
     assert list(tmp_path.iterdir()) == []
