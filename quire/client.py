@@ -15,7 +15,7 @@ import random
 import socket
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from quire.bookie import BookieAddress, BookieInfo
@@ -48,6 +48,7 @@ from quire.metastore.place import resolve_store
 from quire.metastore.store import MetadataStore
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
+from quire.service.snapshots import sweep_snapshots
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -364,6 +365,12 @@ class Client:
             self._store,
             options or ServiceOptions(),
         )
+
+    async def sweep_snapshots(self) -> Sequence[LedgerId]:
+        """Delete what services left behind that ended while they wrote a snapshot: ledgers that no
+        service will ever read. Returns them. Raises the store's errors.
+        """
+        return await sweep_snapshots(self._store, self._catalog)
 
     def bookies(self) -> list[BookieAddress]:
         """Return the bookies that are registered now, sorted by id."""

@@ -20,7 +20,7 @@ from quire.errors import QuireError
 from quire.log.position import LATEST
 from quire.service import Role
 from tests.log.parts import adopt, write_part
-from tests.service.test_service import Replica
+from tests.service.replicas import Replica
 from tests.support.interrupted import at_wait, cancelled_at
 from tests.support.log_cluster import LEDGER_OPTIONS, NAME, PATH, LogCluster, numbered, run
 from tutorial.dice import Player

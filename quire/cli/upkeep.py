@@ -42,7 +42,7 @@ async def _rebuild(settings: Settings, name: str, password: bytes) -> None:
 @click.command()
 @with_settings
 def sweep(settings: Settings) -> None:
-    """Delete ledgers and files of logs that no log lists nor ever will: what crashes left behind.
+    """Delete what crashes left behind: ledgers, files and snapshots that nobody will ever name.
 
     \b
     Example:
@@ -53,7 +53,7 @@ def sweep(settings: Settings) -> None:
 
 async def _sweep(settings: Settings) -> None:
     async with settings.connect() as client:
-        orphans = await client.logs.sweep()
+        orphans = [*await client.logs.sweep(), *await client.sweep_snapshots()]
         files = await client.logs.sweep_files()
         unlisted = await client.logs.unlisted()
     if settings.json:

@@ -43,7 +43,7 @@ from quire.log.position import BEGINNING, Position, Record
 from quire.metastore.store import MetadataStore
 from quire.service.application import Application, Applied, Role, ServiceOptions
 from quire.service.office import Office
-from quire.service.snapshots import Snapshots
+from quire.service.snapshots import Snapshot, Snapshots
 from quire.service.tasks import first_of, stop
 from quire.timing import time_limit
 
@@ -251,13 +251,20 @@ class Service(Generic[R]):
                     raise
 
     async def _restore(self) -> None:
-        """Restore the newest snapshot if it is ahead of our state."""
+        """Restore the newest snapshot if it is ahead of our state.
+
+        Raises `NoSuchLedgerError` when its ledger is gone, and it is not because of a newer one.
+        """
+        missing: Snapshot | None = None
         while (snapshot := await self._snapshots.newest()) is not None:
             if snapshot.offset <= self._offset:
                 return
             try:
                 state = await self._snapshots.read(snapshot)
             except NoSuchLedgerError:
+                if snapshot == missing:
+                    raise
+                missing = snapshot
                 continue
             self._application.restore(state)
             self._log_id, self._next = snapshot.log_id, snapshot.position

@@ -3,12 +3,13 @@
     write the ledger and close it → replace the record → trim the log → delete the ledger before
 
 The record only moves forward, so it does not matter who writes a snapshot, nor whether he still
-leads: the state of a replica is always that of some prefix of the log. A crash in between leaves a
-ledger that no record names, labelled with the service's name.
+leads: the state of a replica is always that of some prefix of the log. Who ends in between leaves
+a ledger that no record names, labelled with service, log and offset (`sweep_snapshots`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -31,6 +32,11 @@ KIND: Final = "snapshot"
 VERSION: Final = 1
 CHUNK_BYTES: Final = 256 * 1024
 ATTEMPTS_MAX: Final = 16
+
+SERVICE: Final = "service"
+LOG_ID: Final = "log_id"
+OFFSET: Final = "offset"
+"""Labels of a ledger: whose state it holds, of which log, and before which record."""
 
 ENCRYPTED: Final = "encrypted"
 """Label of a ledger whose entries are encrypted batches of one record each."""
@@ -124,7 +130,7 @@ class Snapshots:
         replication: Replication,
     ) -> bool:
         """Store a state; returns whether it is the newest now."""
-        custom = {"service": self._name, "log_id": log_id, "offset": str(offset)}
+        custom = {SERVICE: self._name, LOG_ID: log_id, OFFSET: str(offset)}
         if self._options.keyring is not None and self._options.keyring.current is not None:
             custom[ENCRYPTED] = "true"
         writer = await self._catalog.create(
@@ -169,3 +175,35 @@ class Snapshots:
         except NoSuchNodeError:
             return None, None
         return Snapshot.decode(self._path, found.value), found.version
+
+
+async def sweep_snapshots(store: MetadataStore, catalog: LedgerCatalog) -> Sequence[LedgerId]:
+    """Delete the ledgers of snapshots that no record names, nor ever will, and return them.
+
+    That is certain once the service's record names one that contains as much of the same log.
+    Raises the store's errors, and `CorruptRecordError`.
+    """
+    orphans: list[LedgerId] = []
+    for ledger in await catalog.list():
+        with suppress(NoSuchLedgerError):
+            labels = (await catalog.metadata(ledger)).custom
+            if SERVICE in labels and await _is_outdone(store, ledger, labels):
+                await catalog.delete(ledger)
+                orphans.append(ledger)
+    return orphans
+
+
+async def _is_outdone(store: MetadataStore, ledger: LedgerId, labels: Mapping[str, str]) -> bool:
+    path = service_path(labels[SERVICE])
+    try:
+        newest = Snapshot.decode(path, (await store.get(path)).value)
+    except NoSuchNodeError:
+        return False
+    is_same_log = newest.log_id == labels.get(LOG_ID)
+    offset = labels.get(OFFSET, "")
+    return (
+        ledger != newest.ledger
+        and is_same_log
+        and offset.isdecimal()
+        and int(offset) <= newest.offset
+    )

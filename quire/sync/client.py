@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from quire import client as asynchronous
@@ -231,6 +231,10 @@ class SyncClient:
             )
         )
         return SyncService(self._portal, service)
+
+    def sweep_snapshots(self) -> Sequence[LedgerId]:
+        """See `Client.sweep_snapshots`."""
+        return self._portal.call(self._client.sweep_snapshots())
 
     def bookies(self) -> list[BookieAddress]:
         """See `Client.bookies`."""

@@ -1,91 +1,22 @@
-"""A service: written before applied, one order for all, snapshots, rejoining, handing over."""
+"""A service: written before applied, one order for all, rejoining, handing over."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from typing import Any
 
 import pytest
 
-from quire.election.election import Election
 from quire.errors import (
     LeadershipLostError,
     OutcomeUnknownError,
     QuireError,
     StoreUnavailableError,
 )
-from quire.log.keyring import Keyring
-from quire.log.options import LogOptions
-from quire.log.position import BEGINNING
-from quire.metastore.layout import log_path, service_path
-from quire.service import Applied, Role, Service, ServiceOptions
-from quire.service.snapshots import Snapshots
-from tests.support.log_cluster import Client, Gate, LogCluster, eventually, refuse, run
+from quire.metastore.layout import service_path
+from quire.service import Role
+from tests.service.replicas import NAME, SESSION_SECONDS, Replica, agree, replicas
+from tests.support.log_cluster import LogCluster, refuse, run
 from tests.support.memory_cluster import down
-
-NAME = "s"
-SESSION_SECONDS = 3.0
-
-
-class Ledger:
-    """A state machine that is its own history: nothing can be lost or doubled unnoticed."""
-
-    def __init__(self) -> None:
-        self.commands: list[bytes] = []
-        self.epochs: list[int] = []
-        self.restored = 0
-        self.defect: Exception = ZeroDivisionError()
-
-    def apply(self, command: bytes, at: Applied) -> int:
-        if command == b"defect":
-            raise self.defect
-        self.commands.append(command)
-        self.epochs.append(at.epoch)
-        return len(self.commands)
-
-    def snapshot(self) -> bytes:
-        return b",".join(self.commands)
-
-    def restore(self, state: bytes) -> None:
-        self.restored += 1
-        self.commands = state.split(b",")
-
-
-class Replica:
-    def __init__(
-        self,
-        cluster: LogCluster,
-        name: str,
-        snapshot_records: int = 10_000,
-        keyring: Keyring | None = None,
-    ) -> None:
-        self.client: Client = cluster.new_client()
-        self.state = Ledger()
-        store = self.client.store
-        election = Election(
-            store, NAME, name, rng=random.Random(name), session_timeout=SESSION_SECONDS
-        )
-        options = ServiceOptions(LogOptions(open_timeout=20.0, keyring=keyring), snapshot_records)
-        self.service: Service[int] = Service(
-            self.state, election, self.client.logs, self.client.catalog, store, options
-        )
-
-
-async def replicas(cluster: LogCluster, count: int = 3, **options: Any) -> list[Replica]:
-    """Replicas of which the first leads."""
-    found = []
-    for number in range(count):
-        found.append(Replica(cluster, f"r{number}", **options))
-        await found[-1].service.__aenter__()
-        await asyncio.sleep(0.5)
-    await found[0].service.wait_role(Role.LEADS)
-    return found
-
-
-async def agree(found: list[Replica], count: int) -> None:
-    await eventually(lambda: all(len(each.state.commands) >= count for each in found))
-    assert all(each.state.commands == found[0].state.commands for each in found)
 
 
 def test_every_replica_applies_the_same_and_only_the_leader_takes_commands() -> None:
@@ -172,118 +103,6 @@ def test_a_deposed_leader_confirms_no_barrier() -> None:
     run(main)
 
 
-def test_a_snapshot_trims_the_log_and_a_new_replica_starts_from_it() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            found = await replicas(cluster, 2, snapshot_records=20)
-            for number in range(50):
-                await found[0].service.submit(b"%d" % number)
-            snapshots = Snapshots(cluster.store, cluster.catalog, NAME, LogOptions())
-            await asyncio.sleep(1)
-            newest = await snapshots.newest()
-            assert newest is not None
-            assert newest.offset == 40
-            manifest = await cluster.new_client().logs.describe(NAME)
-            assert manifest.trimmed_to >= newest.position
-            labelled = [
-                each
-                for each in await cluster.ledgers()
-                if "service" in (await cluster.catalog.metadata(each)).custom
-            ]
-            assert labelled == [newest.ledger], "older snapshots are deleted"
-            late = Replica(cluster, "late", snapshot_records=20)
-            async with late.service:
-                await agree([*found, late], 50)
-                assert late.state.restored == 1
-                assert len(late.state.epochs) == 10
-                await found[1].service.close()
-                await found[0].service.close()
-                await late.service.wait_role(Role.LEADS)
-                assert await late.service.submit(b"more") == 51
-
-    run(main)
-
-
-def test_a_replica_that_meets_a_log_trimmed_since_it_looked_for_a_snapshot_misses_nothing() -> None:
-    """Found by the simulator: it looked for a snapshot before there was one, read the log after it
-    had been trimmed, and carried out what was left of it on an empty state.
-    """
-
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            [leader] = await replicas(cluster, 1, snapshot_records=20)
-            late = Replica(cluster, "late", snapshot_records=20)
-            reading = Gate("get", log_path(NAME))
-            late.client.store.before = reading
-            await late.service.__aenter__()
-            await reading.reached.wait()
-            for number in range(25):
-                await leader.service.submit(f"{number}".encode())
-            await asyncio.sleep(1)
-            assert (await leader.client.logs.describe(NAME)).trimmed_to > BEGINNING
-            reading.open.set()
-            await leader.service.submit(b"last")
-            await agree([leader, late], 26)
-            assert late.state.restored
-            await late.service.close()
-            await leader.service.close()
-
-    run(main)
-
-
-def test_a_replica_whose_log_was_trimmed_to_its_end_does_not_wait_for_the_next_command() -> None:
-    """Found by the simulator: it began to wait before there was a log, met one of which nothing was
-    left, and had nothing until somebody submitted a command.
-    """
-
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            [leader] = await replicas(cluster, 1, snapshot_records=20)
-            late = Replica(cluster, "late", snapshot_records=20)
-            reading = Gate("get", log_path(NAME))
-            late.client.store.before = reading
-            await late.service.__aenter__()
-            await reading.reached.wait()
-            for number in range(20):
-                await leader.service.submit(f"{number}".encode())
-            await asyncio.sleep(1)
-            manifest = await leader.client.logs.describe(NAME)
-            assert manifest.trimmed_to == leader.service._next
-            reading.open.set()
-            await agree([leader, late], 20)
-            assert late.state.restored
-            await late.service.close()
-            await leader.service.close()
-
-    run(main)
-
-
-def test_an_encrypted_service_leaves_no_plain_snapshots() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            keyring = Keyring({"k": bytes(32)}, current="k")
-            found = await replicas(cluster, 1, snapshot_records=5, keyring=keyring)
-            for number in range(12):
-                await found[0].service.submit(b"secret %d" % number)
-            await asyncio.sleep(1)
-            other = Replica(cluster, "late", keyring=keyring)
-            await other.service.__aenter__()
-            await agree([found[0], other], 12)
-            assert other.state.restored == 1
-            held = [
-                frame
-                for bookie in cluster.bookies.values()
-                for ledger in bookie.ledgers.values()
-                for frame in ledger.frames.values()
-            ]
-            assert held
-            assert not any(b"secret" in frame for frame in held)
-            await other.service.close()
-            await found[0].service.close()
-
-    run(main)
-
-
 def test_handing_over_needs_no_recovery_and_goes_to_whom_it_is_meant_for() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
@@ -341,25 +160,6 @@ def test_a_defect_of_the_application_ends_the_service_and_is_told(error: Excepti
             with pytest.raises(type(error)):
                 await found[0].service.wait_role(Role.LEADS)
             with pytest.raises(type(error)):
-                await found[0].service.close()
-
-    run(main)
-
-
-def test_a_snapshot_that_cannot_be_taken_is_a_defect_and_the_command_is_answered() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            found = await replicas(cluster, 1, snapshot_records=2)
-
-            def snapshot() -> bytes:
-                raise ZeroDivisionError
-
-            found[0].state.snapshot = snapshot  # type: ignore[method-assign]
-            submits = [found[0].service.submit(command) for command in (b"a", b"b", b"c")]
-            outcomes = await asyncio.gather(*submits, return_exceptions=True)
-            assert outcomes[:2] == [1, 2], "they are in the log, and were carried out"
-            assert isinstance(outcomes[2], ZeroDivisionError)
-            with pytest.raises(ZeroDivisionError):
                 await found[0].service.close()
 
     run(main)

@@ -1,0 +1,203 @@
+"""Snapshots of a service: what replicas start from, what is trimmed, what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.errors import NoSuchLedgerError
+from quire.log.keyring import Keyring
+from quire.log.options import LogOptions
+from quire.log.position import BEGINNING
+from quire.metastore.layout import log_path, service_path
+from quire.service import Role
+from quire.service.snapshots import Snapshots, sweep_snapshots
+from tests.service.replicas import NAME, Replica, agree, replicas
+from tests.support.log_cluster import Gate, LogCluster, refuse, run
+
+
+def test_a_snapshot_trims_the_log_and_a_new_replica_starts_from_it() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            found = await replicas(cluster, 2, snapshot_records=20)
+            for number in range(50):
+                await found[0].service.submit(b"%d" % number)
+            snapshots = Snapshots(cluster.store, cluster.catalog, NAME, LogOptions())
+            await asyncio.sleep(1)
+            newest = await snapshots.newest()
+            assert newest is not None
+            assert newest.offset == 40
+            manifest = await cluster.new_client().logs.describe(NAME)
+            assert manifest.trimmed_to >= newest.position
+            labelled = [
+                each
+                for each in await cluster.ledgers()
+                if "service" in (await cluster.catalog.metadata(each)).custom
+            ]
+            assert labelled == [newest.ledger], "older snapshots are deleted"
+            late = Replica(cluster, "late", snapshot_records=20)
+            async with late.service:
+                await agree([*found, late], 50)
+                assert late.state.restored == 1
+                assert len(late.state.epochs) == 10
+                await found[1].service.close()
+                await found[0].service.close()
+                await late.service.wait_role(Role.LEADS)
+                assert await late.service.submit(b"more") == 51
+
+    run(main)
+
+
+def test_a_replica_that_meets_a_log_trimmed_since_it_looked_for_a_snapshot_misses_nothing() -> None:
+    """Found by the simulator: it looked for a snapshot before there was one, read the log after it
+    had been trimmed, and carried out what was left of it on an empty state.
+    """
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [leader] = await replicas(cluster, 1, snapshot_records=20)
+            late = Replica(cluster, "late", snapshot_records=20)
+            reading = Gate("get", log_path(NAME))
+            late.client.store.before = reading
+            await late.service.__aenter__()
+            await reading.reached.wait()
+            for number in range(25):
+                await leader.service.submit(f"{number}".encode())
+            await asyncio.sleep(1)
+            assert (await leader.client.logs.describe(NAME)).trimmed_to > BEGINNING
+            reading.open.set()
+            await leader.service.submit(b"last")
+            await agree([leader, late], 26)
+            assert late.state.restored
+            await late.service.close()
+            await leader.service.close()
+
+    run(main)
+
+
+def test_a_replica_whose_log_was_trimmed_to_its_end_does_not_wait_for_the_next_command() -> None:
+    """Found by the simulator: it began to wait before there was a log, met one of which nothing was
+    left, and had nothing until somebody submitted a command.
+    """
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [leader] = await replicas(cluster, 1, snapshot_records=20)
+            late = Replica(cluster, "late", snapshot_records=20)
+            reading = Gate("get", log_path(NAME))
+            late.client.store.before = reading
+            await late.service.__aenter__()
+            await reading.reached.wait()
+            for number in range(20):
+                await leader.service.submit(f"{number}".encode())
+            await asyncio.sleep(1)
+            manifest = await leader.client.logs.describe(NAME)
+            assert manifest.trimmed_to == leader.service._next
+            reading.open.set()
+            await agree([leader, late], 20)
+            assert late.state.restored
+            await late.service.close()
+            await leader.service.close()
+
+    run(main)
+
+
+def test_a_snapshot_whose_ledger_is_gone_is_an_error_that_names_it() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [leader] = await replicas(cluster, 1, snapshot_records=5)
+            for number in range(5):
+                await leader.service.submit(b"%d" % number)
+            snapshots = Snapshots(cluster.store, cluster.catalog, NAME, LogOptions())
+            await asyncio.sleep(1)
+            newest = await snapshots.newest()
+            assert newest is not None
+            await cluster.catalog.delete(newest.ledger)
+            late = Replica(cluster, "late")
+            with pytest.raises(NoSuchLedgerError, match=str(newest.ledger)):
+                async with late.service:
+                    await late.service.wait_role(Role.LEADS)
+            await leader.service.close()
+
+    run(main)
+
+
+def test_snapshots_that_were_never_finished_are_swept_once_they_are_outdone() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [leader] = await replicas(cluster, 1, snapshot_records=5)
+            client = leader.client
+
+            async def snapshot_ledgers() -> list[int]:
+                ledgers = await cluster.ledgers()
+                found = [await cluster.catalog.metadata(each) for each in ledgers]
+                return [each.ledger for each in found if "service" in each.custom]
+
+            in_order = client.store.before
+            client.store.before = refuse("create", "put", path=service_path(NAME))
+            for number in range(5):
+                await leader.service.submit(b"%d" % number)
+            await asyncio.sleep(1)
+            [unnamed] = await snapshot_ledgers()
+            swept = await sweep_snapshots(cluster.store, cluster.catalog)
+            assert swept == [], "it may be named yet"
+            client.store.before = in_order
+            for number in range(5):
+                await leader.service.submit(b"%d" % number)
+            await asyncio.sleep(1)
+            [_, named] = await snapshot_ledgers()
+            assert await sweep_snapshots(cluster.store, cluster.catalog) == [unnamed]
+            assert await sweep_snapshots(cluster.store, cluster.catalog) == []
+            assert await snapshot_ledgers() == [named]
+            await leader.service.close()
+            again = Replica(cluster, "again")
+            async with again.service:
+                await agree([leader, again], 10)
+
+    run(main)
+
+
+def test_an_encrypted_service_leaves_no_plain_snapshots() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            keyring = Keyring({"k": bytes(32)}, current="k")
+            found = await replicas(cluster, 1, snapshot_records=5, keyring=keyring)
+            for number in range(12):
+                await found[0].service.submit(b"secret %d" % number)
+            await asyncio.sleep(1)
+            other = Replica(cluster, "late", keyring=keyring)
+            await other.service.__aenter__()
+            await agree([found[0], other], 12)
+            assert other.state.restored == 1
+            held = [
+                frame
+                for bookie in cluster.bookies.values()
+                for ledger in bookie.ledgers.values()
+                for frame in ledger.frames.values()
+            ]
+            assert held
+            assert not any(b"secret" in frame for frame in held)
+            await other.service.close()
+            await found[0].service.close()
+
+    run(main)
+
+
+def test_a_snapshot_that_cannot_be_taken_is_a_defect_and_the_command_is_answered() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            found = await replicas(cluster, 1, snapshot_records=2)
+
+            def snapshot() -> bytes:
+                raise ZeroDivisionError
+
+            found[0].state.snapshot = snapshot  # type: ignore[method-assign]
+            submits = [found[0].service.submit(command) for command in (b"a", b"b", b"c")]
+            outcomes = await asyncio.gather(*submits, return_exceptions=True)
+            assert outcomes[:2] == [1, 2], "they are in the log, and were carried out"
+            assert isinstance(outcomes[2], ZeroDivisionError)
+            with pytest.raises(ZeroDivisionError):
+                await found[0].service.close()
+
+    run(main)
