@@ -1,4 +1,4 @@
-"""The blocking API on real processes: a service, chosen entry ids, sweeping."""
+"""The blocking API on real processes: a service, chosen entry ids, sweeping, also by command."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import threading
 import pytest
 
 import quire.sync
+from quire import BEGINNING
 from quire.errors import DuplicateEntryError, LeadershipLostError
-from quire.service import Applied, Role
+from quire.service import Applied, Role, ServiceOptions
 from quire.sync import SyncNumberedWriter
 from tests.support.command import RunningCluster
+from tests.support.command import quire as quire_command
 
 
 class Counter:
@@ -66,13 +68,30 @@ def test_entries_are_numbered_by_their_caller(cluster: RunningCluster) -> None:
             assert [each.payload for each in reader.read()] == [b"zero", b"one"]
 
 
-def test_what_no_log_lists_is_swept(cluster: RunningCluster) -> None:
+def test_what_no_log_lists_and_no_service_names_is_swept(cluster: RunningCluster) -> None:
     with quire.sync.connect(cluster.store) as client:
         with client.open_log("swept") as log:
             log.append(b"x")
             log_id = log.log_id
-        labels = {"log": "swept", "log_id": log_id, "epoch": "0", "segment": "1"}
-        orphan = client.create_ledger(custom=labels)
-        orphan.close()
-        assert orphan.ledger in client.logs.sweep()
-        assert orphan.ledger not in client.list_ledgers()
+        options = ServiceOptions(snapshot_records=2)
+        with client.service("swept", Counter(), "one", options=options) as service:
+            service.wait_role(Role.LEADS)
+            while client.describe_log("swept").trimmed_to == BEGINNING:  # behind a snapshot
+                service.submit(b"1")
+
+        def orphans() -> list[int]:
+            of_log = {"log": "swept", "log_id": log_id, "epoch": "0", "segment": "1"}
+            of_service = {"service": "swept", "log_id": log_id, "offset": "1"}
+            made = [client.create_ledger(custom=each) for each in (of_log, of_service)]
+            for writer in made:
+                writer.close()
+            return [writer.ledger for writer in made]
+
+        log_ledger, snapshot_ledger = orphans()
+        assert log_ledger in client.logs.sweep()
+        assert client.sweep_snapshots() == [snapshot_ledger]
+        left = orphans()
+        swept = quire_command("log", "sweep", "--json", store=cluster.store)
+        assert swept.code == 0, swept.err
+        assert set(left) <= set(swept.json[0]["deleted"])
+        assert not set(left) & set(client.list_ledgers())
