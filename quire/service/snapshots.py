@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import Entry, LedgerId
-from quire.errors import ConflictError, CorruptRecordError, NoSuchLedgerError, NoSuchNodeError
+from quire.errors import (
+    ConflictError,
+    CorruptRecordError,
+    NoSuchLedgerError,
+    NoSuchNodeError,
+    QuireError,
+)
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
@@ -143,10 +149,12 @@ class Snapshots:
         try:
             async with writer:
                 await writer.append_many(self._chunks(state, writer.metadata))
-            obsolete = await self._install(snapshot)
         except BaseException:
             writer.abandon()
+            with suppress(QuireError):  # then it is swept some day
+                await self._catalog.delete(writer.ledger)
             raise
+        obsolete = await self._install(snapshot)
         if obsolete is not None:
             with suppress(NoSuchLedgerError):
                 await self._catalog.delete(obsolete)

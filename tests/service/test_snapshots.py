@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from quire.errors import NoSuchLedgerError
+from quire.ledger.quorum import Replication
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING
@@ -14,7 +16,9 @@ from quire.metastore.layout import log_path, service_path
 from quire.service import Role
 from quire.service.snapshots import Snapshots, sweep_snapshots
 from tests.service.replicas import NAME, Replica, agree, replicas
+from tests.support.interrupted import cancelled_at
 from tests.support.log_cluster import Gate, LogCluster, refuse, run
+from tests.support.virtual import virtually
 
 
 def test_a_snapshot_trims_the_log_and_a_new_replica_starts_from_it() -> None:
@@ -156,6 +160,33 @@ def test_snapshots_that_were_never_finished_are_swept_once_they_are_outdone() ->
                 await agree([leader, again], 10)
 
     run(main)
+
+
+def test_a_snapshot_that_is_cut_short_before_it_is_named_leaves_nothing() -> None:
+    """At each wait of its own; a ledger whose creation was cut short is nobody's yet."""
+
+    async def main(wait: int) -> bool:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            snapshots = Snapshots(client.store, client.catalog, NAME, LogOptions())
+            naming = asyncio.Event()
+
+            async def before(method: str, path: str) -> None:
+                if path == service_path(NAME):
+                    naming.set()
+
+            write = snapshots.write("log", BEGINNING, 5, b"state", Replication(3, 3, 2))
+            client.store.before = before
+            writing = asyncio.create_task(cancelled_at(wait, write))
+            await asyncio.wait([writing])
+            if not naming.is_set():
+                assert not [each for each in await cluster.ledgers() if cluster.holders(each, 0)]
+            return writing.cancelled()
+
+    waits = 0
+    while virtually(partial(main, waits + 1)):
+        waits += 1
+    assert waits > 5
 
 
 def test_an_encrypted_service_leaves_no_plain_snapshots() -> None:
