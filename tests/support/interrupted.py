@@ -20,14 +20,19 @@ async def cancelled_at(wait: int, work: Coroutine[Any, Any, T]) -> T:
     return await at_wait(wait, task.cancel, work)
 
 
-@types.coroutine
-def at_wait(
-    wait: int, happen: Callable[[], object], work: Coroutine[Any, Any, T]
-) -> Generator[Any, Any, T]:
-    """Do some work, as `await` does, and have something happen as it waits for the n-th time.
+async def at_wait(wait: int, happen: Callable[[], object], work: Coroutine[Any, Any, T]) -> T:
+    """Do some work, and have something happen as it waits for the n-th time.
 
     It happens while the task is suspended, as anything from outside does.
     """
+    return await _observed(wait, happen, work)
+
+
+@types.coroutine
+def _observed(
+    wait: int, happen: Callable[[], object], work: Coroutine[Any, Any, T]
+) -> Generator[Any, Any, T]:
+    """Do some work as `await` does, step by step."""
     error: BaseException | None = None
     while True:
         try:
