@@ -12,6 +12,7 @@ import pytest
 from quire.metastore.sqlite import SqliteStore, _Worker
 
 
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # from Python 3.13 on
 def test_a_store_that_is_forgotten_keeps_neither_thread_nor_file(tmp_path: Path) -> None:
     async def main() -> list[threading.Thread]:
         before = set(threading.enumerate())

@@ -46,6 +46,7 @@ UNREACHED: Final = {
     "log/offload.py": "log/test_offload_attempts.py",
     "log/snapshot.py": "spark/test_snapshot.py",
     "log/span.py": "log/test_span.py",
+    "log/trimming.py": "log/test_directory.py",
     "log/watching.py": "log/test_watching.py",
     "metastore/__init__.py": "metastore/test_open_store.py",
     "metastore/place.py": "test_client.py",
