@@ -107,7 +107,7 @@ class ZooKeeperServer:
         self._member: Member | None = None
         self._members: tuple[Member, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
-        self._server_pid = 0
+        self._server_pid: int | None = None
 
     @property
     def port(self) -> int:
@@ -127,7 +127,7 @@ class ZooKeeperServer:
 
     @property
     def pid(self) -> int | None:
-        """The server's process id while it runs."""
+        """The server's process id while it runs; None until its guard has told it."""
         running = self._process is not None and self._process.poll() is None
         return self._server_pid if running else None
 
@@ -190,6 +190,9 @@ class ZooKeeperServer:
         if self._member is not None:
             (self.directory / "data" / "myid").write_text(f"{self._member.number}\n")
         output = str((self.directory / "zookeeper.out").absolute())
+        # Who interrupts a start from another thread must not signal process 0, which means all of
+        # our own process group, nor the server before this one.
+        self._server_pid = None
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "zookeeper", output, *self._command(config)],
             stdin=subprocess.PIPE,
@@ -200,7 +203,8 @@ class ZooKeeperServer:
         )
         assert self._process.stdout is not None
         with self._process.stdout as told:
-            self._server_pid = int(told.readline())
+            line = told.readline()
+        self._server_pid = int(line) if line else None
 
     def wait_until_serving(self) -> bool:
         """Return True once the server serves, False when it ended or START_SECONDS are over."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from quire.errors import ConfigurationError, StoreUnavailableError
-from quire.metastore import zookeeper_java
+from quire.metastore import zookeeper_java, zookeeper_server
 from quire.metastore.zookeeper_java import find_jars, find_java
 from quire.metastore.zookeeper_server import ZooKeeperServer
 
@@ -83,3 +86,40 @@ def test_a_server_keeps_its_port_and_stops_with_its_block(tmp_path: Path) -> Non
         assert server.address == address
     assert server.pid is None
     server.stop()
+
+
+def test_who_interrupts_a_start_before_its_process_is_known_signals_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Process 0 would be everybody in our own process group; an older number somebody else's."""
+    monkeypatch.setattr(zookeeper_server, "_GUARD", 'read -r _; echo "$$"; exec sleep 600')
+    server = ZooKeeperServer(tmp_path, java=Path("/bin/true"))
+    server.assign(1, None, ())
+    for _ in range(2):
+        signalled: list[tuple[int, int]] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "kill", lambda *what, to=signalled: to.append(what))
+            launching = threading.Thread(target=server.launch)
+            launching.start()
+            while server._process is None:
+                time.sleep(0.001)
+            server.interrupt()
+            assert (server.pid, signalled) == (None, [])
+            assert server._process.stdin is not None
+            server._process.stdin.write(b"\n")
+            server._process.stdin.flush()
+            launching.join()
+            server.interrupt()
+            assert signalled == [(server.pid, signal.SIGKILL)]
+        server.kill()
+        assert server.pid is None
+
+
+def test_a_guard_that_cannot_start_the_server_is_an_error_with_what_it_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_server, "_GUARD", 'echo "no room" >"$1"; exit 1')
+    server = ZooKeeperServer(tmp_path, java=Path("/bin/true"))
+    with pytest.raises(StoreUnavailableError, match="no room"):
+        server.start()
+    assert server.pid is None
