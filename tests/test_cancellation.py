@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from quire.client import Client
-from quire.errors import QuireError
+from quire.errors import LeadershipLostError, OutcomeUnknownError, QuireError
 from quire.log.position import LATEST
 from quire.service import Role
 from tests.log.parts import adopt, write_part
@@ -179,7 +179,7 @@ def test_a_service_that_ends_lets_nobody_wait(
             users: list[asyncio.Task[None]] = []
 
             async def submit() -> None:
-                with suppress(QuireError):
+                with suppress(LeadershipLostError, OutcomeUnknownError):
                     await service.submit(b"command")
 
             async def use() -> None:
@@ -196,6 +196,8 @@ def test_a_service_that_ends_lets_nobody_wait(
                 await ended.wait()
             _, waiting = await asyncio.wait(users, timeout=END_SECONDS)
             assert not waiting, f"ended at its wait {wait}: {waiting}"
+            for user in users:
+                user.result()
 
     for wait in range(1, WAITS_MAX):
         run(partial(main, wait))

@@ -53,6 +53,22 @@ def test_a_snapshot_trims_the_log_and_a_new_replica_starts_from_it() -> None:
     run(main)
 
 
+async def one_late(cluster: LogCluster, commands: int) -> tuple[Replica, Replica, Gate]:
+    """A leader, and a replica that is held where it first looks for the log, before there were any
+    commands: it goes on when the gate is opened, after a snapshot of every 20.
+    """
+    [leader] = await replicas(cluster, 1, snapshot_records=20)
+    late = Replica(cluster, "late", snapshot_records=20)
+    reading = Gate("get", log_path(NAME))
+    late.client.store.before = reading
+    await late.service.__aenter__()
+    await reading.reached.wait()
+    for number in range(commands):
+        await leader.service.submit(b"%d" % number)
+    await asyncio.sleep(1)
+    return leader, late, reading
+
+
 def test_a_replica_that_meets_a_log_trimmed_since_it_looked_for_a_snapshot_misses_nothing() -> None:
     """Found by the simulator: it looked for a snapshot before there was one, read the log after it
     had been trimmed, and carried out what was left of it on an empty state.
@@ -60,15 +76,7 @@ def test_a_replica_that_meets_a_log_trimmed_since_it_looked_for_a_snapshot_misse
 
     async def main() -> None:
         async with LogCluster() as cluster:
-            [leader] = await replicas(cluster, 1, snapshot_records=20)
-            late = Replica(cluster, "late", snapshot_records=20)
-            reading = Gate("get", log_path(NAME))
-            late.client.store.before = reading
-            await late.service.__aenter__()
-            await reading.reached.wait()
-            for number in range(25):
-                await leader.service.submit(f"{number}".encode())
-            await asyncio.sleep(1)
+            leader, late, reading = await one_late(cluster, commands=25)
             assert (await leader.client.logs.describe(NAME)).trimmed_to > BEGINNING
             reading.open.set()
             await leader.service.submit(b"last")
@@ -87,15 +95,7 @@ def test_a_replica_whose_log_was_trimmed_to_its_end_does_not_wait_for_the_next_c
 
     async def main() -> None:
         async with LogCluster() as cluster:
-            [leader] = await replicas(cluster, 1, snapshot_records=20)
-            late = Replica(cluster, "late", snapshot_records=20)
-            reading = Gate("get", log_path(NAME))
-            late.client.store.before = reading
-            await late.service.__aenter__()
-            await reading.reached.wait()
-            for number in range(20):
-                await leader.service.submit(f"{number}".encode())
-            await asyncio.sleep(1)
+            leader, late, reading = await one_late(cluster, commands=20)
             manifest = await leader.client.logs.describe(NAME)
             assert manifest.trimmed_to == leader.service._next
             reading.open.set()
