@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 
 from quire.bookie import Bookie, BookieAddress
 from quire.entry import BookieId
-from quire.errors import CorruptStorageError
+from quire.errors import CorruptStorageError, QuireError
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.storage.collector import Collector
@@ -46,8 +46,13 @@ EXIT_FATAL: Final = 74
 
 
 def end_process(error: BaseException) -> NoReturn:
-    """End this process at once, without finishing anything."""
-    _log.critical("storage failed, the bookie ends: %s", error, exc_info=error)
+    """End this process at once, without finishing anything. A traceback tells of defects only."""
+    is_defect = not isinstance(error, OSError | QuireError)
+    _log.critical(
+        "storage failed, the bookie ends: %s; see to its disk and start it again",
+        error,
+        exc_info=error if is_defect else None,
+    )
     os._exit(EXIT_FATAL)
 
 

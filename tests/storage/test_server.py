@@ -207,10 +207,15 @@ def test_a_failed_start_leaves_the_directory_free(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_bookie_whose_storage_fails_ends_its_process() -> None:
+@pytest.mark.parametrize(("error", "is_defect"), [("OSError", False), ("ValueError", True)])
+def test_a_bookie_whose_storage_fails_ends_its_process(error: str, is_defect: bool) -> None:
     program = (
-        "from quire.storage.server import end_process; end_process(OSError(5, 'disk is gone'))"
+        "from quire.storage.server import end_process\n"
+        f"try: raise {error}(5, 'disk is gone')\n"
+        "except Exception as error: end_process(error)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
     assert ended.returncode == EXIT_FATAL
     assert b"disk is gone" in ended.stderr
+    assert b"start it again" in ended.stderr
+    assert (b"Traceback" in ended.stderr) == is_defect
