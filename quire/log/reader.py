@@ -52,6 +52,9 @@ RETRY_SECONDS: Final = 10.0
 ROLL_SECONDS: Final = 5.0
 """How long a reader that does not follow waits for a roll under way to be finished."""
 
+NO_OFFSET: Final = -1
+"""Before all offsets: of a reader that did not ask for one."""
+
 
 class LogReader(Handle):
     """An asynchronous iterator of records. For one task; made by `LogDirectory.read`.
@@ -89,7 +92,7 @@ class LogReader(Handle):
         self._next = start if isinstance(start, Position) else BEGINNING
         self._buffer: deque[Record] = deque()
         self._offset: int | None = None
-        self._offset_min = 0
+        self._offset_min = NO_OFFSET
         self._transaction_min = NO_TRANSACTION
         self._segment: SegmentReader | None = None
         self._closed = False
@@ -198,7 +201,7 @@ class LogReader(Handle):
             if gap is not None:
                 self._on_gap(gap)
                 self._start = None
-                self._next, self._offset, self._offset_min = gap.end, None, 0
+                self._next, self._offset, self._offset_min = gap.end, None, NO_OFFSET
             if batch is None:
                 return None
             return self._take(batch) or None
@@ -215,6 +218,12 @@ class LogReader(Handle):
                     batch.entry,
                     f"offset {batch.first_offset} follows offset {self._offset - 1}",
                 )
+        if self._offset is None and NO_OFFSET < self._offset_min < batch.first_offset:
+            raise CorruptEntryError(
+                self._segment.segment.ledger if self._segment else -1,
+                batch.entry,
+                f"offset {batch.first_offset} where offset {self._offset_min} was looked for",
+            )
         slot = self._next.slot if batch.entry == self._next.entry else 0
         slot = min(max(slot, self._offset_min - batch.first_offset), len(batch))
         if self._transaction_min != NO_TRANSACTION:

@@ -2,15 +2,19 @@
 
 Sealed segments are found in the manifest alone. Inside a segment the entries are bisected: each
 says at which offset it starts, so a million entries take twenty reads.
+
+A log goes on while it is searched, and segments are looked at one after the other. Nobody may be
+sent behind a record that came in between (`_walk`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager
 from typing import NamedTuple, TypeAlias
 
-from quire.errors import InvalidRequestError, PositionTrimmedError
+from quire.entry import EntryId
+from quire.errors import InvalidRequestError, PositionTrimmedError, UnreadableError
 from quire.log.manifest import LogManifest, Segment
 from quire.log.position import LATEST, Position
 from quire.log.segment_reader import SegmentReader
@@ -33,6 +37,43 @@ async def _opened(open_segment: OpenSegment, segment: Segment) -> AsyncIterator[
         yield reader
     finally:
         await reader.close()
+
+
+async def _walk(
+    manifest: LogManifest, segments: Iterable[Segment], open_segment: OpenSegment
+) -> AsyncGenerator[tuple[SegmentReader, EntryId], None]:
+    """Open segments in order, each with its last entry: as of one moment.
+
+    The end of a segment that is looked at first, and the beginning of one that was written since,
+    would have a gap between them. A segment is written only when everything in those before it is
+    acknowledged. So the last one that is written is found first; all that is acknowledged counts
+    in those before it, and nothing behind it does. Where a dead writer left that undecided, the
+    walk ends.
+    """
+    written = await _last_written(manifest, open_segment)
+    for segment in segments:
+        if segment.number > written:
+            return
+        async with _opened(open_segment, segment) as reader:
+            if segment.number < written:
+                try:
+                    last = await reader.last_acknowledged()
+                except UnreadableError:
+                    written = segment.number
+            if segment.number == written:
+                last = await reader.last_confirmed()
+            yield reader, last
+
+
+async def _last_written(manifest: LogManifest, open_segment: OpenSegment) -> int:
+    """Return the number of the last segment with a confirmed entry; of the first open one when
+    none is known to have one.
+    """
+    for segment in reversed(manifest.open_segments[1:]):
+        async with _opened(open_segment, segment) as reader:
+            if await reader.last_confirmed() >= 0:
+                return segment.number
+    return manifest.open_segments[0].number if manifest.open_segments else manifest.next_segment
 
 
 async def find_latest(manifest: LogManifest, open_segment: OpenSegment) -> Position:
@@ -87,14 +128,12 @@ async def find_offset(manifest: LogManifest, offset: int, open_segment: OpenSegm
         each for each in manifest.segments if each.end_offset is None or offset < each.end_offset
     ]
     position = Position(manifest.next_segment, 0, 0)
-    for segment in candidates:
-        async with _opened(open_segment, segment) as reader:
-            last = await reader.last_confirmed()
+    async with aclosing(_walk(manifest, candidates, open_segment)) as walk:
+        async for reader, last in walk:
             found = await _bisect(reader, last, offset)
-        if found is not None:
-            return found
-        if last >= 0 or segment is candidates[0]:
-            position = Position(segment.number, last + 1, 0)
+            if found is not None:
+                return found
+            position = Position(reader.segment.number, last + 1, 0)
     return position
 
 
@@ -126,21 +165,25 @@ async def find_time(manifest: LogManifest, time_ms: int, open_segment: OpenSegme
     Timestamps never decrease along a log. The end when all are older, the first record left when
     none is.
     """
-    for segment in manifest.segments:
-        if segment.last_timestamp_ms is not None and segment.last_timestamp_ms < time_ms:
-            continue
-        async with _opened(open_segment, segment) as reader:
-            low, high = 0, await reader.last_confirmed() + 1
-            behind = high
+    candidates = [
+        each
+        for each in manifest.segments
+        if each.last_timestamp_ms is None or each.last_timestamp_ms >= time_ms
+    ]
+    position = Position(manifest.next_segment, 0, 0)
+    async with aclosing(_walk(manifest, candidates, open_segment)) as walk:
+        async for reader, last in walk:
+            low, high = 0, last + 1
             while low < high:
                 middle = (low + high) // 2
                 if (await reader.header(middle)).timestamp_ms < time_ms:
                     low = middle + 1
                 else:
                     high = middle
-        if low < behind:
-            return max(Position(segment.number, low, 0), manifest.first_position)
-    return await find_latest(manifest, open_segment)
+            position = Position(reader.segment.number, low, 0)
+            if low <= last:
+                break
+    return max(position, manifest.first_position)
 
 
 async def find_transaction(
@@ -150,13 +193,19 @@ async def find_transaction(
 
     The end when there is none, the first record left when the one meant was trimmed.
     """
-    for segment in manifest.segments:
-        if segment.end is not None and segment.end.last_transaction < transaction:
-            continue
-        if segment.adopted:  # its records all have the same
-            return max(segment.start, manifest.first_position)
-        async with _opened(open_segment, segment) as reader:
-            low, high = 0, await reader.last_confirmed() + 1
+    candidates = [
+        each
+        for each in manifest.segments
+        if each.end is None or each.end.last_transaction >= transaction
+    ]
+    position = Position(manifest.next_segment, 0, 0)
+    async with aclosing(_walk(manifest, candidates, open_segment)) as walk:
+        async for reader, last in walk:
+            number = reader.segment.number
+            if reader.segment.adopted:  # its records all have the same
+                position = reader.segment.start
+                break
+            low, high = 0, last + 1
             found: Position | None = None
             while low < high:
                 middle = (low + high) // 2
@@ -166,10 +215,11 @@ async def find_transaction(
                 else:
                     high = middle
                     slot = first_slot(batch.transactions, len(batch), transaction)
-                    found = Position(segment.number, middle, slot)
-        if found is not None:
-            return max(found, manifest.first_position)
-    return await find_latest(manifest, open_segment)
+                    found = Position(number, middle, slot)
+            position = found or Position(number, low, 0)
+            if found is not None:
+                break
+    return max(position, manifest.first_position)
 
 
 async def find_acknowledged_tail(manifest: LogManifest, open_segment: OpenSegment) -> Tail:

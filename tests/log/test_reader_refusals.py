@@ -187,3 +187,21 @@ def test_a_batch_that_does_not_belong_where_it_is_stops_the_reader(
             log.abandon()
 
     run(main)
+
+
+def test_a_reader_by_offset_begins_nowhere_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            positions = await three_segments(cluster)
+
+            async def astray(*_: object) -> Position:
+                return positions[6]
+
+            monkeypatch.setattr("quire.log.reader.find_offset", astray)
+            client = cluster.new_client()
+            assert await client.payloads(7) == numbered(7, 5)
+            for start in (0, 5):
+                with pytest.raises(CorruptEntryError, match=f"offset 6 where offset {start} was"):
+                    await client.read(start)
+
+    run(main)
