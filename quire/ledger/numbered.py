@@ -99,11 +99,15 @@ class NumberedWriter(Handle):
         """Close the ledger behind the last entry without a gap before it.
 
         What waits behind a gap was never sent: it fails with `HandleClosedError`. Raises as
-        `LedgerWriter.close`.
+        `LedgerWriter.close`; cancelling abandons, too.
         """
         self._is_closed = True
         self._moved.set()
-        await self._tasks.join()
+        try:
+            await self._tasks.join()
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
         self._end.cancel()
         self._fail_held()
         await self.writer.close()

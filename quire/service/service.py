@@ -174,15 +174,20 @@ class Service(Generic[R]):
         await self.close()
 
     async def close(self) -> None:
-        """End this replica; a leader hands over first. Raises what had ended it before."""
+        """End this replica; a leader hands over first. Raises what had ended it before.
+
+        Cancelling lets it end without handing over: the next leader recovers the log.
+        """
         if self._main is None:
             return
-        if self._office is not None and self._failure is None:
-            with suppress(QuireError, TimeoutError):
-                async with time_limit(self._options.log.open_timeout):
-                    await self.hand_over()
-        await stop(self._main)
-        self._set_role(Role.ENDED)
+        try:
+            if self._office is not None and self._failure is None:
+                with suppress(QuireError, TimeoutError):
+                    async with time_limit(self._options.log.open_timeout):
+                        await self.hand_over()
+        finally:
+            await stop(self._main)
+            self._set_role(Role.ENDED)
         if self._failure is not None:
             raise self._failure
 

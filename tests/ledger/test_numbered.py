@@ -15,6 +15,7 @@ from quire.errors import (
     InvalidRequestError,
     LedgerFencedError,
     NotEnoughBookiesError,
+    OutcomeUnknownError,
 )
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.options import LedgerOptions
@@ -103,6 +104,31 @@ def test_closing_keeps_what_has_no_gap_before_it_and_refuses_the_rest() -> None:
             with pytest.raises(HandleClosedError):
                 await writer.submit(2, b"x")
             assert (await world.metadata()).last_entry == 1
+
+    virtually(main)
+
+
+def test_whoever_cuts_the_closing_short_abandons() -> None:
+    async def main() -> None:
+        async with Writing() as world:
+            writer = NumberedWriter(world.writer)
+
+            async def hang(payload: bytes) -> asyncio.Future[int]:
+                await asyncio.Event().wait()
+                raise AssertionError
+
+            world.writer.submit = hang  # type: ignore[method-assign]
+            answers = [await writer.submit(entry, b"x") for entry in (0, 2)]
+            closing = asyncio.create_task(writer.close())
+            await settle()
+            assert not closing.done()
+            closing.cancel()
+            for answer in answers:
+                with pytest.raises((HandleClosedError, OutcomeUnknownError)):
+                    await answer
+            await settle()
+            assert closing.cancelled()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
 
     virtually(main)
 

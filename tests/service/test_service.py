@@ -163,3 +163,29 @@ def test_a_defect_of_the_application_ends_the_service_and_is_told(error: Excepti
                 await found[0].service.close()
 
     run(main)
+
+
+def test_a_replica_whose_closing_is_cut_short_ends_all_the_same() -> None:
+    """Found by the simulator: it went on, and nobody was left who could end it."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await asyncio.sleep(0.1)
+            before = asyncio.all_tasks()
+            replica = (await replicas(cluster, 1))[0]
+            for bookie in cluster.bookies.values():
+                bookie.before = down("add")
+            waiting = asyncio.create_task(replica.service.submit(b"x"))
+            await asyncio.sleep(0.1)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await replica.service.close()
+            assert replica.service.role is Role.ENDED
+            with pytest.raises(OutcomeUnknownError):
+                await waiting
+            for bookie in cluster.bookies.values():
+                bookie.before = down("nothing")
+            await asyncio.sleep(1)
+            assert asyncio.all_tasks() == before
+
+    run(main)
