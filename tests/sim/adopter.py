@@ -22,8 +22,8 @@ from quire.log.manifest import Job, LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.log.transactions import NO_TRANSACTION
+from tests.sim.clients import ClientMachine
 from tests.sim.history import LogAppend, Outcome
-from tests.sim.machines import ClientMachine
 from tests.sim.world import SimWorld
 
 JOB: Final = "job"

@@ -12,7 +12,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.sim.machines import BookieMachine, ClientMachine
+from tests.sim.clients import ClientMachine
+from tests.sim.faults import TO_CLIENTS
+from tests.sim.machines import BookieMachine
 from tests.sim.store import STORE
 from tests.sim.world import SimWorld
 
@@ -66,7 +68,7 @@ class Ambush:
         elif what == "clog":
             names = [client.name for client in clients]
             world.swizzle(names, [*self._ensemble(), STORE], rng)
-        elif what in ("kill client", "pause client"):
+        elif what in TO_CLIENTS:
             mend = world.to_client(what, rng.choice(clients[:2])) if clients else None
         elif bookies:
             mend = world.to_bookie(what, rng.choice(bookies), rng)

@@ -20,8 +20,8 @@ from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.metastore.layout import LOGS, cursor_path
+from tests.sim.clients import ClientMachine
 from tests.sim.history import Violation, seen_of
-from tests.sim.machines import ClientMachine
 from tests.sim.world import SimWorld
 
 NAME = "consumer"

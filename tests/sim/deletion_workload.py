@@ -33,10 +33,10 @@ from quire.log.log import Log
 from quire.log.manifest import LogManifest
 from quire.log.position import BEGINNING
 from quire.metastore.layout import ledger_path, log_path
+from tests.sim.clients import ClientMachine, Work, join, outcome
 from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, require, seen_of
 from tests.sim.log_checkers import check_log
 from tests.sim.log_workload import NAME, LogWorkload, corruption
-from tests.sim.machines import ClientMachine, Work, join
 from tests.sim.world import SimWorld
 
 REPEAT_SECONDS: Final = 0.2
@@ -234,8 +234,7 @@ class DeletionWorkload(LogWorkload):
         for client, task in zip(followers, self.followers, strict=True):
             while client.is_running and not (task.done() or self._is_at_end(client, final)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-            if task.done():
-                await task
+            await outcome(client, task)
             client.end_life()
 
     def _is_at_end(self, client: ClientMachine, final: list[Seen]) -> bool:

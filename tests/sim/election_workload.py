@@ -22,11 +22,11 @@ from quire.ledger.quorum import Replication
 from quire.log.log import Log
 from quire.metastore.layout import election_candidates_path
 from tests.sim.adopter import Adopter
+from tests.sim.clients import ClientMachine, Work, join, outcome
 from tests.sim.election_watch import ElectionWatch
 from tests.sim.history import Violation
 from tests.sim.log_checkers import check_log
 from tests.sim.log_workload import NAME, LogWorkload
-from tests.sim.machines import ClientMachine, Work, join
 from tests.sim.world import SimWorld
 
 SESSION_SECONDS: Final = (0.3, 1.0, 2.0)
@@ -81,11 +81,10 @@ class ElectionWorkload(LogWorkload):
                 adopter.end_life()  # nobody was ever answered: there is no log to adopt into
             if adopting is not None:
                 await join(adopter, adopting)
-            if observer.is_running:
+            if observer.is_running and not observer.is_stopping:
                 await self.sees_nobody.wait()
             finals = await self._read_all(last, first_reader)
-        if watching.done():
-            await watching
+        await outcome(observer, watching)
         world.faults["successor followed"] += self.watch.successions
         check_log(finals, world.log)
 
@@ -103,7 +102,7 @@ class ElectionWorkload(LogWorkload):
         while not (is_done or self.over):
             task = client.run(self._candidate(rng))
             await join(client, task)
-            is_done = task.done()
+            is_done = task.done() and not task.cancelled()
             await asyncio.sleep(rng.expovariate(4.0))
 
     def _candidate(self, rng: random.Random) -> Work[None]:
@@ -144,21 +143,19 @@ class ElectionWorkload(LogWorkload):
             NAME, self.options, is_leader=lambda: not leadership.is_lost
         )
         self.world.say(client.name, f"leads the log at epoch {log.epoch}")
-        waiting: list[asyncio.Task[None]] = []
-        try:
-            await self._sender(client).send_again(log)
-            for number in range(rng.choice([3, 10, self.count])):
-                is_lost = is_careful and leadership.is_lost
-                if log.is_deposed or is_lost or (number and self.over):
-                    break
-                await self._step(client, log, rng, number, waiting)
-        except QuireError as error:
-            self.world.say(client.name, f"stops: {error!r}")
-        if leadership.is_lost:
-            self.world.note_fault("leadership lost")
-        await self._leave(client, leadership, log, rng)
-        for task in waiting:
-            await task
+        async with self._closing(client, log) as waiting:
+            try:
+                await self._sender(client).send_again(log)
+                for number in range(rng.choice([3, 10, self.count])):
+                    is_lost = is_careful and leadership.is_lost
+                    if log.is_deposed or is_lost or (number and self.over):
+                        break
+                    await self._step(client, log, rng, number, waiting)
+            except QuireError as error:
+                self.world.say(client.name, f"stops: {error!r}")
+            if leadership.is_lost:
+                self.world.note_fault("leadership lost")
+            await self._leave(client, leadership, log, rng)
 
     async def _leave(
         self, client: ClientMachine, leadership: Leadership, log: Log, rng: random.Random

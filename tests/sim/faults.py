@@ -48,8 +48,14 @@ KINDS: Final = (
 STOP: Final = "stop in order"
 """What an operator does to a bookie: drawn behind all else, as it came late."""
 
+STOP_CLIENT: Final = "stop client in order"
+"""What a signal does to a client: drawn behind all else, as it came later still."""
+
+TO_CLIENTS: Final = ("kill client", "pause client", STOP_CLIENT)
+
 RATES_MAX: Final = {
     STOP: 2.0,
+    STOP_CLIENT: 2.0,
     "kill client": 1.0,
     "isolate": 2.0,
     "pause client": 2.0,
@@ -162,6 +168,9 @@ def draw_mix(rng: random.Random) -> FaultMix:
                 mix.rates[kind] = rate
         if rate := maybe(0.15, 0.2, RATES_MAX[STOP]):
             mix.rates[STOP] = rate
+    if mix.theme is not Theme.DAMAGE and (rate := maybe(0.2, 0.2, RATES_MAX[STOP_CLIENT])):
+        mix.rates[STOP_CLIENT] = rate
+        mix.blows[STOP_CLIENT] = 2.0
     return mix
 
 

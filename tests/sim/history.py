@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from quire.entry import EntryId, LedgerId
-from quire.log.position import Position, Record
+from quire.log.position import BEGINNING, Position, Record
 
 
 class Violation(AssertionError):  # noqa: N818
@@ -145,6 +145,13 @@ class LogReading:
     def behind(self, start: Position) -> Position:
         """Where the follower goes on: behind the last record it got, and not before `start`."""
         return max(start, self.records[-1].position.after) if self.records else start
+
+    def offset_behind(self, start: Position) -> Position | int:
+        """The same as an offset. Behind a trim it knows none, and goes on at `start`."""
+        if not self.records:
+            return 0 if start == BEGINNING else start
+        last = self.records[-1]
+        return last.offset + 1 if start <= last.position.after else start
 
 
 @dataclass

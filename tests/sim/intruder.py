@@ -13,8 +13,8 @@ from typing import Final
 from quire.entry import DigestKind, LedgerId, Sealer
 from quire.errors import QuireError, UnauthorizedError
 from quire.run import pack_run
+from tests.sim.clients import ClientMachine
 from tests.sim.history import require
-from tests.sim.machines import ClientMachine
 from tests.sim.world import SimWorld
 
 FAR: Final = 1000

@@ -32,10 +32,10 @@ from quire.timing import time_limit
 from tests.sim.ambush import Ambush
 from tests.sim.amnesia import Amnesia
 from tests.sim.checkers import check_ledger
+from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.faults import Theme
 from tests.sim.history import Append, End, Outcome, Violation, require
 from tests.sim.intruder import intrude
-from tests.sim.machines import ClientMachine, Work, join
 from tests.sim.world import SimWorld
 
 SHAPES: Final = (
@@ -88,6 +88,9 @@ class LedgerWorkload:
         forgets = self.deferred_sync and bool(world.mix.rates) and traits.random() < 0.5
         self.amnesia = Amnesia(world, world.rng("amnesia"), wanted=forgets)
         self.unanswered = 0
+        self.writing: list[asyncio.Task[None]] = []
+        """What waits for answers: it ends when the writer does."""
+        self.numbered: NumberedWriter | None = None
 
     @property
     def acks(self) -> int:
@@ -154,13 +157,19 @@ class LedgerWorkload:
         )
         self.ledger = writer.ledger
         self.created.set()
-        await self._append_all(client, writer, self.world.rng("writer"))
+        try:
+            await self._append_all(client, writer, self.world.rng("writer"))
+        except asyncio.CancelledError:
+            try:
+                await self._close_writer(client, self.numbered or writer)
+            finally:
+                await all_ended(self.writing)
+            raise
 
     async def _append_all(
         self, client: ClientMachine, writer: LedgerWriter, rng: random.Random
     ) -> None:
         """Append what there is to append, hear of it, and end the writer."""
-        waiting: list[asyncio.Task[None]] = []
         for number in range(self.count):
             payload = self._payload(number, rng)
             append = self.world.ledgers.offer(client.name, writer.ledger, payload)
@@ -171,9 +180,9 @@ class LedgerWorkload:
             except QuireError as error:
                 self._refused(append, error)
                 break
-            waiting.append(self._submitted(writer, append, future))
+            self._submitted(writer, append, future)
             await self._pause(rng)
-        for task in waiting:
+        for task in self.writing:
             await task
         await self._end_writer(client, writer, rng)
 
@@ -191,7 +200,9 @@ class LedgerWorkload:
     ) -> asyncio.Task[None]:
         self.world.in_flight += 1
         self.unanswered += 1
-        return asyncio.create_task(self._await_ack(writer, append, future))
+        task = asyncio.create_task(self._await_ack(writer, append, future))
+        self.writing.append(task)
+        return task
 
     def _refused(self, append: Append, error: QuireError) -> None:
         sure = isinstance(error, RetryError | HandleClosedError | LedgerClosedError)
@@ -274,19 +285,21 @@ class LedgerWorkload:
         reader = await client.insist(lambda: client.catalog.open(ledger, password=self.password))
         assert reader.metadata.last_entry is not None
         self._saw_end(client, reader.metadata.last_entry)
+        async with reader:
+            return await self._read(client, reader)
+
+    async def _read(self, client: ClientMachine, reader: LedgerReader) -> list[bytes]:
         while True:
-            reading = self.world.ledgers.read(client.name, ledger, 0)
+            reading = self.world.ledgers.read(client.name, reader.ledger, 0)
             try:
                 async for entry in reader.read(0):
                     reading.entries.append((entry.entry, entry.payload))
-                break
+                return [payload for _, payload in reading.entries]
             except RetryError as error:
                 client.trouble = error
                 await asyncio.sleep(0.1)
             except (NoSuchEntryError, IntegrityError) as error:
-                raise _unreadable(client, ledger, error) from error
-        await reader.close()
-        return [payload for _, payload in reading.entries]
+                raise _unreadable(client, reader.ledger, error) from error
 
     def _reader(self, delay: float) -> Work[None]:
         async def work(client: ClientMachine) -> None:
@@ -298,12 +311,11 @@ class LedgerWorkload:
                 lambda: client.catalog.open_without_recovery(ledger, password=self.password)
             )
             rng = self.world.rng(client.name)
-            await self._look(client, reader, rng)
-            if rng.random() < 0.3:
-                await intrude(self.world, client, ledger, rng)
-            first = rng.choice([0, 0, 3])
-            await self._follow(client, reader, first)
-            await reader.close()
+            async with reader:
+                await self._look(client, reader, rng)
+                if rng.random() < 0.3:
+                    await intrude(self.world, client, ledger, rng)
+                await self._follow(client, reader, rng.choice([0, 0, 3]))
 
         return work
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -30,10 +31,10 @@ from quire.log.log import Log
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
 from quire.timing import time_limit
+from tests.sim.clients import ClientMachine, Work, all_ended, join, outcome
 from tests.sim.consumer import Consumer
 from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, seen_of
 from tests.sim.log_checkers import check_log
-from tests.sim.machines import ClientMachine, Work, join
 from tests.sim.owner import Owner
 from tests.sim.resending import Sender
 from tests.sim.world import SimWorld
@@ -79,6 +80,9 @@ class LogWorkload:
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
         self.owner = Owner(world, NAME, world.rng("settings"), replication, SHAPES)
+        self.places = world.rng("places")
+        self.by_offset = self.places.random() < 0.3
+        """Followers remember offsets, not positions, and often begin anew."""
         self.over = False
         self.first_ack = asyncio.Event()
         self.leaders: list[asyncio.Task[None]] = []
@@ -87,7 +91,7 @@ class LogWorkload:
 
     @property
     def acks(self) -> int:
-        return sum(append.outcome is Outcome.OK for append in self.world.log.appends)
+        return sum(each.outcome is Outcome.OK for each in self.world.log.appends)
 
     async def _settle_in(self) -> None:
         """Wait for the first ack, which a store in bad weather may keep from ever coming."""
@@ -119,9 +123,8 @@ class LogWorkload:
         except TimeoutError:
             world.say("world", "is out of patience")
         self.over = True
-        for helper in (janitor, owner):
-            if helper is not None:
-                helper.end_life()
+        for helper in filter(None, (janitor, owner)):
+            helper.end_life()
         await world.heal()
         await self._finish(leaders)
 
@@ -165,25 +168,36 @@ class LogWorkload:
         return work
 
     async def _lead(self, client: ClientMachine, log: Log, rng: random.Random) -> None:
+        async with self._closing(client, log) as waiting:
+            try:
+                await self._sender(client).send_again(log)
+                for number in range(self.count):
+                    if self.over or log.is_deposed:
+                        break
+                    await self._step(client, log, rng, number, waiting)
+            except QuireError as error:
+                self.world.say(client.name, f"stops: {error!r}")
+            if rng.random() < 0.3:
+                log.abandon()
+            for task in waiting:
+                await task
+        self.world.say(client.name, f"led at epoch {log.epoch}")
+
+    @asynccontextmanager
+    async def _closing(
+        self, client: ClientMachine, log: Log
+    ) -> AsyncIterator[list[asyncio.Task[None]]]:
+        """Close a log in the end, as leaving its `async with` does, and see its appends ended."""
         waiting: list[asyncio.Task[None]] = []
         try:
-            await self._sender(client).send_again(log)
-            for number in range(self.count):
-                if self.over or log.is_deposed:
-                    break
-                await self._step(client, log, rng, number, waiting)
-        except QuireError as error:
-            self.world.say(client.name, f"stops: {error!r}")
-        how = rng.random()
-        if how < 0.3:
-            log.abandon()
-        for task in waiting:
-            await task
-        try:
-            await log.close()
-        except QuireError as error:
-            self.world.say(client.name, f"cannot close: {error!r}")
-        self.world.say(client.name, f"led at epoch {log.epoch}")
+            yield waiting
+        finally:
+            try:
+                await log.close()
+            except QuireError as error:
+                self.world.say(client.name, f"cannot close: {error!r}")
+            finally:
+                await all_ended(waiting)
 
     def _sender(self, client: ClientMachine) -> Sender:
         if client.name not in self.senders:
@@ -310,10 +324,13 @@ class LogWorkload:
     async def _follow(
         self, directory: LogDirectory, reading: LogReading, start: Position
     ) -> Position:
-        reader = await directory.read(NAME, start, follow=True, keyring=self.keyring)
+        place = reading.offset_behind(start) if self.by_offset else start
+        reader = await directory.read(NAME, place, follow=True, keyring=self.keyring)
         try:
             async for record in reader:
                 reading.records.append(seen_of(record))
+                if self.by_offset and self.places.random() < 0.3:
+                    break
         finally:
             await reader.close()
         return reading.behind(start)
@@ -368,8 +385,7 @@ class LogWorkload:
             reading = self.readings[client.name]
             while client.is_running and not task.done() and not reading.is_at(end):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-            if task.done():
-                await task
+            await outcome(client, task)
             client.end_life()
 
 

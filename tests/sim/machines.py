@@ -1,10 +1,8 @@
-"""The machines of a world: bookies on disks that forget, clients with a bad line.
+"""The machines of a world, and those of bookies, on disks that forget. Clients: clients.py.
 
 A `BookieMachine` boots a process that mounts its disk, replays it, serves and registers itself, as
 the real server does; `crash` is kill −9, `power_cut` also takes what was not synced. When the node
 says that it cannot go on, the process dies and is started again a little later, as by a supervisor.
-
-A `ClientMachine` is a process with production's roster and catalog over simulated links.
 """
 
 from __future__ import annotations
@@ -12,15 +10,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from quire.entry import LedgerId
-from quire.errors import IntegrityError, InvalidRequestError, QuireError
-from quire.ledger.catalog import LedgerCatalog
+from quire.errors import IntegrityError
 from quire.ledger.options import LedgerOptions
-from quire.ledger.roster import BookieRoster
 from quire.metastore import layout
 from quire.metastore.record import encode_record
 from quire.storage.cookie import format_bookie
@@ -40,7 +35,6 @@ T = TypeVar("T")
 
 CLUSTER: Final = "c" * 32
 RESTART_SECONDS: Final = 0.3
-RETRY_SECONDS: Final = 0.1
 
 STORAGE: Final = StorageOptions(
     segment_bytes=32 * 1024,
@@ -287,78 +281,3 @@ class BookieMachine(Machine):
         if self.life is life:
             self.crash()
             self.world.network.later(RESTART_SECONDS, self.boot)
-
-
-class ClientMachine(Machine):
-    """A process that uses ledgers and logs."""
-
-    def __init__(self, world: World, name: str) -> None:
-        super().__init__(world, name)
-        self.store: SimStore | None = None
-        self.roster: BookieRoster | None = None
-        self._catalog: LedgerCatalog | None = None
-        self.trouble: Exception | None = None
-        """The last error that did not end its work."""
-
-    @property
-    def catalog(self) -> LedgerCatalog:
-        assert self._catalog is not None, f"{self.name} is not started"
-        return self._catalog
-
-    def start(self) -> Incarnation:
-        """Start the process with nothing in it yet."""
-        life = self.begin_life()
-        self.store = self.world.store(life)
-        network = self.world.network
-        self.roster = BookieRoster(self.store, lambda address: network.connect(life, address))
-        self._catalog = LedgerCatalog(
-            self.store,
-            self.roster,
-            rng=self.world.rng(f"{self.name}:{self.lives}"),
-            clock=self.world.clock,
-            options=self.world.options,
-        )
-        return life
-
-    def run(self, work: Work[T]) -> asyncio.Task[T]:
-        """Start a process that connects, does its work and disconnects."""
-        life = self.start()
-
-        async def main() -> T:
-            assert self.store is not None
-            assert self.roster is not None
-            await self.insist(self.roster.start)
-            try:
-                return await work(self)
-            finally:
-                await self.roster.close()
-                await self.store.close()
-
-        return life.spawn(main(), name=f"{self.name} main")
-
-    async def insist(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Repeat a call until no error of quire ends it. That it is wrong it is never told."""
-        while True:
-            try:
-                return await call()
-            except InvalidRequestError as error:
-                text = f"{self.name} is told: {error}"
-                raise Violation("no call is found invalid", text) from error
-            except QuireError as error:
-                self.trouble = error
-                await asyncio.sleep(RETRY_SECONDS)
-
-
-Work: TypeAlias = Callable[[ClientMachine], Coroutine[Any, Any, T]]
-"""What a client does from when it is connected until it disconnects."""
-
-
-async def join(client: ClientMachine, task: asyncio.Task[Any]) -> None:
-    """Wait until a client's work is done or the client is dead; raise what the work raised."""
-    if client.is_running and not task.done():
-        over = asyncio.Event()
-        task.add_done_callback(lambda _: over.set())
-        client.mourners.append(over)
-        await over.wait()
-    if task.done():
-        await task

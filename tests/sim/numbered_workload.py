@@ -17,9 +17,9 @@ from quire.errors import DuplicateEntryError, QuireError
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
+from tests.sim.clients import ClientMachine
 from tests.sim.history import Append, Outcome, require
 from tests.sim.ledger_workload import LedgerWorkload
-from tests.sim.machines import ClientMachine
 from tests.sim.world import SimWorld
 
 WINDOWS: Final = (1, 3, 10, 60)
@@ -42,7 +42,7 @@ class NumberedWorkload(LedgerWorkload):
     async def _append_all(
         self, client: ClientMachine, writer: LedgerWriter, rng: random.Random
     ) -> None:
-        numbered = NumberedWriter(writer, self.world.options)
+        self.numbered = numbered = NumberedWriter(writer, self.world.options)
         payloads = [self._payload(number, rng) for number in range(self.count)]
         offer = self.world.ledgers.offer
         self.appends = [offer(client.name, writer.ledger, payload) for payload in payloads]
@@ -54,6 +54,7 @@ class NumberedWorkload(LedgerWorkload):
                 self.amnesia.prepare(self._ensemble())
             if number != self.gap:
                 tasks.append(asyncio.create_task(self._give(numbered, number)))
+                self.writing.append(tasks[-1])
             if rng.random() < 0.05:
                 await self._give_again(numbered, rng)
             await self._pause(rng)

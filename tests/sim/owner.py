@@ -14,7 +14,7 @@ from contextlib import suppress
 from quire.errors import QuireError
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
-from tests.sim.machines import ClientMachine
+from tests.sim.clients import ClientMachine
 from tests.sim.world import SimWorld
 
 

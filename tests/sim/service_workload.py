@@ -18,10 +18,10 @@ from quire.errors import LeadershipLostError, QuireError
 from quire.ledger.quorum import Replication
 from quire.log.position import Position
 from quire.service import Role, Service, ServiceOptions
+from tests.sim.clients import ClientMachine, Work, outcome
 from tests.sim.election_workload import ElectionWorkload
 from tests.sim.history import Outcome, Violation
 from tests.sim.log_workload import NAME
-from tests.sim.machines import ClientMachine, Work
 from tests.sim.replicas import Register, ServiceHistory
 from tests.sim.world import SimWorld
 
@@ -60,7 +60,8 @@ class ServiceWorkload(ElectionWorkload):
         for number in range(rng.choice([2, 3, 3])):
             self.candidates.append(client := world.client(f"replica{number}"))
             keepers.append(asyncio.create_task(self._keep(client, rng.random() * 0.3)))
-        watching = world.client("observer").run(self._observe)
+        observer = world.client("observer")
+        watching = observer.run(self._observe)
         if rng.random() < 0.8:
             await self._settle_in()
         world.begin_faults()
@@ -71,8 +72,7 @@ class ServiceWorkload(ElectionWorkload):
             await self._catch_up()
             self.over = True
             await asyncio.gather(*keepers)
-        if watching.done():
-            await watching
+        await outcome(observer, watching)
         world.faults["snapshot restored"] += self.history.restored
         self.history.check()
 

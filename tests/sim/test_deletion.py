@@ -13,10 +13,10 @@ from quire.log.position import Position, Record
 from tests.sim import deletion_workload, history, run
 from tests.sim.ablations import deletions
 from tests.sim.ablations.patch import Ablation
+from tests.sim.clients import ClientMachine
 from tests.sim.deletion_workload import DeletionWorkload
 from tests.sim.history import Seen, Violation
 from tests.sim.log_workload import draw_log_workload
-from tests.sim.machines import ClientMachine
 from tests.sim.run import run_seed
 
 SEEDS = range(40)

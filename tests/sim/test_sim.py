@@ -49,6 +49,8 @@ CONSEQUENCES = {
     "spurious wake",
     "bookie gave up",
     "bookie ended in order",
+    "client ended in order",
+    "client told to stop twice",
     "damaged bookie refused to start",
     "bookie repaired",
     "damage repaired",

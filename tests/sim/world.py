@@ -21,12 +21,13 @@ from quire.run import split_run
 from quire.storage.node import BookieNode
 from quire.timing import time_limit
 from tests.sim.checkers import FinalLedger
+from tests.sim.clients import ClientMachine
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
-from tests.sim.faults import STOP, FaultMix, Injector
+from tests.sim.faults import STOP, STOP_CLIENT, TO_CLIENTS, FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Violation
 from tests.sim.knobs import Knobs
 from tests.sim.loop import SimLoop
-from tests.sim.machines import BookieMachine, ClientMachine, World, draw_options
+from tests.sim.machines import BookieMachine, World, draw_options
 from tests.sim.manifest_watch import ManifestWatch
 from tests.sim.network import Conditions, Network
 from tests.sim.operator import REPAIR_SECONDS, REPAIRED_SHARE, lose_files
@@ -153,7 +154,7 @@ class SimWorld(World):
         running = [each for each in self.bookies if each.is_running]
         clients = [each for each in self.clients if each.is_running]
         names = [*(each.name for each in (*self.bookies, *clients)), STORE]
-        if kind in ("kill client", "pause client"):
+        if kind in TO_CLIENTS:
             return self.to_client(kind, rng.choice(clients)) if clients else None
         if kind == "cut":
             one, other = rng.sample(names, 2)
@@ -264,6 +265,9 @@ class SimWorld(World):
         if kind == "pause client":
             client.pause()
             return client.resume
+        if kind == STOP_CLIENT:
+            client.stop()
+            return _nothing
         client.end_life()
         return _nothing
 

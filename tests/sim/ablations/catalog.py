@@ -15,7 +15,7 @@ from tests.sim.ablations import (
     writing,
 )
 from tests.sim.ablations.patch import Ablation
-from tests.sim.faults import FaultMix, Theme
+from tests.sim.faults import STOP_CLIENT, FaultMix, Theme
 
 
 def _race(mix: FaultMix) -> None:
@@ -105,6 +105,16 @@ def _away(mix: FaultMix) -> None:
     """Candidates that are paused past their sessions, or cut off from the store."""
     mix.rates = {"pause client": 6.0, "expire session": 2.0, "isolate": 1.0}
     mix.mending = 0.8
+
+
+def _slow(mix: FaultMix) -> None:
+    """Messages that take so long that a log rolls meanwhile."""
+    mix.conditions.slow, mix.conditions.slow_mean = 0.2, 0.2
+
+
+def _signals(mix: FaultMix) -> None:
+    """Clients that are told to stop, again and again."""
+    mix.rates = {STOP_CLIENT: 4.0}
 
 
 ABLATIONS: Final = (
@@ -249,6 +259,13 @@ ABLATIONS: Final = (
         _expiry,
     ),
     Ablation("a trim changes the manifest first", "log", logs.delete_before_the_manifest_says_so),
+    Ablation(
+        "a search skips nothing that comes meanwhile",
+        "log",
+        logs.look_at_each_segment_as_it_is_then,
+        "",
+        _slow,
+    ),
     Ablation("a log goes ledgers first", "deletion", deletions.delete_the_record_first),
     Ablation("a log is fenced before it goes", "deletion", deletions.delete_without_an_end),
     Ablation("a leader knows its own log", "deletion", deletions.lead_the_next_log_of_the_name),
@@ -291,5 +308,12 @@ ABLATIONS: Final = (
         "a snapshot is there before the log is trimmed",
         "service",
         services.trim_before_the_snapshot,
+    ),
+    Ablation(
+        "a replica ends with who waits for its end",
+        "service",
+        services.close_for_who_waits_only,
+        "",
+        _signals,
     ),
 )

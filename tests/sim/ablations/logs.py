@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
+from functools import partialmethod
 from typing import Any
 
 from quire.errors import NoSuchLedgerError, QuireError, StoreOutcomeUnknownError
@@ -16,6 +17,8 @@ from quire.log import (
     manifest_record,
     pipeline,
     producers,
+    reader,
+    search,
     takeover,
     upkeep,
 )
@@ -175,3 +178,23 @@ def delete_before_the_manifest_says_so() -> list[Patch]:
         await whole(self, position)
 
     return [(log.Log, "trim", trim)]
+
+
+def look_at_each_segment_as_it_is_then() -> list[Patch]:
+    async def walk(manifest: Any, segments: Any, open_segment: Any) -> Any:
+        for segment in segments:
+            async with search._opened(open_segment, segment) as reader:
+                last = await reader.last_confirmed()
+                if last >= 0 or segment is segments[0]:
+                    yield reader, last
+
+    return [
+        (search, "_walk", walk),
+        (reader.LogReader, "_take", partialmethod(_take_unchecked, reader.LogReader._take)),
+    ]
+
+
+def _take_unchecked(self: Any, whole: Any, batch: Any) -> Any:
+    if self._offset is None:
+        self._offset_min = min(self._offset_min, batch.first_offset)
+    return whole(self, batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from quire.errors import QuireError
@@ -50,3 +51,15 @@ def trim_before_the_snapshot() -> list[Patch]:
             return
 
     return [(service.Service, "_write_snapshot", write_snapshot)]
+
+
+def close_for_who_waits_only() -> list[Patch]:
+    whole = service.Service.close
+
+    async def close(self: Any) -> None:
+        if self._office is not None and self._failure is None:
+            with suppress(QuireError):
+                await self.hand_over()
+        await whole(self)
+
+    return [(service.Service, "close", close)]
