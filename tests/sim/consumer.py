@@ -69,7 +69,7 @@ class Consumer:
     def _check_trim(self, point: Position) -> None:
         history = self._world.log
         if history.trimmed_to is None or point > history.trimmed_to:
-            history.trimmed_to = point
+            history.give_up(point)
             self._world.note_fault("retention trimmed")
             if self._behind is not None and point > self._behind:
                 text = f"trimmed to {point}, the cursor is at {self._behind}"

@@ -161,7 +161,13 @@ class LogHistory:
     appends: list[LogAppend] = field(default_factory=list)
     readings: list[LogReading] = field(default_factory=list)
     trimmed_to: Position | None = None
+    """Nobody wants what is before it any more."""
     highest: Position | None = None
+
+    def give_up(self, position: Position) -> None:
+        """What is before a position may be trimmed from now on."""
+        if self.trimmed_to is None or position > self.trimmed_to:
+            self.trimmed_to = position
 
     def offer(self, leader: str, epoch: int, payloads: tuple[bytes, ...]) -> LogAppend:
         append = LogAppend(leader, epoch, payloads, after=self.highest)

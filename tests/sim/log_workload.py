@@ -79,7 +79,7 @@ class LogWorkload:
         self.terms = world.rng("terms")
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
-        self.owner = Owner(world, NAME, world.rng("settings"), replication, SHAPES)
+        self.owner = Owner(world, NAME, replication, SHAPES, may_trim=not self.consumer.wanted)
         self.places = world.rng("places")
         self.by_offset = self.places.random() < 0.3
         """Followers remember offsets, not positions, and often begin anew."""
@@ -278,8 +278,7 @@ class LogWorkload:
         position = history.highest
         if position is None:
             return
-        if history.trimmed_to is None or position > history.trimmed_to:
-            history.trimmed_to = position
+        history.give_up(position)
         self.world.say(client.name, f"trims to {position}")
         await log.trim(position)
 
