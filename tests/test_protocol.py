@@ -17,10 +17,12 @@ REPORTING = [
     importlib.import_module(f"tests.sim.{name}")
     for name in (
         "checkers",
+        "clients",
         "consumer",
         "deletion_workload",
         "election_watch",
         "election_workload",
+        "followers",
         "intruder",
         "ledger_workload",
         "log_checkers",
@@ -28,6 +30,7 @@ REPORTING = [
         "machines",
         "manifest_watch",
         "numbered_workload",
+        "owner",
         "replicas",
         "resending",
         "run",

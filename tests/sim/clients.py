@@ -28,7 +28,7 @@ IMPATIENT_SHARE: Final = 0.5
 """How many of those that are told to stop are told once more."""
 LEFT_SECONDS_MAX: Final = 1.0
 """What it cancelled on its way out has ended by then, too."""
-STOPS: Final = "whoever is told to stop stops"
+RULE = "whoever is told to stop stops"
 
 
 class ClientMachine(Machine):
@@ -113,7 +113,7 @@ class ClientMachine(Machine):
                 self._must_end(life, task, seconds)
             elif self.life is life and not task.done():
                 text = f"{life} was told to stop, and goes on"
-                self.world.loop.fail(Violation(STOPS, text))
+                self.world.loop.fail(Violation(RULE, text))
 
         self.world.network.later(seconds, look)
 
@@ -130,7 +130,7 @@ class ClientMachine(Machine):
             self.world.network.later(LEFT_SECONDS_MAX, self._leave, life)
             return
         if left := self.world.loop.pending(life):
-            self.world.loop.fail(Violation(STOPS, f"{life} leaves {left} running"))
+            self.world.loop.fail(Violation(RULE, f"{life} leaves {left} running"))
         self.end_life()
 
     async def insist(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:

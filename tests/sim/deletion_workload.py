@@ -34,9 +34,10 @@ from quire.log.manifest import LogManifest
 from quire.log.position import BEGINNING
 from quire.metastore.layout import ledger_path, log_path
 from tests.sim.clients import ClientMachine, Work, join, outcome
+from tests.sim.followers import corruption
 from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, require, seen_of
 from tests.sim.log_checkers import check_log
-from tests.sim.log_workload import NAME, LogWorkload, corruption
+from tests.sim.log_workload import NAME, LogWorkload
 from tests.sim.world import SimWorld
 
 REPEAT_SECONDS: Final = 0.2
@@ -54,6 +55,9 @@ class DeletionWorkload(LogWorkload):
         self.numbered = 0.0
         self.logs: defaultdict[str, LogHistory] = defaultdict(LogHistory)
         self.gone: set[str] = set()
+        self.passes: list[asyncio.Task[None]] = []
+        self.readings: dict[str, LogReading] = {}
+        """The pass under way of each follower."""
         self.whim = world.rng("eraser")
         self.erasures = self.whim.choice([1.0, 4.0, 30.0])
         """How many a second an eraser tries."""
@@ -73,7 +77,7 @@ class DeletionWorkload(LogWorkload):
         world.begin_faults()
         for number in range(rng.choice([1, 1, 2])):
             follower = world.client(f"follower{number}")
-            self.followers.append(follower.run(self._follower(rng.random() * 0.5)))
+            self.passes.append(follower.run(self._follower(rng.random() * 0.5)))
         erasers = [world.client(f"eraser{i}") for i in range(rng.choice([1, 1, 2]))]
         for client in erasers:
             client.run(self._erase)
@@ -231,7 +235,7 @@ class DeletionWorkload(LogWorkload):
     async def _await_followers(self, final: list[Seen]) -> None:
         """Every follower that lives must get to the end of the last log."""
         followers = [each for each in self.world.clients if each.name.startswith("follower")]
-        for client, task in zip(followers, self.followers, strict=True):
+        for client, task in zip(followers, self.passes, strict=True):
             while client.is_running and not (task.done() or self._is_at_end(client, final)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
             await outcome(client, task)

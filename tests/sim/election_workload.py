@@ -65,7 +65,7 @@ class ElectionWorkload(LogWorkload):
         if rng.random() < 0.8:
             await self._settle_in()
         world.begin_faults()
-        self._start_followers()
+        self.followers.start(rng)
         adopter, janitor = world.client("adopter"), world.client("janitor")
         adopting = adopter.run(self._adopt) if self.has_adopter else None
         if self.has_janitor:

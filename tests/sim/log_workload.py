@@ -20,7 +20,6 @@ from quire.errors import (
     IntegrityError,
     NoSuchLogError,
     OutcomeUnknownError,
-    PositionTrimmedError,
     QuireError,
     TailConflictError,
 )
@@ -31,9 +30,10 @@ from quire.log.log import Log
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
 from quire.timing import time_limit
-from tests.sim.clients import ClientMachine, Work, all_ended, join, outcome
+from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.consumer import Consumer
-from tests.sim.history import LogHistory, LogReading, Outcome, Seen, Violation, seen_of
+from tests.sim.followers import Followers, corruption
+from tests.sim.history import LogHistory, LogReading, Outcome, Seen, seen_of
 from tests.sim.log_checkers import check_log
 from tests.sim.owner import Owner
 from tests.sim.resending import Sender
@@ -80,14 +80,10 @@ class LogWorkload:
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
         self.owner = Owner(world, NAME, replication, SHAPES, may_trim=not self.consumer.wanted)
-        self.places = world.rng("places")
-        self.by_offset = self.places.random() < 0.3
-        """Followers remember offsets, not positions, and often begin anew."""
         self.over = False
         self.first_ack = asyncio.Event()
         self.leaders: list[asyncio.Task[None]] = []
-        self.followers: list[asyncio.Task[None]] = []
-        self.readings: dict[str, LogReading] = {}
+        self.followers = Followers(world, NAME, self.keyring, self._directory)
 
     @property
     def acks(self) -> int:
@@ -107,7 +103,7 @@ class LogWorkload:
         if rng.random() < 0.8:
             await self._settle_in()
         world.begin_faults()
-        self._start_followers()
+        self.followers.start(rng)
         if self.consumer.wanted:
             world.client("consumer").run(self._consume)
         janitor = world.client("janitor") if self.has_janitor else None
@@ -134,13 +130,6 @@ class LogWorkload:
         for client in leaders:
             self.leaders.append(client.run(self._leader(rng.random() * 0.5)))
         return leaders
-
-    def _start_followers(self) -> None:
-        world, rng = self.world, self.rng
-        for number in range(rng.choice([1, 1, 2])):
-            follower = world.client(f"follower{number}")
-            self.readings[follower.name] = world.log.read(follower.name, BEGINNING)
-            self.followers.append(follower.run(self._follower(rng.random() * 0.5)))
 
     def _directory(self, client: ClientMachine) -> LogDirectory:
         assert client.store is not None
@@ -296,44 +285,6 @@ class LogWorkload:
     async def _change_settings(self, client: ClientMachine) -> None:
         await self.owner.run(client, self._directory(client))
 
-    # -- followers -------------------------------------------------------------------------------
-
-    def _follower(self, delay: float) -> Work[None]:
-        async def work(client: ClientMachine) -> None:
-            await asyncio.sleep(delay)
-            directory = self._directory(client)
-            reading = self.readings[client.name]
-            position = BEGINNING
-            while True:
-                try:
-                    position = await self._follow(directory, reading, position)
-                except PositionTrimmedError as error:
-                    reading.gap_before.append(len(reading.records))
-                    position = Position.parse(error.first)
-                except IntegrityError as error:
-                    raise corruption(client, error) from error
-                except QuireError as error:
-                    client.trouble = error
-                    self.world.say(client.name, f"starts again: {error!r}")
-                    position = reading.behind(position)
-                    await asyncio.sleep(0.1)
-
-        return work
-
-    async def _follow(
-        self, directory: LogDirectory, reading: LogReading, start: Position
-    ) -> Position:
-        place = reading.offset_behind(start) if self.by_offset else start
-        reader = await directory.read(NAME, place, follow=True, keyring=self.keyring)
-        try:
-            async for record in reader:
-                reading.records.append(seen_of(record))
-                if self.by_offset and self.places.random() < 0.3:
-                    break
-        finally:
-            await reader.close()
-        return reading.behind(start)
-
     # -- the end ---------------------------------------------------------------------------------
 
     async def _finish(self, leaders: list[ClientMachine]) -> None:
@@ -378,19 +329,7 @@ class LogWorkload:
 
     async def _await_followers(self, final: list[Seen]) -> None:
         """Every follower that lives must get to the end."""
-        end = final[-1].position
-        followers = [each for each in self.world.clients if each.name.startswith("follower")]
-        for client, task in zip(followers, self.followers, strict=True):
-            reading = self.readings[client.name]
-            while client.is_running and not task.done() and not reading.is_at(end):  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-            await outcome(client, task)
-            client.end_life()
-
-
-def corruption(client: ClientMachine, error: IntegrityError) -> Violation:
-    text = f"{client.name} reads: {type(error).__name__}: {error}"
-    return Violation("no reader meets corruption", text)
+        await self.followers.reach(final[-1].position)
 
 
 def draw_log_workload(rng: random.Random) -> tuple[Replication, int]:

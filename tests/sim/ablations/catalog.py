@@ -266,6 +266,12 @@ ABLATIONS: Final = (
         "",
         _slow,
     ),
+    Ablation("a snapshot has no holes", "log", logs.count_what_follows_an_open_segment),
+    Ablation(
+        "a linearizable tail asks what is acknowledged",
+        "log",
+        logs.take_what_was_announced_for_the_end,
+    ),
     Ablation("a log goes ledgers first", "deletion", deletions.delete_the_record_first),
     Ablation("a log is fenced before it goes", "deletion", deletions.delete_without_an_end),
     Ablation("a leader knows its own log", "deletion", deletions.lead_the_next_log_of_the_name),

@@ -19,6 +19,7 @@ from quire.log import (
     producers,
     reader,
     search,
+    snapshot,
     takeover,
     upkeep,
 )
@@ -198,3 +199,17 @@ def _take_unchecked(self: Any, whole: Any, batch: Any) -> Any:
     if self._offset is None:
         self._offset_min = min(self._offset_min, batch.first_offset)
     return whole(self, batch)
+
+
+def count_what_follows_an_open_segment() -> list[Patch]:
+    whole = snapshot._Snapshot.add
+
+    async def add(self: Any, segment: Any) -> bool:
+        await whole(self, segment)
+        return True
+
+    return [(snapshot._Snapshot, "add", add)]
+
+
+def take_what_was_announced_for_the_end() -> list[Patch]:
+    return [(directory, "find_acknowledged_tail", search.find_tail)]
