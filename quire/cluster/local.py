@@ -105,6 +105,7 @@ class LocalCluster:
         except BaseException:
             self._remove_temporary()
             raise
+        self._is_started = False
         self._processes: dict[int, BookieProcess] = {}
         self._expected: set[int] = set()
         self._watchers: dict[int, asyncio.Task[None]] = {}
@@ -120,17 +121,15 @@ class LocalCluster:
 
         `on_ready` is called with the number of each bookie as it comes up.
 
-        Raises `ConfigurationError` for a directory that cannot be made, and
-        `BookieUnavailableError`, with its last words, when a bookie cannot start; the others are
-        stopped again then.
+        Raises `ConfigurationError` for a directory that cannot be made and for a cluster that runs
+        already, and `BookieUnavailableError`, with its last words, when a bookie cannot start; the
+        others are stopped again then.
         """
+        if self._is_started:
+            raise ConfigurationError(f"the cluster in {self.directory} runs already")
+        self._is_started = True
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{self.directory} cannot be used: {error.strerror}"
-            ) from error
-        try:
+            self._make_directory()
             if self.zookeeper is not None:
                 await self.zookeeper.start()
             for index in range(self.bookies):
@@ -145,6 +144,14 @@ class LocalCluster:
         except BaseException:
             await self.stop()
             raise
+
+    def _make_directory(self) -> None:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.directory} cannot be used: {error.strerror}"
+            ) from error
 
     def _remember_store(self) -> None:
         """Note a store outside the directory: whoever names the directory means that one.
@@ -166,6 +173,7 @@ class LocalCluster:
             if self.zookeeper is not None:
                 await self.zookeeper.stop()
         finally:
+            self._is_started = False
             self._processes.clear()
             self._watchers.clear()
             self._remove_temporary()

@@ -16,6 +16,7 @@ from quire.client import Client, connect
 from quire.cluster import LocalCluster, ProcessState
 from quire.errors import (
     BookieUnavailableError,
+    ConfigurationError,
     LedgerClosedError,
     LedgerFencedError,
     OutcomeUnknownError,
@@ -238,10 +239,15 @@ def test_stopping_ends_every_process_and_keeps_the_data(tmp_path: Path) -> None:
     assert asyncio.run(read()) == [b"kept"]
 
 
-def test_a_temporary_cluster_is_removed() -> None:
+def test_a_temporary_cluster_is_removed_and_is_not_started_twice() -> None:
     async def main() -> Path:
         async with LocalCluster(bookies=1) as cluster:
             assert cluster.directory.is_dir()
-            return cluster.directory
+            with pytest.raises(ConfigurationError, match="runs already"):
+                await cluster.start()
+            assert cluster.state(0) is ProcessState.RUNNING, "it was left alone"
+        await cluster.start()
+        await cluster.stop()
+        return cluster.directory
 
     assert not asyncio.run(main()).exists()
