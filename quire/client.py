@@ -48,7 +48,7 @@ from quire.metastore.place import resolve_store
 from quire.metastore.store import MetadataStore
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
-from quire.service.snapshots import sweep_snapshots
+from quire.service.snapshots import Snapshots, sweep_snapshots
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -328,8 +328,11 @@ class Client:
         await self._logs.trim(name, before, password=password, log_id=log_id)
 
     async def delete_log(self, name: str, *, password: bytes = b"") -> None:
-        """Delete a log and what is in it; a leader is deposed. As `open_log`, `NoSuchLogError`."""
-        await self._logs.delete(name, password=password)
+        """Delete a log, what is in it, and the snapshots of a service of its name; a leader is
+        deposed. As `open_log`, `NoSuchLogError`. Can be repeated.
+        """
+        snapshots = Snapshots(self._store, self._catalog, name, LogOptions())
+        await self._logs.delete(name, password=password, attached=[snapshots])
 
     # Elections and bookies.
 

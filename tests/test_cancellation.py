@@ -7,7 +7,6 @@ for ever; one that left something half done behind would let somebody else wait 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -15,14 +14,13 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from quire.client import Client
 from quire.errors import LeadershipLostError, OutcomeUnknownError, QuireError
 from quire.log.position import LATEST
 from quire.service import Role
 from tests.log.parts import adopt, write_part
 from tests.service.replicas import Replica
 from tests.support.interrupted import at_wait, cancelled_at
-from tests.support.log_cluster import LEDGER_OPTIONS, NAME, PATH, LogCluster, numbered, run
+from tests.support.log_cluster import NAME, PATH, LogCluster, numbered, run, whole_client
 from tutorial.dice import Player
 
 Work: TypeAlias = Callable[[LogCluster, list[bytes]], Coroutine[Any, Any, None]]
@@ -33,14 +31,6 @@ END_SECONDS: Final = 60.0
 
 WAITS_MAX: Final = 250
 """Of work that never ends by itself: two lives of it, or more."""
-
-
-def whole_client(cluster: LogCluster) -> Client:
-    """A client as applications have one."""
-    part = cluster.new_client()
-    return Client(
-        cluster.store, cluster.roster, part.catalog, part.logs, random.Random(1), LEDGER_OPTIONS
-    )
 
 
 async def two_ledgers(cluster: LogCluster, acked: list[bytes]) -> None:

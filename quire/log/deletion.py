@@ -1,15 +1,17 @@
 """Deleting a log: fenced and emptied first, so that nobody goes on writing what is being removed.
 
-The manifest is retired, then everything that it names is deleted, then its record. A deletion that
-was cut short is repeated from where it stands. What is deleted is the log that was there at first:
-another one of its name, made when somebody else had deleted it meanwhile, stays.
+The manifest is retired, then everything that it names is deleted, then its record, with what is of
+no use without it. A deletion that was cut short is repeated from where it stands. What is deleted
+is the log that was there at first: another one of its name, made when somebody else had deleted it
+meanwhile, stays.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from quire.errors import (
     ConflictError,
@@ -25,6 +27,15 @@ from quire.log.manifest import EMPTY, LogManifest
 from quire.log.manifest_record import ManifestRecord
 from quire.log.source import parquet
 from quire.log.takeover import ATTEMPTS_MAX
+from quire.metastore.changes import Change
+
+
+class Attachment(Protocol):
+    """What somebody keeps beside a log, and goes with it: the snapshot of a service."""
+
+    async def leave(self, log_id: str) -> Sequence[Change]:
+        """Delete what goes with this log, and return the changes that forget it. Repeatable."""
+        ...
 
 
 async def delete_log(
@@ -33,8 +44,9 @@ async def delete_log(
     cursors: LogCursors,
     adoption: Adoption,
     password: bytes,
+    attached: Sequence[Attachment] = (),
 ) -> None:
-    """Delete a log with everything in it.
+    """Delete a log with everything in it, and what is attached to it.
 
     Raises `NoSuchLogError`, also when somebody else was faster, `LogReplacedError` when there is
     another log of its name by then, and errors of recovery.
@@ -56,7 +68,7 @@ async def delete_log(
     for job in await adoption.jobs():
         await _read_same(record, log_id)  # jobs go by the log's name
         await adoption.drop(job)
-    await _delete_records(record, cursors, log_id)
+    await _delete_records(record, cursors, log_id, attached)
 
 
 async def _fence(catalog: LedgerCatalog, manifest: LogManifest, password: bytes) -> None:
@@ -66,16 +78,23 @@ async def _fence(catalog: LedgerCatalog, manifest: LogManifest, password: bytes)
             await (await catalog.open(segment.ledger, password=password)).close()
 
 
-async def _delete_records(record: ManifestRecord, cursors: LogCursors, log_id: str) -> None:
-    """Delete manifest and cursors at once: of a log that is gone nobody would look for them."""
+async def _delete_records(
+    record: ManifestRecord, cursors: LogCursors, log_id: str, attached: Sequence[Attachment]
+) -> None:
+    """Delete manifest, cursors and what is attached at once: of a log that is gone nobody would
+    look for them.
+    """
     for _ in range(ATTEMPTS_MAX):
         version = await _read_same(record, log_id)
         await cursors.forget(log_id, but=CURSORS_AT_ONCE)
+        along = [*await cursors.deletions(log_id)]
+        for each in attached:
+            along += await each.leave(log_id)
         try:
-            return await record.delete(version, await cursors.deletions(log_id))
-        except NoSuchNodeError:  # a cursor was deleted meanwhile
+            return await record.delete(version, along)
+        except (NoSuchNodeError, ConflictError):  # one of them was changed or deleted meanwhile
             continue
-    raise ConflictError(f"the cursors of log {record.name!r} changed whenever it was to be deleted")
+    raise ConflictError(f"what goes with log {record.name!r} changed whenever it was to be deleted")
 
 
 async def _read_same(record: ManifestRecord, log_id: str) -> int:

@@ -20,7 +20,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
-from quire.log.deletion import delete_log
+from quire.log.deletion import Attachment, delete_log
 from quire.log.errors import LogExistsError, ManifestExistsError
 from quire.log.gap import OnGap
 from quire.log.keyring import Keyring
@@ -310,13 +310,16 @@ class LogDirectory:
         opener = self._opener(name, password)
         await trim_log(self._record(name), self._catalog, before, opener, log_id)
 
-    async def delete(self, name: str, *, password: bytes = b"") -> None:
+    async def delete(
+        self, name: str, *, password: bytes = b"", attached: Sequence[Attachment] = ()
+    ) -> None:
         """Delete a log with everything in it. A leader is deposed, readers get `NoSuchLogError`.
 
-        Can be repeated after a failure. Raises `NoSuchLogError`, and errors of recovery.
+        What is attached to it goes with it. Can be repeated after a failure. Raises
+        `NoSuchLogError`, and errors of recovery.
         """
         record, cursors = self._record(name), self.cursors(name)
-        await delete_log(record, self._catalog, cursors, self.adoption(name), password)
+        await delete_log(record, self._catalog, cursors, self.adoption(name), password, attached)
 
     async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """Make the manifest of a log whose record is lost, from the labels of its ledgers.

@@ -4,7 +4,8 @@
 
 The record only moves forward, so it does not matter who writes a snapshot, nor whether he still
 leads: the state of a replica is always that of some prefix of the log. Who ends in between leaves
-a ledger that no record names, labelled with service, log and offset (`sweep_snapshots`).
+a ledger that no record names, labelled with service, log and offset (`sweep_snapshots`). Record and
+ledger go with the log when that is deleted (log/deletion.py).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from quire.log.encryption import Decryption, Encryption
 from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.log.transactions import NO_TRANSACTION
+from quire.metastore.changes import Change, Delete
 from quire.metastore.layout import service_path
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
@@ -159,6 +161,23 @@ class Snapshots:
             with suppress(NoSuchLedgerError):
                 await self._catalog.delete(obsolete)
         return obsolete != snapshot.ledger
+
+    async def leave(self, log_id: str) -> Sequence[Change]:
+        """Delete the newest state of a log that is being deleted, and return what forgets it.
+
+        Raises the store's errors.
+        """
+        try:
+            found = await self._store.get(self._path)
+        except NoSuchNodeError:
+            return []
+        with suppress(CorruptRecordError):  # what cannot be read is nobody else's
+            snapshot = Snapshot.decode(self._path, found.value)
+            if snapshot.log_id != log_id:
+                return []
+            with suppress(NoSuchLedgerError):
+                await self._catalog.delete(snapshot.ledger)
+        return [Delete(self._path, found.version)]
 
     async def _install(self, snapshot: Snapshot) -> LedgerId | None:
         """Make a snapshot the newest; returns the ledger that is not needed now."""

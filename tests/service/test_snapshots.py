@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from quire.errors import NoSuchLedgerError
+from quire.errors import NoSuchLedgerError, NoSuchNodeError
 from quire.ledger.quorum import Replication
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
@@ -17,7 +17,7 @@ from quire.service import Role
 from quire.service.snapshots import Snapshots, sweep_snapshots
 from tests.service.replicas import NAME, Replica, agree, replicas
 from tests.support.interrupted import cancelled_at
-from tests.support.log_cluster import Gate, LogCluster, refuse, run
+from tests.support.log_cluster import Gate, LogCluster, refuse, run, whole_client
 from tests.support.virtual import virtually
 
 
@@ -230,5 +230,53 @@ def test_a_snapshot_that_cannot_be_taken_is_a_defect_and_the_command_is_answered
             assert isinstance(outcomes[2], ZeroDivisionError)
             with pytest.raises(ZeroDivisionError):
                 await found[0].service.close()
+
+    run(main)
+
+
+def test_a_service_whose_log_was_deleted_begins_anew() -> None:
+    """With the log went its snapshot; one of another log of the name stays."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = whole_client(cluster)
+            for _ in range(2):
+                [replica] = await replicas(cluster, 1, snapshot_records=20)
+                for number in range(50):
+                    assert await replica.service.submit(b"x") == number + 1
+                await asyncio.sleep(1)
+                await replica.service.close()
+                snapshots = Snapshots(cluster.store, cluster.catalog, NAME, LogOptions())
+                assert await snapshots.newest() is not None
+                assert await snapshots.leave("another log") == []
+                await client.delete_log(NAME)
+                assert await snapshots.newest() is None
+                assert await cluster.ledgers() == []
+
+    run(main)
+
+
+def test_a_snapshot_that_changes_while_its_log_is_deleted_goes_as_well() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [replica] = await replicas(cluster, 1, snapshot_records=20)
+            await asyncio.gather(*(replica.service.submit(b"x") for _ in range(20)))
+            await asyncio.sleep(1)
+            await replica.service.close()
+            client, path = cluster.new_client(), service_path(NAME)
+            changes = [b"not a record", (await cluster.store.get(path)).value]
+
+            async def change(method: str, _: str) -> None:
+                if method == "commit" and changes:
+                    version = (await cluster.store.get(path)).version
+                    await cluster.store.put(path, changes.pop(), version)
+
+            client.store.before = change
+            attached = Snapshots(client.store, client.catalog, NAME, LogOptions())
+            await client.logs.delete(NAME, attached=[attached])
+            assert not changes
+            assert await cluster.ledgers() == []
+            with pytest.raises(NoSuchNodeError):
+                await cluster.store.get(path)
 
     run(main)

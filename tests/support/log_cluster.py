@@ -10,6 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
+from quire.client import Client as WholeClient
 from quire.errors import StoreOutcomeUnknownError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
@@ -102,6 +103,13 @@ class LogCluster(MemoryCluster):
         manifest = await self.check()
         assert await self.ledgers() == [each.ledger for each in manifest.segments]
         return manifest
+
+
+def whole_client(cluster: LogCluster) -> WholeClient:
+    """A client as applications have one."""
+    part = cluster.new_client()
+    rng = random.Random(1)
+    return WholeClient(part.store, cluster.roster, part.catalog, part.logs, rng, LEDGER_OPTIONS)
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

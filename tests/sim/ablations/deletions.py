@@ -14,7 +14,7 @@ def delete_the_record_first() -> list[Patch]:
 
     async def delete_log(record: Any, catalog: Any, cursors: Any, *_: Any) -> None:
         manifest, _version = await record.read()
-        await whole(record, cursors, manifest.log_id)
+        await whole(record, cursors, manifest.log_id, ())
         for segment in manifest.segments:
             await catalog.delete(segment.ledger)
 
