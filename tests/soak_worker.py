@@ -21,6 +21,8 @@ from quire.ledger.options import LedgerOptions
 LOG = "soak"
 SESSION_SECONDS = 1.5
 IN_FLIGHT = 16
+ENTRIES_PER_SEGMENT = 10
+"""Few, so that most followers begin while the log rolls."""
 
 
 class Worker:
@@ -28,8 +30,9 @@ class Worker:
 
     def __init__(self, name: str, give_up: float) -> None:
         self.name = name
-        self.options = quire.LogOptions(open_timeout=give_up)
-        self.next = quire.BEGINNING
+        self.options = quire.LogOptions(open_timeout=give_up, roll_entries=ENTRIES_PER_SEGMENT)
+        self.next: quire.Position | int = quire.BEGINNING
+        self.passes = itertools.count()
         self.numbers = itertools.count()
 
     async def run(self, client: quire.Client) -> None:
@@ -44,17 +47,21 @@ class Worker:
                 print(f"deposed {type(error).__name__}: {error}", flush=True)
             finally:
                 following.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await following
+                await asyncio.wait([following])
+                if not following.cancelled():
+                    following.result()
 
     async def follow(self) -> None:
+        """Go on where the last pass ended: from a position or, every other time, an offset."""
+        by_offset = next(self.passes) % 2
         async with await self.client.read_log(
             LOG, self.next, follow=True, wait_for_log=True
         ) as reader:
             async for record in reader:
                 at = record.position
                 print(f"read {at} {record.payload.decode()}", flush=True)
-                self.next = quire.Position(at.segment, at.entry, at.slot + 1)
+                behind = quire.Position(at.segment, at.entry, at.slot + 1)
+                self.next = record.offset + 1 if by_offset else behind
 
     async def lead(self, leadership: quire.Leadership) -> None:
         log = await self.client.open_log(LOG, self.options)
