@@ -50,30 +50,32 @@ async def _walk(
     in those before it, and nothing behind it does. Where a dead writer left that undecided, the
     walk ends.
     """
-    written = await _last_written(manifest, open_segment)
+    written: int | None = None
     for segment in segments:
-        if segment.number > written:
-            return
+        if segment.end is None:
+            written = written or await _last_written(manifest, open_segment)
+            if segment.number > written:
+                return
         async with _opened(open_segment, segment) as reader:
-            if segment.number < written:
+            last = None
+            if written is not None and segment.number < written:
                 try:
                     last = await reader.last_acknowledged()
                 except UnreadableError:
                     written = segment.number
-            if segment.number == written:
-                last = await reader.last_confirmed()
-            yield reader, last
+            yield reader, await reader.last_confirmed() if last is None else last
 
 
 async def _last_written(manifest: LogManifest, open_segment: OpenSegment) -> int:
-    """Return the number of the last segment with a confirmed entry; of the first open one when
-    none is known to have one.
+    """Return the number of the last open segment with a confirmed entry; of the first one when none
+    is known to have one.
     """
-    for segment in reversed(manifest.open_segments[1:]):
+    first, *others = manifest.open_segments
+    for segment in reversed(others):
         async with _opened(open_segment, segment) as reader:
             if await reader.last_confirmed() >= 0:
                 return segment.number
-    return manifest.open_segments[0].number if manifest.open_segments else manifest.next_segment
+    return first.number
 
 
 async def find_latest(manifest: LogManifest, open_segment: OpenSegment) -> Position:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from enum import Enum, auto
 from itertools import pairwise
 from typing import Final, TypeAlias, cast
@@ -20,6 +21,7 @@ from quire.log.batch import Batch, BatchHeader, Compression
 from quire.log.manifest import LogManifest, Segment
 from quire.log.position import Position
 from quire.log.search import OpenSegment, find_latest, find_offset, find_time, find_transaction
+from quire.log.segment import SegmentEnd
 from quire.log.segment_reader import SegmentReader
 
 STARTS: Final = (0, 3, 5, 8)
@@ -133,5 +135,22 @@ def test_the_latest_position_is_one_of_the_time_of_the_search(writer: Writer) ->
                     late = writer is not Writer.PROMPT
                     known = before - late * (len(STARTS) - 1)  # each segment may be
                     assert known <= found <= after
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("find", [find_offset, find_time, find_transaction])
+def test_what_is_sealed_is_found_when_nobody_knows_the_end(find: Find) -> None:
+    async def main() -> None:
+        log = GrowingLog(END, END, 0, Writer.PROMPT)
+        sealed, *others = log.manifest.segments
+        sealed = replace(sealed, end=SegmentEnd(2, 1, 3, 3, 2, 2))
+        manifest = replace(log.manifest, segments=(sealed, *others))
+
+        async def open_segment(segment: Segment) -> SegmentReader:
+            assert segment == sealed, "its bookies are down"
+            return await log.open_segment(segment)
+
+        assert await find(manifest, 1, open_segment) == Position(1, 1, 0)
 
     asyncio.run(main())
