@@ -145,13 +145,16 @@ async def find_place(
     """Return the position that an offset or `LATEST` stands for; another position as it is.
 
     An offset that was trimmed away stands for the first position left. Raises
-    `InvalidRequestError` for an offset that the log has not reached.
+    `InvalidRequestError` for an offset that the log has not reached, and what
+    `find_acknowledged_tail` raises when that is undecided.
     """
     if isinstance(where, Position) and where != LATEST:
         return where
     tail = await find_tail(manifest, open_segment)
     if isinstance(where, Position):
         return tail.position
+    if where > tail.offset:  # acknowledged, perhaps, and not announced yet
+        tail = await find_acknowledged_tail(manifest, open_segment)
     if not 0 <= where <= tail.offset:
         raise InvalidRequestError(
             f"log {manifest.name!r} has no offset {where}: its next record gets {tail.offset}"

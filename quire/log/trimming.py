@@ -49,13 +49,15 @@ async def trim_log(
 async def _check_reached(
     manifest: LogManifest, position: Position, open_segment: OpenSegment
 ) -> None:
-    """Raise for a position in a segment that is written which nothing confirmed has reached."""
+    """Raise for a position in a segment that is written which nothing acknowledged has reached."""
     segment = manifest.segment_from(position.segment)
     if segment is None or segment.number != position.segment or segment.end is not None:
         return
     reader = await open_segment(segment)
     try:
         end = Position(segment.number, await reader.last_confirmed() + 1, 0)
+        if position > end:  # acknowledged, perhaps, and not announced yet
+            end = Position(segment.number, await reader.last_acknowledged() + 1, 0)
     finally:
         await reader.close()
     if position > end:

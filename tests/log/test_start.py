@@ -95,6 +95,36 @@ def test_the_linearizable_tail_is_behind_every_acknowledged_record() -> None:
     run(main)
 
 
+def test_what_was_acknowledged_is_reached_before_it_is_announced() -> None:
+    """A cursor may go behind it, and the log be trimmed to it."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, other = cluster.new_client(), cluster.new_client()
+            log = await client.open(batch_records=1)
+            await log.append(b"first")
+            cursor = await other.logs.cursors(NAME).open("c")
+            lagged = 0
+            for number in range(1, 40):
+                position = await log.append(b"%d" % number)
+                lagged += (await other.logs.tail(NAME)).offset <= number
+                if number % 4 == 0:
+                    behind = Position(position.segment, position.entry + 1, 0)
+                    assert await cursor.advance(number + 1) == behind
+                elif number % 4 == 1:
+                    await other.logs.trim(NAME, number + 1)
+                elif number % 4 == 2:
+                    await other.logs.trim(NAME, position.after)
+                else:
+                    with pytest.raises(InvalidRequestError, match=f"gets {number + 1}"):
+                        await cursor.advance(number + 2)
+                    await log.roll()
+            assert lagged > 10
+            await log.close()
+
+    run(main)
+
+
 def test_the_linearizable_tail_of_a_dead_leader_is_undecided_until_the_next_one() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
