@@ -14,7 +14,7 @@ that still lives is deposed. Trim points inside a segment are lost, and so are s
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +25,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.batch import decode_header
 from quire.log.manifest import LogManifest, Segment
-from quire.log.position import Position
+from quire.log.position import BEGINNING, Position
 from quire.log.takeover import recover_segment
 from quire.metastore.layout import log_path
 
@@ -152,21 +152,31 @@ async def rebuild_manifest(
         segment = Segment(number, metadata.ledger, epoch, metadata.created_ms, first)
         end = await recover_segment(catalog, segment, first, password)
         segments.append(Segment(number, metadata.ledger, epoch, metadata.created_ms, first, end))
-    last = mine[-1]
+    next_segment = mine[-1][0] + 1
+    first_offset = segments[0].first_offset or 0 if segments else 0
     manifest = LogManifest(
         name,
         log_id,
         now_ms,
         epoch=max(epoch for _, epoch, _ in mine),
         segments=tuple(segments),
-        next_segment=last[0] + 1,
-        first_offset=segments[0].first_offset or 0 if segments else 0,
-        trimmed_to=Position(segments[0].number, 0, 0) if segments else Position(last[0] + 1, 0, 0),
+        next_segment=next_segment,
+        first_offset=first_offset,
+        trimmed_to=_trim_point(segments, next_segment),
     )
     if broken := manifest.check():
         reason = f"the ledgers that are left break {', '.join(broken)}: some are missing"
         raise CorruptRecordError(log_path(name), reason)
     return manifest
+
+
+def _trim_point(segments: Sequence[Segment], next_segment: int) -> Position:
+    """Before what is left. What begins with offset 0 was not trimmed, whatever its number is: an
+    earlier segment may never have been written.
+    """
+    if not segments:
+        return Position(next_segment, 0, 0)
+    return BEGINNING if segments[0].first_offset == 0 else segments[0].start
 
 
 async def _ledgers_of(catalog: LedgerCatalog, name: str) -> list[LedgerMetadata]:

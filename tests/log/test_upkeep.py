@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from quire.errors import CorruptRecordError, NoSuchLogError, QuireError
+from quire.errors import CorruptRecordError, NoSuchLogError, PositionTrimmedError, QuireError
 from quire.log.errors import ManifestExistsError
-from quire.log.position import Position
+from quire.log.position import AtCursor, Position
 from quire.metastore.layout import ledger_path
 from tests.log.offloading import adopt
 from tests.support.log_cluster import NAME, PATH, LogCluster, append_all, numbered, refuse, run
@@ -174,5 +174,39 @@ def test_a_ledger_that_goes_meanwhile_does_not_stop_a_rebuild() -> None:
             client.store.before = delete
             await client.logs.rebuild(NAME)
             assert await client.payloads() == numbered(0, 5)
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_trimmed", [False, True])
+def test_a_rebuilt_log_whose_first_segment_was_never_written_is_not_trimmed(
+    is_trimmed: bool,
+) -> None:
+    """Found by the simulator: a consumer at the beginning was told that it had missed records."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            unused = await client.open()
+            cursor = await client.logs.cursors(NAME).open("c")
+            assert cursor.position < Position(2, 0, 0)
+            async with await client.open(batch_records=1) as log:
+                await append_all(log, numbered(0, 2))
+                if is_trimmed:
+                    await log.roll()
+                    await append_all(log, numbered(2, 1))
+                    await log.trim(Position(3, 0, 0))
+            unused.abandon()
+            await client.store.delete(PATH)
+            manifest = await client.logs.rebuild(NAME)
+            reader = await client.logs.read(NAME, AtCursor("c"))
+            async with reader:
+                if is_trimmed:
+                    assert manifest.trimmed_to == Position(3, 0, 0)
+                    with pytest.raises(PositionTrimmedError):
+                        await anext(reader)
+                else:
+                    assert manifest.segments[0].number == 2
+                    assert [record.payload async for record in reader] == numbered(0, 2)
 
     run(main)

@@ -13,6 +13,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from quire.errors import (
@@ -29,12 +30,13 @@ from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
+from quire.metastore.layout import log_path
 from quire.timing import time_limit
 from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.consumer import Consumer
 from tests.sim.followers import Followers, corruption
-from tests.sim.history import LogHistory, LogReading, Outcome, Seen, seen_of
-from tests.sim.log_checkers import check_log
+from tests.sim.history import LogHistory, LogReading, Outcome, Seen, require, seen_of
+from tests.sim.log_checkers import check_log, passes_go_up_by_one
 from tests.sim.owner import Owner
 from tests.sim.resending import Sender
 from tests.sim.world import SimWorld
@@ -42,6 +44,7 @@ from tests.sim.world import SimWorld
 NAME: Final = "log"
 SHAPES: Final = (Replication(3, 3, 2), Replication(3, 2, 2), Replication(4, 3, 2))
 SETTLING_SECONDS_MAX: Final = 30.0
+LOST_MANIFEST_SHARE: Final = 0.2
 
 
 class LogWorkload:
@@ -294,7 +297,27 @@ class LogWorkload:
             for client, task in zip(leaders, self.leaders, strict=True):
                 await join(client, task)
             finals = await self._read_all(last, first_reader)
+            if world.rng("manifest").random() < LOST_MANIFEST_SHARE:
+                await world.client("administrator").run(partial(self._rebuild, finals[0]))
         check_log(finals, world.log)
+
+    async def _rebuild(self, final: list[Seen], client: ClientMachine) -> None:
+        """The manifest is lost, and made anew from the ledgers: with all that was there, and
+        perhaps some of what was trimmed.
+        """
+        world, directory = self.world, self._directory(client)
+        for each in world.clients:
+            if each.name == "consumer" and world.log.trimmed_to is not None:
+                each.end_life()  # its place may be behind a segment of which nobody knows any more
+        world.tree.listeners.clear()  # what they know of the log goes with its record
+        world.tree.delete(log_path(NAME), None)
+        await client.insist(lambda: directory.rebuild(NAME))
+        found = await self._scan(client)
+        kept = [seen for seen in found if seen.position >= final[0].position]
+        text = f"{len(final)} records were in the log, {len(kept)} of them are in the one rebuilt"
+        require(kept == final, "a rebuilt log is the log that was lost", text)
+        passes_go_up_by_one([LogReading(client.name, BEGINNING, found)])
+        world.note_fault("manifest rebuilt")
 
     async def _read_all(self, last: ClientMachine, first_reader: ClientMachine) -> list[list[Seen]]:
         """Close the log and see followers to its end; return the passes of fresh readers."""

@@ -62,6 +62,7 @@ CONSEQUENCES = {
     "fragment begun while in-recovery",
     "retention trimmed",
     "owner trimmed",
+    "manifest rebuilt",
     "snapshot read",
     "linearizable tail",
     "take-over",
