@@ -277,7 +277,14 @@ ABLATIONS: Final = (
     Ablation("a leader knows its own log", "deletion", deletions.lead_the_next_log_of_the_name),
     Ablation("a reader knows its own log", "deletion", deletions.read_on_in_the_next_log),
     Ablation("a deletion knows its own log", "deletion", deletions.delete_whatever_is_there),
-    Ablation("a log is created once", "deletion", deletions.create_a_log_twice, "", _expiry),
+    Ablation(
+        "a log is created once",
+        "deletion",
+        deletions.create_a_log_twice,
+        "rare: a log must be deleted between its creation and the creator's next look; "
+        "tests/log/test_deletion.py has it",
+        _expiry,
+    ),
     Ablation(
         "a term is a compare-and-set", "election", elections.take_office_over_anybody, "", _away
     ),
