@@ -120,14 +120,14 @@ class ClientMachine(Machine):
     def _is_over(self, life: Incarnation) -> None:
         if self.life is life and self.is_stopping:
             self.world.network.counters["client ended in order"] += 1
-            self.world.network.later(LEFT_SECONDS_MAX, self._leave, life)
+            self.world.network.later(LEFT_SECONDS_MAX, self._leave, life, self.pauses)
 
-    def _leave(self, life: Incarnation) -> None:
-        """The process that was told to stop is gone."""
+    def _leave(self, life: Incarnation, pauses: int) -> None:
+        """The process that was told to stop is gone, unless it was paused meanwhile."""
         if self.life is not life:
             return
-        if self.paused:
-            self.world.network.later(LEFT_SECONDS_MAX, self._leave, life)
+        if self.paused or self.pauses > pauses:
+            self.world.network.later(LEFT_SECONDS_MAX, self._leave, life, self.pauses)
             return
         if left := self.world.loop.pending(life):
             self.world.loop.fail(Violation(RULE, f"{life} leaves {left} running"))

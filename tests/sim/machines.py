@@ -119,6 +119,7 @@ class Machine:
         self.lives = 0
         self.life: Incarnation | None = None
         self.paused = False
+        self.pauses = 0
         self.mourners: list[asyncio.Event] = []
         """Set when its process ends."""
 
@@ -144,6 +145,7 @@ class Machine:
         if self.life is not None:
             self.world.loop.pause(self.life)
             self.paused = True
+            self.pauses += 1
 
     def resume(self) -> None:
         if self.life is not None and self.paused:
