@@ -38,7 +38,7 @@ from quire.log.search import (
     OpenSegment,
     Tail,
     find_acknowledged_tail,
-    find_offset,
+    find_record,
     find_tail,
 )
 from quire.log.segment_reader import SegmentReader, open_segment
@@ -110,7 +110,7 @@ class LogDirectory:
 
         async def locate(offset: int) -> Position:
             manifest = await self.describe(name)
-            return await find_offset(manifest, offset, self._opener(name, options.password))
+            return await find_record(manifest, offset, self._opener(name, options.password))
 
         log = Log(
             record,

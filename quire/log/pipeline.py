@@ -218,11 +218,11 @@ class Pipeline:
             )
         original = self._stamped.get(known.offset)
         if original is not None:
-            original.add_done_callback(partial(_copy_outcome, future))
+            original.add_done_callback(partial(_copy_outcome, future, count))
             return future
         first = await self._locate(known.offset)
         places = [first._replace(slot=first.slot + each) for each in range(records)]
-        future.set_result(first if count == SINGLE else places)
+        _answer(future, count, places)
         return future
 
     def check_open(self) -> None:
@@ -367,7 +367,12 @@ class Pipeline:
         self._switch()
 
 
-def _copy_outcome(copy: asyncio.Future[Any], original: asyncio.Future[Any]) -> None:
+def _answer(future: asyncio.Future[Any], count: int, places: list[Position]) -> None:
+    """Answer a call with the places of its records, as it was made: for one record or for many."""
+    future.set_result(places[0] if count == SINGLE else places)
+
+
+def _copy_outcome(copy: asyncio.Future[Any], count: int, original: asyncio.Future[Any]) -> None:
     if copy.done():
         return
     if original.cancelled():
@@ -376,4 +381,5 @@ def _copy_outcome(copy: asyncio.Future[Any], original: asyncio.Future[Any]) -> N
         copy.set_exception(error)
         copy.exception()
     else:
-        copy.set_result(original.result())
+        found = original.result()
+        _answer(copy, count, [found] if isinstance(found, Position) else list(found))

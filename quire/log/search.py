@@ -123,6 +123,29 @@ async def find_offset(manifest: LogManifest, offset: int, open_segment: OpenSegm
     An offset that is not confirmed yet gives the end, from where it will come. Raises
     `PositionTrimmedError` when the segment that held it has left the log.
     """
+    found, end = await _look_up(manifest, offset, open_segment)
+    return found or end
+
+
+async def find_record(manifest: LogManifest, offset: int, open_segment: OpenSegment) -> Position:
+    """Return the position of a record that was acknowledged, though it may not be announced yet.
+
+    Raises `PositionTrimmedError`, `UnreadableError` when it is not found within
+    `LedgerOptions.request_timeout`, and what reading raises.
+    """
+    if (await find_tail(manifest, open_segment)).offset <= offset:
+        await find_acknowledged_tail(manifest, open_segment)  # returns when it is announced
+    found, end = await _look_up(manifest, offset, open_segment)
+    if found is None:
+        reason = f"offset {offset} was acknowledged, and is not announced"
+        raise UnreadableError(manifest.segments[-1].ledger, end.entry, reason)
+    return found
+
+
+async def _look_up(
+    manifest: LogManifest, offset: int, open_segment: OpenSegment
+) -> tuple[Position | None, Position]:
+    """Return the position of the record with an offset, if it is confirmed, and the end."""
     if offset < manifest.first_offset:
         first = str(manifest.first_position)
         raise PositionTrimmedError(manifest.name, f"offset {offset}", first)
@@ -134,9 +157,9 @@ async def find_offset(manifest: LogManifest, offset: int, open_segment: OpenSegm
         async for reader, last in walk:
             found = await _bisect(reader, last, offset)
             if found is not None:
-                return found
+                return found, found
             position = Position(reader.segment.number, last + 1, 0)
-    return position
+    return None, position
 
 
 async def find_place(

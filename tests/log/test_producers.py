@@ -142,8 +142,10 @@ def test_a_duplicate_is_answered_with_the_originals_position() -> None:
         async with LogCluster() as cluster:
             log = await cluster.new_client().open()
             futures = [await log.submit(b"0", stamp=Stamp("p", 1)) for _ in range(3)]
+            mixed = asyncio.create_task(log.append_many([b"0"], stamp=Stamp("p", 1)))
             positions = [await future for future in futures]
             assert positions == [positions[0]] * 3
+            assert await mixed == [positions[0]], "answered as it was asked, not as the original"
             many = await log.append_many([b"1", b"2"], stamp=Stamp("p", 2))
             assert await log.append(b"0", stamp=Stamp("p", 1)) == positions[0]
             assert await log.append_many([b"1", b"2"], stamp=Stamp("p", 2)) == many
@@ -158,6 +160,26 @@ def test_a_duplicate_is_answered_with_the_originals_position() -> None:
             assert await cluster.new_client().payloads() == numbered(0, 4)
 
     run(main)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_duplicate_is_answered_before_the_original_is_announced(seed: int) -> None:
+    """The leader knows that it was acknowledged, the bookies not yet."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(batch_records=2)
+            for number in range(0, 60, 6):
+                stamps = [Stamp("p", each) for each in range(number, number + 6)]
+                futures = [await log.submit(b"x", stamp=stamp) for stamp in stamps]
+                positions = [await future for future in futures]
+                found = [await log.append(b"x", stamp=stamp) for stamp in reversed(stamps)]
+                assert found[::-1] == positions
+                if number % 12:
+                    await log.roll()
+            await log.close()
+
+    run(main, seed)
 
 
 @pytest.mark.parametrize("crash", [False, True])

@@ -20,7 +20,14 @@ from quire.errors import UnreadableError
 from quire.log.batch import Batch, BatchHeader, Compression
 from quire.log.manifest import LogManifest, Segment
 from quire.log.position import Position
-from quire.log.search import OpenSegment, find_latest, find_offset, find_time, find_transaction
+from quire.log.search import (
+    OpenSegment,
+    find_latest,
+    find_offset,
+    find_record,
+    find_time,
+    find_transaction,
+)
 from quire.log.segment import SegmentEnd
 from quire.log.segment_reader import SegmentReader
 
@@ -120,6 +127,26 @@ def test_a_search_skips_nothing_that_comes_meanwhile(find: Find, writer: Writer)
         assert offset_at(found) <= wanted, f"{what}: {found}"
         if writer is not Writer.GONE and wanted < before - (writer is Writer.LATE):
             assert offset_at(found) == wanted, f"{what}: {found}"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("writer", Writer)
+def test_a_record_is_found_where_it_is_or_not_at_all(writer: Writer) -> None:
+    async def main() -> None:
+        found = 0
+        for records in range(1, END + 1):
+            for wanted in range(records):
+                log = GrowingLog(records, records, 0, writer)
+                try:
+                    position = await find_record(log.manifest, wanted, log.open_segment)
+                except UnreadableError:
+                    assert writer is not Writer.PROMPT
+                    continue
+                found += 1
+                assert offset_at(position) == wanted
+                assert position.entry < STARTS[position.segment] - STARTS[position.segment - 1]
+        assert found
 
     asyncio.run(main())
 

@@ -263,6 +263,7 @@ class LogWorkload:
             self.first_ack.set()
             self.world.manifest_watch.confirm(NAME, positions[-1])
             self.world.say(client.name, f"holds {positions[0]} confirmed")
+            await sender.doubt(log, append, stamp)
         finally:
             self.world.in_flight -= 1
 

@@ -3,7 +3,8 @@
 It is a producer of its own and stays the same one whenever it leads again, with others in between.
 What went unanswered is sent again under its old number before anything new is; so is the last
 record that was confirmed, which must be found where it was, unless it was trimmed: a log that was
-trimmed to its very end has forgotten who wrote it. However often a record is sent, the log has it
+trimmed to its very end has forgotten who wrote it. Some are sent again as soon as they are
+confirmed, when no bookie has heard of that yet. However often a record is sent, the log has it
 once (`no_duplicates`).
 """
 
@@ -18,12 +19,15 @@ from quire.errors import (
     InvalidRequestError,
     OutcomeUnknownError,
     PositionTrimmedError,
+    RetryError,
+    SequenceConflictError,
 )
 from quire.log.log import Log
 from quire.log.position import Position
 from quire.log.producers import WINDOW, Stamp
 from tests.sim.history import LogAppend, LogHistory, Outcome, require
 
+DOUBTED_SHARE: Final = 0.2
 UNSURE_MAX: Final = WINDOW // 2
 """New numbers wait while so many are unsure: a log remembers only the last of a producer."""
 
@@ -65,19 +69,33 @@ class Sender:
                 if self._history.trimmed_to is None:
                     raise
 
+    async def doubt(self, log: Log, append: LogAppend, stamp: Stamp | None) -> None:
+        """Send what was just confirmed once more, or do not. It is where it was."""
+        if stamp is None or self._rng.random() >= DOUBTED_SHARE:
+            return
+        try:
+            self._check_place(append, await log.append_many(append.payloads, stamp=stamp))
+            self.found += 1
+        except (OutcomeUnknownError, HandleClosedError, RetryError):
+            return
+        except (PositionTrimmedError, SequenceConflictError):
+            if self._history.trimmed_to is None and append is self._sent[-1]:
+                raise
+
     async def _send(self, log: Log, append: LogAppend, stamp: Stamp) -> None:
-        known, append.is_resent = append.positions, True
+        known, append.is_resent = bool(append.positions), True
         if append.outcome is Outcome.FAILED:
             append.outcome = Outcome.UNKNOWN
         before = log.next_offset
         positions = tuple(await log.append_many(append.payloads, stamp=stamp))
         self.found += log.next_offset == before
-        require(
-            not known or positions == known,
-            "a record sent again is where it was",
-            f"{append.payloads!r} of {self._name} was at {known}, is now at {positions}",
-        )
+        if known:
+            self._check_place(append, positions)
         self._history.confirm(append, positions)
+
+    def _check_place(self, append: LogAppend, found: Sequence[Position]) -> None:
+        text = f"{append.payloads!r} of {self._name} was at {append.positions}, is now at {found}"
+        require(tuple(found) == append.positions, "a record sent again is where it was", text)
 
     def _is_trimmed(self, positions: Sequence[Position]) -> bool:
         trimmed_to = self._history.trimmed_to
