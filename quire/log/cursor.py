@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from quire.errors import (
@@ -29,7 +30,7 @@ from quire.errors import (
 from quire.log.manifest import LogManifest
 from quire.log.manifest_record import EDIT_ATTEMPTS_MAX, ManifestRecord
 from quire.log.position import BEGINNING, Position
-from quire.log.search import OpenSegment, find_place, find_tail, offset_of
+from quire.log.search import OpenSegment, find_place, find_tail, look, offset_of
 from quire.metastore.changes import Change, Delete
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name
 from quire.metastore.record import decode_record, encode_record
@@ -237,10 +238,9 @@ class LogCursors:
 
     async def advance(self, name: str, log_id: str, where: Position | int) -> CursorState:
         """See `Cursor.advance`."""
-        manifest, _ = await self._record.read()
-        if manifest.log_id != log_id:
-            raise LogReplacedError(self.log)
-        position = await self._reached(manifest, where)
+        position = await look(
+            partial(self._describe, log_id), lambda manifest: self._reached(manifest, where)
+        )
 
         def edit(found: CursorState | None) -> CursorState:
             state = self._checked(found, name, log_id)
@@ -252,13 +252,22 @@ class LogCursors:
 
     async def lag(self, state: CursorState) -> int:
         """See `Cursor.lag`."""
-        manifest, _ = await self._record.read()
-        if manifest.log_id != state.log_id:
-            raise LogReplacedError(self.log)
+        return await look(
+            partial(self._describe, state.log_id), lambda manifest: self._lag(manifest, state)
+        )
+
+    async def _lag(self, manifest: LogManifest, state: CursorState) -> int:
         start = max(state.position, manifest.first_position)
         offset = await offset_of(manifest, start, self._open_segment)
         tail = await find_tail(manifest, self._open_segment)
         return max(0, tail.offset - offset)
+
+    async def _describe(self, log_id: str) -> LogManifest:
+        """Return the manifest of the log that a cursor is of."""
+        manifest, _ = await self._record.read()
+        if manifest.log_id != log_id:
+            raise LogReplacedError(self.log)
+        return manifest
 
     async def _reached(self, manifest: LogManifest, where: Position | int) -> Position:
         position = await find_place(manifest, where, self._open_segment)

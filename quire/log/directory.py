@@ -40,6 +40,7 @@ from quire.log.search import (
     find_acknowledged_tail,
     find_record,
     find_tail,
+    look,
 )
 from quire.log.segment_reader import SegmentReader, open_segment
 from quire.log.snapshot import take_snapshot
@@ -109,8 +110,10 @@ class LogDirectory:
             raise
 
         async def locate(offset: int) -> Position:
-            manifest = await self.describe(name)
-            return await find_record(manifest, offset, self._opener(name, options.password))
+            opener = self._opener(name, options.password)
+            return await look(
+                lambda: self.describe(name), lambda seen: find_record(seen, offset, opener)
+            )
 
         log = Log(
             record,
@@ -215,14 +218,8 @@ class LogDirectory:
         entry is undecided because the leader is gone.
         """
         find = find_acknowledged_tail if linearizable else find_tail
-        manifest = await self.describe(name)
-        while True:
-            try:
-                return await find(manifest, self._opener(name, password))
-            except NoSuchLedgerError:  # a new leader drops a segment that nobody wrote
-                before, manifest = manifest, await self.describe(name)
-                if manifest == before:
-                    raise
+        opener = self._opener(name, password)
+        return await look(lambda: self.describe(name), lambda seen: find(seen, opener))
 
     async def describe(self, name: str) -> LogManifest:
         """Return a log's manifest. Raises `NoSuchLogError`."""

@@ -11,14 +11,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from quire.entry import EntryId
-from quire.errors import InvalidRequestError, PositionTrimmedError, UnreadableError
+from quire.errors import (
+    InvalidRequestError,
+    NoSuchLedgerError,
+    PositionTrimmedError,
+    UnreadableError,
+)
 from quire.log.manifest import LogManifest, Segment
 from quire.log.position import LATEST, Position
 from quire.log.segment_reader import SegmentReader
 from quire.log.transactions import first_slot
+
+T = TypeVar("T")
 
 OpenSegment: TypeAlias = Callable[[Segment], Awaitable[SegmentReader]]
 
@@ -37,6 +44,24 @@ async def _opened(open_segment: OpenSegment, segment: Segment) -> AsyncIterator[
         yield reader
     finally:
         await reader.close()
+
+
+async def look(
+    describe: Callable[[], Awaitable[LogManifest]], find: Callable[[LogManifest], Awaitable[T]]
+) -> T:
+    """Find something in a log, and begin again when a ledger is gone that it lists no more: it was
+    trimmed, or a new leader dropped a segment that nobody wrote.
+
+    Raises `NoSuchLedgerError` for one that is missing, and what both calls raise.
+    """
+    manifest = await describe()
+    while True:
+        try:
+            return await find(manifest)
+        except NoSuchLedgerError:
+            before, manifest = manifest, await describe()
+            if manifest == before:
+                raise
 
 
 async def _walk(

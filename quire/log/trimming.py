@@ -14,7 +14,7 @@ from quire.log.manifest import LogManifest
 from quire.log.manifest_record import ManifestRecord
 from quire.log.position import Position
 from quire.log.retention import delete_doomed
-from quire.log.search import OpenSegment, find_place
+from quire.log.search import OpenSegment, find_place, look
 
 
 async def trim_log(
@@ -27,17 +27,27 @@ async def trim_log(
     """Remove every record before a position or offset. Raises `NoSuchLogError`, `LogReplacedError`,
     `InvalidRequestError`.
     """
-    seen, _ = await record.read()
-    if log_id not in (None, seen.log_id):
-        raise LogReplacedError(record.name)
-    position = await find_place(seen, before, open_segment)
-    await _check_reached(seen, position, open_segment)
+
+    async def describe() -> LogManifest:
+        nonlocal log_id
+        seen, _ = await record.read()
+        if log_id not in (None, seen.log_id):
+            raise LogReplacedError(record.name)
+        log_id = seen.log_id
+        return seen
+
+    async def find(manifest: LogManifest) -> Position:
+        found = await find_place(manifest, before, open_segment)
+        await _check_reached(manifest, found, open_segment)
+        return found
+
+    position = await look(describe, find)
 
     async def edit(change: Callable[[LogManifest], LogManifest]) -> LogManifest:
         def edit_same(found: LogManifest | None) -> LogManifest:
             if found is None:
                 raise NoSuchLogError(record.name)
-            if found.log_id != seen.log_id:
+            if found.log_id != log_id:
                 raise LogReplacedError(record.name)
             return change(found)
 

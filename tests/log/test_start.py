@@ -5,6 +5,7 @@ What a reader leaves out: nothing, or what it says.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -13,13 +14,18 @@ from quire.errors import (
     CorruptEntryError,
     InvalidRequestError,
     NoSuchCursorError,
+    PositionTrimmedError,
     QuireError,
     UnreadableError,
 )
 from quire.log.gap import Gap
 from quire.log.position import AtCursor, Position
+from quire.log.producers import Stamp
+from tests.support.interrupted import at_wait
 from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, run
 from tests.support.memory_cluster import down
+
+WAITS_MAX = 400
 
 
 def at(seconds: float) -> datetime:
@@ -204,3 +210,46 @@ def test_nothing_is_left_out_of_a_segment_that_is_written() -> None:
             await log.close()
 
     run(main)
+
+
+def overtaken(wait: int, seed: int) -> bool:
+    """Look for places in a log that is trimmed meanwhile; False when the looks were over before."""
+    trimming: list[asyncio.Task[None]] = []
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, other = cluster.new_client(), cluster.new_client()
+            log = await client.open(batch_records=1)
+            for number in range(12):
+                await log.append(b"%d" % number, stamp=Stamp("p", number))
+                if number % 3 == 2:
+                    await log.roll()
+            cursor = await other.logs.cursors(NAME).open("c")
+
+            def trim() -> None:
+                trimming.append(asyncio.create_task(client.logs.trim(NAME, 9)))
+
+            async def look() -> None:
+                for place in (4, 7):
+                    await cursor.advance(place)
+                    await cursor.lag()
+                    await other.logs.tail(NAME)
+                    with suppress(PositionTrimmedError):
+                        await log.append(b"%d" % place, stamp=Stamp("p", place))
+                    await other.logs.trim(NAME, place)
+
+            await at_wait(wait, trim, look())
+            await asyncio.gather(*trimming)
+            await log.close()
+
+    run(main, seed)
+    return bool(trimming)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_looks_for_a_place_in_a_log_that_is_trimmed_meanwhile_looks_again(seed: int) -> None:
+    """Found by the simulator: the ledger that had just gone was an error."""
+    waits = 0
+    while waits < WAITS_MAX and overtaken(waits + 1, seed):
+        waits += 1
+    assert waits > 30
