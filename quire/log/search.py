@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from quire.entry import EntryId
@@ -125,7 +126,10 @@ async def find_tail(manifest: LogManifest, open_segment: OpenSegment) -> Tail:
 
 
 async def offset_of(manifest: LogManifest, position: Position, open_segment: OpenSegment) -> int:
-    """Return the offset of the first confirmed record at or behind a position, or of the end."""
+    """Return the offset of the first confirmed record at or behind a position, or of the end.
+
+    Never higher than that of the position, though records come meanwhile.
+    """
     segment = manifest.segment_from(position.segment)
     if segment is None:
         return (await find_tail(manifest, open_segment)).offset
@@ -139,7 +143,8 @@ async def offset_of(manifest: LogManifest, position: Position, open_segment: Ope
             slot = position.slot if entry == position.entry else 0
             inside = header.first_offset + min(slot, header.count)
             return inside if entry <= last else header.next_offset
-    return (await find_tail(manifest, open_segment)).offset
+    earlier = tuple(each for each in manifest.segments if each.number < segment.number)
+    return (await find_tail(replace(manifest, segments=earlier), open_segment)).offset
 
 
 async def find_offset(manifest: LogManifest, offset: int, open_segment: OpenSegment) -> Position:

@@ -27,6 +27,7 @@ from quire.log.search import (
     find_record,
     find_time,
     find_transaction,
+    offset_of,
 )
 from quire.log.segment import SegmentEnd
 from quire.log.segment_reader import SegmentReader
@@ -147,6 +148,23 @@ def test_a_record_is_found_where_it_is_or_not_at_all(writer: Writer) -> None:
                 assert offset_at(position) == wanted
                 assert position.entry < STARTS[position.segment] - STARTS[position.segment - 1]
         assert found
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("writer", Writer)
+def test_the_offset_of_a_position_is_not_that_of_what_comes_behind_it(writer: Writer) -> None:
+    async def main() -> None:
+        places = [(Position(1, at, 0) if at < 3 else Position(2, at - 3, 0)) for at in range(5)]
+        for before in range(END + 1):
+            for after in range(before, END + 1):
+                for looks in range(LOOKS_MAX):
+                    for place in places:
+                        log = GrowingLog(before, after, looks, writer)
+                        found = await offset_of(log.manifest, place, log.open_segment)
+                        assert found <= offset_at(place)
+                        if writer is Writer.PROMPT:
+                            assert found >= min(offset_at(place), before)
 
     asyncio.run(main())
 
