@@ -351,8 +351,13 @@ class Service(Generic[R]):
         self._snapshotting = asyncio.create_task(work, name="snapshot")
 
     async def _write_snapshot(self, log: Log, at: Position, offset: int, state: bytes) -> None:
+        logger = logging.getLogger(__name__)
         try:
             await self._snapshots.write(log.log_id, at, offset, state, log.options.replication)
-            await log.trim(at)
         except QuireError as error:
-            logging.getLogger(__name__).warning("no snapshot at offset %d: %s", offset, error)
+            logger.warning("no snapshot at offset %d: %s", offset, error)
+            return
+        try:
+            await log.trim(at)
+        except QuireError as error:  # whoever leads next trims behind its own snapshot
+            logger.info("not trimmed behind the snapshot at offset %d: %s", offset, error)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from quire.errors import NoSuchLedgerError, NoSuchNodeError
+from quire.errors import HandleClosedError, NoSuchLedgerError, NoSuchNodeError
 from quire.ledger.quorum import Replication
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
@@ -280,3 +280,36 @@ def test_a_snapshot_that_changes_while_its_log_is_deleted_goes_as_well() -> None
                 await cluster.store.get(path)
 
     run(main)
+
+
+@pytest.mark.parametrize("failing", ["snapshot", "trim"])
+def test_a_warning_is_given_for_a_snapshot_that_is_missing_and_only_then(
+    failing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who closes a service while it writes one has it, and nothing to worry about."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            replica = Replica(cluster, "replica", snapshot_records=20)
+
+            async def refuse(*_: object) -> None:
+                raise HandleClosedError("log 's'")
+
+            async with replica.service as service:
+                await service.wait_role(Role.LEADS)
+                if failing == "snapshot":
+                    service._snapshots.write = refuse  # type: ignore[method-assign, assignment]
+                else:
+                    assert service._office is not None
+                    service._office.log.trim = refuse  # type: ignore[method-assign, assignment]
+                for _ in range(20):
+                    await service.submit(b"x")
+                await asyncio.sleep(1)
+            snapshots = Snapshots(cluster.store, cluster.catalog, NAME, LogOptions())
+            assert (await snapshots.newest() is None) == (failing == "snapshot")
+
+    run(main)
+    warned = [each.getMessage() for each in caplog.records if each.name == "quire.service.service"]
+    assert warned == (
+        ["no snapshot at offset 20: log 's' is closed"] if failing == "snapshot" else []
+    )
