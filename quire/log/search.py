@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from quire.entry import EntryId
 from quire.errors import (
@@ -25,6 +25,9 @@ from quire.log.manifest import LogManifest, Segment
 from quire.log.position import LATEST, Position
 from quire.log.segment_reader import SegmentReader
 from quire.log.transactions import first_slot
+
+LOOKS_MAX: Final = 5
+"""Looks that are begun because trims, offloads or take-overs overtook the ones before."""
 
 T = TypeVar("T")
 
@@ -51,18 +54,19 @@ async def look(
     describe: Callable[[], Awaitable[LogManifest]], find: Callable[[LogManifest], Awaitable[T]]
 ) -> T:
     """Find something in a log, and begin again when a ledger is gone that it lists no more: it was
-    trimmed, or a new leader dropped a segment that nobody wrote.
+    trimmed or offloaded, or a new leader dropped a segment that nobody wrote.
 
     Raises `NoSuchLedgerError` for one that is missing, and what both calls raise.
     """
-    manifest = await describe()
+    manifest, looks = await describe(), 1
     while True:
         try:
             return await find(manifest)
         except NoSuchLedgerError:
             before, manifest = manifest, await describe()
-            if manifest == before:
+            if manifest == before or looks == LOOKS_MAX:
                 raise
+            looks += 1
 
 
 async def _walk(

@@ -16,12 +16,13 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final, TypeAlias
 
 from quire.entry import EntryId
-from quire.errors import NoSuchLedgerError, NoSuchLogError
+from quire.errors import NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.batch import BatchHeader, decode_header, place_header
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.manifest import LogManifest, Segment
+from quire.log.search import look
 from quire.log.source import Source, open_source, read_head
 from quire.log.span import Describe, Span
 from quire.metastore.layout import ledger_path
@@ -36,9 +37,6 @@ That is one compare-and-set, milliseconds unless the store is electing a leader.
 past the segment either, so that a snapshot which does not wait misses nothing that they see; it is
 for whoever appended a record and wants it in a snapshot taken then.
 """
-
-ATTEMPTS_MAX: Final = 5
-"""Snapshots begun because trims or offloads overtook the ones before."""
 
 
 async def take_snapshot(
@@ -55,15 +53,9 @@ async def take_snapshot(
     Raises `NoSuchLogError`, also while the log is being deleted, `UnreadableError` when too few
     bookies answer for the LAC of an open segment, `NoSuchLedgerError` for a ledger that is missing.
     """
-    manifest, attempt = await describe(log), 1
-    while True:
-        try:
-            return await _take(manifest, catalog, password, bounds)
-        except NoSuchLedgerError:
-            before, manifest = manifest, await describe(log)
-            if manifest == before or attempt == ATTEMPTS_MAX:
-                raise
-            attempt += 1
+    return await look(
+        lambda: describe(log), lambda manifest: _take(manifest, catalog, password, bounds)
+    )
 
 
 async def _take(

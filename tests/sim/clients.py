@@ -105,7 +105,7 @@ class ClientMachine(Machine):
             self.world.network.counters["client told to stop twice"] += 1
             task.cancel()
 
-    def _must_end(self, life: Incarnation | None, task: asyncio.Task[Any], seconds: float) -> None:
+    def _must_end(self, life: Incarnation, task: asyncio.Task[Any], seconds: float) -> None:
         """Fail unless a life that was told to stop has ended by then; being paused excuses it."""
 
         def look() -> None:
