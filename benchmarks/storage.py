@@ -13,7 +13,7 @@ moment before, because disks and neighbours change from minute to minute:
   read     the 1 ledger, the 1,000 one after the other, and some of 1,000 larger ones, read back in
            order and checked against their checksums, against pread of a plain file in pieces of the
            same size; from the disk (the page cache has been told to forget the files) and from the
-           page cache. `joined`: after the bookie's upkeep joined the files, as it does in time
+           page cache. `joined`: after the bookie's upkeep joined the files, as it does within seconds
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ async def measure(directory: Path, seconds: float) -> None:
         async with whole_bookie(directory, OPTIONS) as node:
             written.append(await fill(node, case.ledgers, case.runs))
             reads += await read_case(directory, node, case, case.what)
-            if await node._engine.compactor.step(OPTIONS.minor_live_share):
+            if await node._engine.compactor.join():
                 reads += await read_case(directory, node, case, f"{case.what} joined,")
     print(f"write  1,000 ledgers at once against 1                {share(written[1], written[0])}")
     print(*reads, sep="\n")

@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from quire.entry import BookieId, LedgerId
@@ -93,14 +94,14 @@ class Collector:
             self._on_fatal(error)
 
     async def _pause(self) -> None:
-        """Wait for the next round; a nearly full disk is not made to wait long."""
-        rest = self._options.collect_seconds
-        while rest > 0:
-            step = min(self._options.space_check_seconds, rest)
-            await asyncio.sleep(step)
-            rest -= step
+        """Join files until the next round; a nearly full disk is not made to wait long."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._options.collect_seconds
+        while (rest := end - loop.time()) > 0:
+            await asyncio.sleep(min(self._options.space_check_seconds, rest))
             if await self._is_nearly_full():
                 return
+            await self._compact(self._compactor.join)
 
     async def _is_nearly_full(self) -> bool:
         space = await self._disk.space()
@@ -112,15 +113,21 @@ class Collector:
         await self._drop_deleted()
         options = self._options
         live_share = options.major_live_share if is_major else options.minor_live_share
+        step = partial(self._compactor.step, live_share)
+        for _ in range(STEPS_MAX):
+            if not await self._compact(step):
+                break
+        _log.info("bookie %s collected: %s %s", self._bookie, self.counts, self._compactor.counts)
+
+    async def _compact(self, step: Callable[[], Awaitable[bool]]) -> bool:
+        """Do what a compaction does; tell whether there is more to do, and room for it."""
         try:
-            for _ in range(STEPS_MAX):
-                if not await self._compactor.step(live_share):
-                    break
+            return await step()
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             _log.warning("bookie %s has no room to compact", self._bookie)
-        _log.info("bookie %s collected: %s %s", self._bookie, self.counts, self._compactor.counts)
+            return False
 
     async def _drop_deleted(self) -> None:
         held = sorted(self._storage.states)

@@ -39,7 +39,6 @@ class Plan(NamedTuple):
     """Neighbours to replace by one file, or, when `is_empty`, files to remove."""
 
     files: tuple[int, ...]
-    copied_bytes: int
     is_empty: bool = False
 
 
@@ -53,12 +52,12 @@ def choose(
     """
     empty = tuple(use.number for use in uses if not use.live_bytes and not use.rows)
     if empty:
-        return Plan(empty, 0, is_empty=True)
+        return Plan(empty, is_empty=True)
     wasteful = [use for use in uses if use.live_bytes < live_share * use.bytes]
     if wasteful:
         worst = min(wasteful, key=lambda use: use.live_bytes / use.bytes)
         if worst.live_bytes <= room_bytes:
-            return Plan((worst.number,), worst.live_bytes)
+            return Plan((worst.number,))
     return _join(uses, min(joined_bytes_max, room_bytes))
 
 
@@ -77,7 +76,7 @@ def _join(uses: Sequence[FileUse], bytes_max: int) -> Plan | None:
             best = uses[start:end]
     if len(best) < JOIN_FILES_MIN:
         return None
-    return Plan(tuple(use.number for use in best), sum(use.live_bytes for use in best))
+    return Plan(tuple(use.number for use in best))
 
 
 @dataclass(slots=True)
@@ -118,15 +117,22 @@ class Compactor:
         among it, after which nothing is lost.
         """
         async with self._turn:
-            return await self._step(live_share)
+            return await self._step(self._storage.shelf.uses(), live_share)
 
-    async def _step(self, live_share: float) -> bool:
+    async def join(self) -> bool:
+        """Join small neighbours if there are enough; tell whether there were. Unlike `step` it
+        looks at no ledger to find that out: a file counts as if all of it were wanted. Raises as
+        `step`.
+        """
+        async with self._turn:
+            return await self._step(self._storage.shelf.full_uses(), live_share=0)
+
+    async def _step(self, uses: list[FileUse], live_share: float) -> bool:
         space = await self._disk.space()
-        uses = self._storage.shelf.uses()
         plan = self._plan(uses, live_share, space.free_bytes // 2)
         if plan is None:
             return False
-        await self._carry_out(plan, uses)
+        await self._carry_out(plan)
         return True
 
     async def rewrite(self, number: int) -> bool:
@@ -141,11 +147,11 @@ class Compactor:
             if use.live_bytes > space.free_bytes // 2:
                 return False
             is_empty = not use.live_bytes and not use.rows
-            return await self._carry_out(Plan((number,), use.live_bytes, is_empty), [use])
+            return await self._carry_out(Plan((number,), is_empty))
 
-    async def _carry_out(self, plan: Plan, uses: Sequence[FileUse]) -> bool:
+    async def _carry_out(self, plan: Plan) -> bool:
         """Replace files; False, and nothing done, when one of them turns out to be damaged."""
-        before = sum(use.bytes for use in uses if use.number in plan.files)
+        before = self._storage.shelf.bytes_of(plan.files)
         try:
             index = None if plan.is_empty else await self._copy(plan.files)
         except CorruptEntryError as error:
@@ -160,7 +166,8 @@ class Compactor:
             raise
         self.counts.files_removed += len(plan.files)
         self.counts.files_written += index is not None
-        self.counts.bytes_reclaimed += before - plan.copied_bytes
+        kept = () if index is None else index.ledgers.values()
+        self.counts.bytes_reclaimed += before - sum(part.bytes for part in kept)
         self._damaged = [number for number in self._damaged if number not in plan.files]
         return True
 

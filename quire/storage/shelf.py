@@ -172,6 +172,17 @@ class Shelf:
         head = sum(self.rank(each.file) < rank for each in kept)
         self.ledgers[ledger] = LedgerParts([*kept[:head], part, *kept[head:]])
 
+    def bytes_of(self, files: Iterable[int]) -> int:
+        """Return how much some files hold, wanted or not."""
+        return sum(self._bytes[number] for number in files)
+
+    def full_uses(self) -> list[FileUse]:
+        """Return the use of each file, oldest data first, as if all of it were wanted: what can be
+        said without a look at every ledger.
+        """
+        sizes = ((number, self._bytes[number]) for number in self._ranks)
+        return [FileUse(number, size, size, 1) for number, size in sizes]
+
     def uses(self) -> list[FileUse]:
         """Return how much of each file is wanted, oldest data first."""
         live = dict.fromkeys(self._ranks, 0)

@@ -24,6 +24,7 @@ from quire.storage.options import StorageOptions
 from quire.storage.shelf import FileUse, LedgerParts
 from tests.sim.disk import Cut, SimFile
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
+from tests.support.virtual import virtually
 
 FAST = replace(SMALL, upkeep_bytes_per_second=1 << 40)
 PAYLOAD = bytes(800)
@@ -53,13 +54,13 @@ def use(number: int, size: int, live: int, rows: int = 0) -> FileUse:
     [
         ([], None),
         ([use(1, 100, 100)], None),
-        ([use(1, 100, 0), use(2, 100, 100), use(3, 9, 0)], Plan((1, 3), 0, is_empty=True)),
-        ([use(1, 100, 0, rows=1)], Plan((1,), 0)),
-        ([use(1, 100, 20), use(2, 100, 19), use(3, 100, 10)], Plan((3,), 10)),
+        ([use(1, 100, 0), use(2, 100, 100), use(3, 9, 0)], Plan((1, 3), is_empty=True)),
+        ([use(1, 100, 0, rows=1)], Plan((1,))),
+        ([use(1, 100, 20), use(2, 100, 19), use(3, 100, 10)], Plan((3,))),
         ([use(n, 10, 10) for n in range(7)], None),
-        ([use(n, 10, 10) for n in range(9)], Plan(tuple(range(9)), 90)),
-        ([use(n, 100, 100) for n in range(20)], Plan(tuple(range(10)), 1000)),
-        ([use(n, 10, 10) for n in (5, 1, 9, 2, 8, 4, 7, 3)], Plan((5, 1, 9, 2, 8, 4, 7, 3), 80)),
+        ([use(n, 10, 10) for n in range(9)], Plan(tuple(range(9)))),
+        ([use(n, 100, 100) for n in range(20)], Plan(tuple(range(10)))),
+        ([use(n, 10, 10) for n in (5, 1, 9, 2, 8, 4, 7, 3)], Plan((5, 1, 9, 2, 8, 4, 7, 3))),
         ([use(n, 500 if n == 4 else 10, 500 if n == 4 else 10) for n in range(11)], None),
     ],
 )
@@ -72,12 +73,12 @@ def test_the_largest_files_that_flushes_write_are_joined() -> None:
     most = options.memory_bytes_max
     uses = [use(number, most, most) for number in range(8)]
     plan = choose(uses, options.minor_live_share, options.joined_bytes_max, 1 << 40)
-    assert plan == Plan(tuple(range(8)), 8 * most)
+    assert plan == Plan(tuple(range(8)))
 
 
 def test_a_nearly_full_disk_is_not_filled_by_compaction() -> None:
     uses = [use(1, 1000, 150), use(2, 100, 0)]
-    assert choose(uses, 0.2, 1000, 100) == Plan((2,), 0, is_empty=True)
+    assert choose(uses, 0.2, 1000, 100) == Plan((2,), is_empty=True)
     assert choose(uses[:1], 0.2, 1000, 100) is None
 
 
@@ -206,6 +207,41 @@ def test_many_small_files_become_one_and_read_the_same() -> None:
         await scene.close()
 
     drive(main())
+
+
+def test_small_files_are_joined_between_rounds() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene, lives=12)
+        await scene.node._storage.drop([3])
+        answers = Answers()
+        collector = collector_of(scene, answers)
+        collector.start()
+        await asyncio.sleep(2 * FAST.space_check_seconds)
+        assert len(scene.node._storage.checkpoint.files) < 8
+        assert not answers.asked
+        await check(scene, held, 3)
+        await scene.node.read_tail(11, fence_key=KEY)
+        for life in range(8):
+            await scene.node._engine.upkeep.flush()  # the first holds a fence and no entries
+            await scene.node.add(5, KEY, run_of(5, life, payload=PAYLOAD))
+        await scene.node._engine.upkeep.flush()
+        await asyncio.sleep(FAST.collect_seconds)
+        assert len(answers.asked) == 1, "the rounds come all the same"
+        await check(scene, held, 3)
+        await collector.close()
+        counts = collector._compactor.counts
+        assert counts.files_written == 2
+        assert counts.bytes_reclaimed > 0
+        await scene.close()
+        await scene.start()
+        del held[3]
+        await check(scene, held)
+        with pytest.raises(LedgerFencedError):
+            await scene.node.add(11, KEY, run_of(11, 0))
+        await scene.close()
+
+    virtually(main)
 
 
 def test_reads_and_writes_go_on_while_files_are_replaced() -> None:
