@@ -13,7 +13,7 @@ moment before, because disks and neighbours change from minute to minute:
   read     the 1 ledger, the 1,000 one after the other, and some of 1,000 larger ones, read back in
            order and checked against their checksums, against pread of a plain file in pieces of the
            same size; from the disk (the page cache has been told to forget the files) and from the
-           page cache. `joined`: after the bookie's upkeep joined the files, as it does within seconds
+           page cache. `joined`: after upkeep joined the files, as it does within seconds
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ RUNS: Final = (
     *(("election", seed) for seed in (5, 7)),
     ("service", 0),
     ("numbered", 0),
-    ("deletion", 0),
+    ("deletion", 2),
 )
 """Seeds that together reach whatever is reached in hundreds."""
 
