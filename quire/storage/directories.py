@@ -72,7 +72,8 @@ async def _open_part(
     try:
         found = await read_cookie(disk)
         if found is None:
-            raise WrongBookieError(what, f"bookie {cookie.bookie}", "nobody: it has no cookie")
+            nobody = "nobody (it has no cookie: is the right disk mounted there?)"
+            raise WrongBookieError(what, f"bookie {cookie.bookie}", nobody)
         cookie.check(what, found)
         if found.part != part.id:
             raise WrongBookieError(what, f"part {part.id}", f"part {found.part or 'main'}")
