@@ -34,6 +34,7 @@ REPORTING = [
         "replicas",
         "resending",
         "run",
+        "seeker",
         "service_workload",
         "watch",
         "world",

@@ -43,7 +43,7 @@ from quire.log.position import BEGINNING, LATEST, AtTransaction, Position, Recor
 from quire.log.retry import retry
 from quire.log.search import find_latest, find_offset, find_time, find_transaction
 from quire.log.segment_reader import RecordBatch, SegmentReader, open_segment
-from quire.log.transactions import NO_TRANSACTION, first_slot
+from quire.log.threshold import NO_OFFSET, Threshold
 from quire.timing import time_limit
 
 RETRY_SECONDS: Final = 10.0
@@ -51,9 +51,6 @@ RETRY_SECONDS: Final = 10.0
 
 ROLL_SECONDS: Final = 5.0
 """How long a reader that does not follow waits for a roll under way to be finished."""
-
-NO_OFFSET: Final = -1
-"""Before all offsets: of a reader that did not ask for one."""
 
 
 class LogReader(Handle):
@@ -92,8 +89,7 @@ class LogReader(Handle):
         self._next = start if isinstance(start, Position) else BEGINNING
         self._buffer: deque[Record] = deque()
         self._offset: int | None = None
-        self._offset_min = NO_OFFSET
-        self._transaction_min = NO_TRANSACTION
+        self._threshold = Threshold()
         self._segment: SegmentReader | None = None
         self._closed = False
         self._reading = asyncio.Lock()
@@ -201,7 +197,8 @@ class LogReader(Handle):
             if gap is not None:
                 self._on_gap(gap)
                 self._start = None
-                self._next, self._offset, self._offset_min = gap.end, None, NO_OFFSET
+                self._next, self._offset = gap.end, None
+                self._threshold = self._threshold._replace(offset=NO_OFFSET)
             if batch is None:
                 return None
             return self._take(batch) or None
@@ -218,20 +215,19 @@ class LogReader(Handle):
                     batch.entry,
                     f"offset {batch.first_offset} follows offset {self._offset - 1}",
                 )
-        if self._offset is None and NO_OFFSET < self._offset_min < batch.first_offset:
+        if self._offset is None and self._threshold.is_missed_by(batch):
             raise CorruptEntryError(
                 self._segment.segment.ledger if self._segment else -1,
                 batch.entry,
-                f"offset {batch.first_offset} where offset {self._offset_min} was looked for",
+                f"offset {batch.first_offset} where offset {self._threshold.offset} was looked for",
             )
         slot = self._next.slot if batch.entry == self._next.entry else 0
-        slot = min(max(slot, self._offset_min - batch.first_offset), len(batch))
-        if self._transaction_min != NO_TRANSACTION:
-            ids = batch.batch.transactions
-            slot = max(slot, first_slot(ids, len(batch), self._transaction_min))
+        slot = min(max(slot, self._threshold.first_slot(batch)), len(batch))
         self._start = None
         self._next = batch.after
         self._offset = batch.next_offset
+        if slot < len(batch):
+            self._threshold = Threshold()
         return RecordBatch(batch.segment, batch.entry, slot, batch.batch)
 
     async def _leave(self) -> None:
@@ -318,12 +314,13 @@ class LogReader(Handle):
         elif isinstance(start, Position):
             self._next = await find_latest(manifest, self._open_segment)
         elif isinstance(start, AtTransaction):
-            self._transaction_min = start.transaction
+            self._threshold = Threshold(transaction=start.transaction)
             self._next = await find_transaction(manifest, start.transaction, self._open_segment)
         elif isinstance(start, datetime):
+            self._threshold = Threshold(time_ms=to_ms(start))
             self._next = await find_time(manifest, to_ms(start), self._open_segment)
         else:
-            self._offset_min = start
+            self._threshold = Threshold(offset=start)
             self._next = await find_offset(manifest, start, self._open_segment)
         self._start = None
 

@@ -19,7 +19,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.gap import Gap
-from quire.log.position import AtCursor, Position
+from quire.log.position import AtCursor, AtTransaction, Position
 from quire.log.producers import Stamp
 from tests.support.interrupted import at_wait
 from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, run
@@ -57,6 +57,31 @@ def test_a_reader_starts_at_the_first_record_that_is_not_older(seconds: float, f
             await log.close()
             with pytest.raises(InvalidRequestError, match="zone"):
                 await client.logs.read(NAME, datetime(2026, 1, 1))
+
+    run(main)
+
+
+def test_a_reader_that_starts_at_the_end_is_given_nothing_older_either() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(batch_records=2)
+            await log.append(b"0", transaction=7)
+            for start, ids in ((at(cluster.now + 2), (7, 7)), (AtTransaction(9), (8, 9))):
+                reader = await client.logs.read(NAME, start, follow=True)
+                reading = asyncio.ensure_future(anext(reader))
+                await asyncio.sleep(0.1)  # it is at the end
+                await log.append(b"too old", transaction=ids[0])
+                cluster.now += 1
+                await log.append(b"still too old", transaction=ids[0])
+                await log.roll()
+                cluster.now += 1
+                positions = await log.append_many([b"wanted", b"too"], transaction=ids[1])
+                record = await reading
+                assert (record.payload, record.position) == (b"wanted", positions[0])
+                assert (await anext(reader)).payload == b"too"
+                await reader.close()
+            await log.close()
 
     run(main)
 

@@ -102,12 +102,13 @@ class Seen:
     epoch: int
     payload: bytes
     transaction: int | None = None
+    timestamp_ms: int = 0
 
 
 def seen_of(record: Record) -> Seen:
     """Return what a reader that was given a record has seen."""
     place = (record.position, record.offset, record.epoch)
-    return Seen(*place, record.payload, record.transaction)
+    return Seen(*place, record.payload, record.transaction, record.timestamp_ms)
 
 
 @dataclass(slots=True)

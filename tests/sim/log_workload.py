@@ -39,6 +39,7 @@ from tests.sim.history import LogHistory, LogReading, Outcome, Seen, require, se
 from tests.sim.log_checkers import check_log, passes_go_up_by_one
 from tests.sim.owner import Owner
 from tests.sim.resending import Sender
+from tests.sim.seeker import Seeker
 from tests.sim.world import SimWorld
 
 NAME: Final = "log"
@@ -79,6 +80,7 @@ class LogWorkload:
         chance = world.rng("consumer")
         wanted = chance.random() < 0.3 and self.may_consume
         self.consumer = Consumer(world, NAME, chance, wanted=wanted)
+        self.seeker = Seeker(world, NAME, self.keyring, may_seek=self.may_consume)
         self.terms = world.rng("terms")
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
@@ -109,6 +111,9 @@ class LogWorkload:
         self.followers.start(rng)
         if self.consumer.wanted:
             world.client("consumer").run(self._consume)
+        seeker = world.client("seeker") if self.seeker.wanted else None
+        if seeker is not None:
+            seeker.run(self._seek)
         janitor = world.client("janitor") if self.has_janitor else None
         if janitor is not None:
             janitor.run(self._sweep)
@@ -122,7 +127,7 @@ class LogWorkload:
         except TimeoutError:
             world.say("world", "is out of patience")
         self.over = True
-        for helper in filter(None, (janitor, owner)):
+        for helper in filter(None, (janitor, owner, seeker)):
             helper.end_life()
         await world.heal()
         await self._finish(leaders)
@@ -278,6 +283,9 @@ class LogWorkload:
     async def _consume(self, client: ClientMachine) -> None:
         await self.consumer.run(client, self._directory(client))
 
+    async def _seek(self, client: ClientMachine) -> None:
+        await self.seeker.run(client, self._directory(client))
+
     async def _sweep(self, client: ClientMachine) -> None:
         """Delete orphans all the time, while leaders create ledgers."""
         while True:
@@ -301,6 +309,7 @@ class LogWorkload:
             if world.rng("manifest").random() < LOST_MANIFEST_SHARE:
                 await world.client("administrator").run(partial(self._rebuild, finals[0]))
         check_log(finals, world.log)
+        self.seeker.check(finals[0], world.log)
 
     async def _rebuild(self, final: list[Seen], client: ClientMachine) -> None:
         """The manifest is lost, and made anew from the ledgers: with all that was there, and

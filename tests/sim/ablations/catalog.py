@@ -266,6 +266,11 @@ ABLATIONS: Final = (
         "",
         _slow,
     ),
+    Ablation(
+        "a reader is given nothing older than it asked for",
+        "log",
+        logs.give_what_comes_next_at_the_end,
+    ),
     Ablation("a snapshot has no holes", "log", logs.count_what_follows_an_open_segment),
     Ablation(
         "a linearizable tail asks what is acknowledged",

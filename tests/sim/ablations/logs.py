@@ -21,6 +21,7 @@ from quire.log import (
     search,
     snapshot,
     takeover,
+    threshold,
     upkeep,
 )
 from quire.log.takeover import LostRaceError
@@ -197,8 +198,18 @@ def look_at_each_segment_as_it_is_then() -> list[Patch]:
 
 def _take_unchecked(self: Any, whole: Any, batch: Any) -> Any:
     if self._offset is None:
-        self._offset_min = min(self._offset_min, batch.first_offset)
+        found = min(self._threshold.offset, batch.first_offset)
+        self._threshold = self._threshold._replace(offset=found)
     return whole(self, batch)
+
+
+def give_what_comes_next_at_the_end() -> list[Patch]:
+    whole = threshold.Threshold.first_slot
+
+    def first_slot(self: Any, batch: Any) -> int:
+        return whole(threshold.Threshold(offset=self.offset), batch)
+
+    return [(threshold.Threshold, "first_slot", first_slot)]
 
 
 def count_what_follows_an_open_segment() -> list[Patch]:

@@ -1,0 +1,39 @@
+"""What a reader asked for, for as long as none of it came: records below it are not for him.
+
+A search sends him to the first record that is wanted among those that are known, or to the end. But
+what comes next at the end may still be too old for him: it was appended before the moment he named,
+or is one of the transactions that he has already. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from quire.log.segment_reader import RecordBatch
+from quire.log.transactions import NO_TRANSACTION, first_slot
+
+NO_OFFSET: Final = -1
+NO_TIME: Final = -1
+"""Before all offsets, and all times: of a reader that did not ask for one."""
+
+
+class Threshold(NamedTuple):
+    """At or above all of these is what was asked for."""
+
+    offset: int = NO_OFFSET
+    transaction: int = NO_TRANSACTION
+    time_ms: int = NO_TIME
+
+    def is_missed_by(self, batch: RecordBatch) -> bool:
+        """Tell whether a batch is behind the record that was asked for by its offset."""
+        return NO_OFFSET < self.offset < batch.first_offset
+
+    def first_slot(self, batch: RecordBatch) -> int:
+        """Return the first slot of a whole entry that was asked for; their number when none was."""
+        count = len(batch.batch)
+        if batch.batch.header.timestamp_ms < self.time_ms:
+            return count
+        slot = min(max(0, self.offset - batch.batch.header.first_offset), count)
+        if self.transaction != NO_TRANSACTION:
+            slot = max(slot, first_slot(batch.batch.transactions, count, self.transaction))
+        return slot

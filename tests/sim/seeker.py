@@ -1,0 +1,119 @@
+"""Somebody who begins to read a log at a time or a transaction, again and again, while it goes on.
+
+C9  a reader begins at the first record that it asked for: at none before it, and none between
+    the one it asked for and the one it was given first was left out, but what was trimmed
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from quire.errors import IntegrityError, PositionTrimmedError, QuireError
+from quire.log.directory import LogDirectory
+from quire.log.keyring import Keyring
+from quire.log.position import BEGINNING, AtTransaction, Position
+from quire.timing import time_limit
+from tests.sim.clients import ClientMachine
+from tests.sim.followers import corruption
+from tests.sim.history import LogHistory, LogReading, Seen, require, seen_of
+from tests.sim.world import SimWorld
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+RULE = "C9 a reader begins at the first record it asked for"
+
+
+@dataclass(slots=True)
+class Search:
+    """One start of a reader, and what it was given."""
+
+    asked: AtTransaction | datetime
+    reading: LogReading
+    given_up: Position | None = None
+    """What was trimmed, at most, when its first record came."""
+
+    def wants(self, seen: Seen) -> bool:
+        """Whether a record is one that was asked for, or would stand behind it."""
+        if isinstance(self.asked, AtTransaction):
+            return seen.transaction is not None and seen.transaction >= self.asked.transaction
+        return EPOCH + timedelta(milliseconds=seen.timestamp_ms) >= self.asked
+
+    def check(self, known: Iterable[Seen]) -> None:
+        """Compare the first record with all that anybody knows of the log."""
+        if not self.reading.records:
+            return
+        first = self.reading.records[0]
+        require(self.wants(first), RULE, f"{self.asked} was asked for, {first} was given")
+        for seen in known:
+            is_left = self.given_up is None or seen.position >= self.given_up
+            require(
+                seen.position >= first.position or not is_left or not self.wants(seen),
+                RULE,
+                f"{self.asked} was asked for, and {first} was given; {seen} stands before it",
+            )
+
+
+class Seeker:
+    """See the module."""
+
+    def __init__(self, world: SimWorld, log: str, keyring: Keyring, *, may_seek: bool) -> None:
+        self._world = world
+        self._log = log
+        self._keyring = keyring
+        self._rng = world.rng("seeker")
+        self.wanted = self._rng.random() < 0.3 and may_seek
+        self._searches: list[Search] = []
+
+    async def run(self, client: ClientMachine, directory: LogDirectory) -> None:
+        """Search until the process ends."""
+        while True:
+            await asyncio.sleep(self._rng.expovariate(100.0))
+            reading = self._world.log.read(f"seeker{len(self._searches)}", BEGINNING)
+            search = Search(self._draw(), reading)
+            self._searches.append(search)
+            try:
+                await self._read(directory, search)
+            except PositionTrimmedError as error:
+                self._world.say(client.name, f"is too late: {error!r}")
+            except IntegrityError as error:
+                raise corruption(client, error) from error
+            except QuireError as error:
+                client.trouble = error
+                self._world.say(client.name, f"searches again: {error!r}")
+
+    def _draw(self) -> AtTransaction | datetime:
+        """Ask for something that is there, or almost, or that comes soon."""
+        appends, rng = self._world.log.appends, self._rng
+        ids = [each.transaction for each in appends[-4:] if each.transaction is not None]
+        if ids and rng.random() < 0.5:
+            return AtTransaction(rng.choice(ids) + rng.choice([0, 0, 1]))
+        age = rng.choice([0.0, 0.01 * rng.random(), rng.random()])
+        return EPOCH + timedelta(seconds=self._world.clock() - age)
+
+    async def _read(self, directory: LogDirectory, search: Search) -> None:
+        """Read some records; there may be none yet."""
+        reader = await directory.read(self._log, search.asked, follow=True, keyring=self._keyring)
+        records = search.reading.records
+        try:
+            with suppress(TimeoutError):
+                async with time_limit(self._rng.choice([0.02, 0.02, 0.2])):
+                    async for record in reader:
+                        if not records:
+                            search.given_up = self._world.log.trimmed_to
+                            self._world.note_fault("search")
+                        records.append(seen_of(record))
+                        if self._rng.random() < 0.5:
+                            break
+        finally:
+            await reader.close()
+
+    def check(self, final: list[Seen], history: LogHistory) -> None:
+        """Compare every start with what was and is in the log."""
+        known = {seen.position: seen for each in history.readings for seen in each.records}
+        known.update({seen.position: seen for seen in final})
+        for search in self._searches:
+            search.check(known.values())
