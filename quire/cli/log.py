@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import datetime
 
 import click
 
@@ -14,16 +15,22 @@ from quire.cli.payloads import encode_payload, payload_fields, payload_option, r
 from quire.cli.replication import key_file_option, password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.cli.upkeep import rebuild, sweep
+from quire.client import Client
+from quire.errors import NoSuchLogError
 from quire.ledger.quorum import Replication
+from quire.log.errors import TransactionOrderError
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
 from quire.log.position import LATEST, AtTransaction, Position, Record
 from quire.log.reader import LogReader
 
 
-def _start_position(text: str) -> Position | int | AtTransaction:
+def _parse_start(text: str) -> Position | int | datetime | AtTransaction:
     if text.startswith("tx:") and text[3:].isdecimal():
         return AtTransaction(int(text[3:]))
+    if not text.isdecimal():  # a day may be written without dashes, and so is an offset
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text)
     return parse_place(text)
 
 
@@ -31,10 +38,10 @@ _name = click.argument("name")
 _start = click.option(
     "--from",
     "start",
-    type=_start_position,
+    type=_parse_start,
     metavar="POSITION",
-    help="Where to start: segment.entry.slot, an offset, tx:ID (a transaction), beginning or "
-    "latest.",
+    help="Where to start: segment.entry.slot, an offset, tx:ID (a transaction), a time "
+    "(2026-07-31T09:30:00Z), beginning or latest.",
 )
 
 
@@ -73,7 +80,8 @@ def append(
     """Append records, given as arguments or as lines of standard input.
 
     Creates the log when there is none, and takes it over from whoever is writing it: that writer
-    is fenced off for good. Prints the position of every record once it is durable.
+    is fenced off for good, as soon as there is a first record. Prints the position of every record
+    once it is durable.
 
     \b
     Examples:
@@ -93,11 +101,18 @@ async def _append(
     encoding: str,
     options: LogOptions,
 ) -> None:
-    async with settings.connect() as client:
+    async with (
+        settings.connect() as client,
+        contextlib.aclosing(records(arguments, encoding)) as batches,
+    ):
+        # Nobody is fenced off for what cannot be appended.
+        batch = await anext(batches, None)
+        if transaction is not None:
+            await _check_transaction(client, name, transaction, options)
         opened = await client.open_log(name, options)
         with progress(f"Appending to {name}", len(arguments) or None) as advance:
             async with opened:
-                async for batch in records(arguments, encoding):
+                while batch is not None:
                     futures = [
                         await opened.submit(record, transaction=transaction) for record in batch
                     ]
@@ -105,6 +120,22 @@ async def _append(
                         _print_position(settings, await future)
                     flush()
                     advance(len(batch))
+                    batch = await anext(batches, None)
+
+
+async def _check_transaction(
+    client: Client, name: str, transaction: int, options: LogOptions
+) -> None:
+    """Raise `TransactionOrderError` when a log has a record of a later transaction already."""
+    with contextlib.suppress(NoSuchLogError):
+        later = AtTransaction(transaction + 1)
+        reader = await client.read_log(
+            name, later, password=options.password, keyring=options.keyring
+        )
+        async with reader:
+            async for record in reader:
+                last = record.transaction or later.transaction
+                raise TransactionOrderError(name, transaction, last)
 
 
 def _print_position(settings: Settings, position: Position) -> None:
@@ -125,7 +156,7 @@ def _print_position(settings: Settings, position: Position) -> None:
 def read(
     settings: Settings,
     name: str,
-    start: Position | int | AtTransaction | None,
+    start: Position | int | datetime | AtTransaction | None,
     limit: int | None,
     encoding: str,
     password: bytes,
@@ -138,6 +169,7 @@ def read(
       quire log read orders
       quire log read orders --from 3.17.0 --limit 10 --json
       quire log read orders --from tx:1042
+      quire log read orders --from 2026-07-31T09:30:00+02:00
     """
     show = _printer(settings, encoding)
     run(lambda: _read(settings, name, start, False, limit, password, keyring, show))
@@ -154,7 +186,7 @@ def read(
 def tail(
     settings: Settings,
     name: str,
-    start: Position | int | AtTransaction | None,
+    start: Position | int | datetime | AtTransaction | None,
     limit: int | None,
     encoding: str,
     password: bytes,
@@ -175,7 +207,7 @@ def tail(
 async def _read(
     settings: Settings,
     name: str,
-    start: Position | int | AtTransaction | None,
+    start: Position | int | datetime | AtTransaction | None,
     follow: bool,
     limit: int | None,
     password: bytes,

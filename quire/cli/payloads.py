@@ -11,7 +11,7 @@ import base64
 import binascii
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -80,7 +80,7 @@ def payload_fields(payload: bytes, encoding: str) -> dict[str, str]:
         return {"payload_base64": base64.b64encode(payload).decode()}
 
 
-async def records(arguments: Sequence[str], encoding: str) -> AsyncIterator[list[bytes]]:
+async def records(arguments: Sequence[str], encoding: str) -> AsyncGenerator[list[bytes], None]:
     """Yield batches of records: the arguments, or else the lines of standard input.
 
     Raises `ConfigurationError` for what is not written in the encoding, `EntryTooLargeError` for a

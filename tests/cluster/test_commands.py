@@ -6,6 +6,7 @@ import base64
 import json
 import signal
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,21 @@ class TestLogs:
         late = quire("log", "append", "numbered", "x", "--transaction", "8", store=cluster.store)
         assert late.code == 7
         assert "transaction 8 cannot follow transaction 9" in late.err
+        wrong = quire("log", "append", "numbered", "x", "--payload", "hex", store=cluster.store)
+        assert wrong.code == 2
+        shown = quire("log", "show", "numbered", "--json", store=cluster.store).json
+        assert shown[0]["epoch"] == 2, "nobody was fenced off for nothing"
+
+    def test_a_log_is_read_from_a_time(self, cluster: RunningCluster) -> None:
+        assert quire("log", "append", "timed", "then", store=cluster.store).code == 0
+        [then] = quire("log", "read", "timed", "--json", store=cluster.store).json
+        between = datetime.fromtimestamp((then["timestamp_ms"] + 1) / 1000, UTC).isoformat()
+        assert quire("log", "append", "timed", "now", store=cluster.store).code == 0
+        found = quire("log", "read", "timed", "--from", between, store=cluster.store)
+        assert found.out.split() == ["now"]
+        vague = quire("log", "read", "timed", "--from", "2026-07-31T09:30:00", store=cluster.store)
+        assert vague.code == 2
+        assert "has no time zone" in vague.err
 
     def test_an_encrypted_log_needs_its_key_file(
         self, cluster: RunningCluster, tmp_path: Path
