@@ -69,6 +69,9 @@ class Followers:
             while client.is_running and not task.done() and not reading.is_at(end):  # noqa: ASYNC110
                 await asyncio.sleep(PAUSE_SECONDS)
             await outcome(client, task)
+            is_done = client.is_running and task.done() and not task.cancelled()
+            text = f"{reading.reader} ended at {reading.records[-1:]}, the log at {end}"
+            require(not is_done or reading.is_at(end), "followers reach the end", text)
             client.end_life()
 
     # -- followers -------------------------------------------------------------------------------
@@ -76,10 +79,10 @@ class Followers:
     async def _follow(self, delay: float, client: ClientMachine, reading: LogReading) -> None:
         await asyncio.sleep(delay)
         directory = self._directory(client)
-        position = BEGINNING
-        while True:
+        position, is_over = BEGINNING, False
+        while not is_over:
             try:
-                position = await self._follow_from(position, directory, reading)
+                position, is_over = await self._follow_from(position, directory, reading)
             except PositionTrimmedError as error:
                 reading.gap_before.append(len(reading.records))
                 position = Position.parse(error.first)
@@ -93,7 +96,8 @@ class Followers:
 
     async def _follow_from(
         self, start: Position, directory: LogDirectory, reading: LogReading
-    ) -> Position:
+    ) -> tuple[Position, bool]:
+        """Return where to go on, and whether the log was sealed."""
         place = reading.offset_behind(start) if self._by_offset else start
         reader = await directory.read(self._log, place, follow=True, keyring=self._keyring)
         try:
@@ -101,9 +105,13 @@ class Followers:
                 reading.records.append(seen_of(record))
                 if self._by_offset and self._places.random() < 0.3:
                     break
+            else:
+                text = f"{reading.reader} came to the end of a log that nobody sealed"
+                require(self._world.log.sealing, "seal", text)
+                return reading.behind(start), True
         finally:
             await reader.close()
-        return reading.behind(start)
+        return reading.behind(start), False
 
     # -- the analyst -----------------------------------------------------------------------------
 

@@ -128,6 +128,8 @@ class LogAppend:
     """The highest position anybody had confirmed when this was called."""
     begun_in: int = 0
     """The epoch of the manifest when this was called."""
+    is_behind_seal: bool = False
+    """Somebody had been told that the log is sealed when this was called."""
 
 
 @dataclass(slots=True)
@@ -164,6 +166,10 @@ class LogHistory:
     trimmed_to: Position | None = None
     """Nobody wants what is before it any more."""
     highest: Position | None = None
+    sealing: bool = False
+    """Somebody has begun to seal the log."""
+    sealed: bool = False
+    """Somebody was told that it is."""
 
     def give_up(self, position: Position) -> None:
         """What is before a position may be trimmed from now on."""
@@ -172,6 +178,7 @@ class LogHistory:
 
     def offer(self, leader: str, epoch: int, payloads: tuple[bytes, ...]) -> LogAppend:
         append = LogAppend(leader, epoch, payloads, after=self.highest)
+        append.is_behind_seal = self.sealed
         self.appends.append(append)
         return append
 

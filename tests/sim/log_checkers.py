@@ -15,6 +15,7 @@ Evidence: what leaders appended, what followers read, and the final log as fresh
   C5                       what a leader began when another epoch had begun is never confirmed
   conditional append       a record that was to get an offset has that one, or is not there
   transactions             a record has the id it was given, else that of the record before it
+  seal                     what is appended to a sealed log is never confirmed, and never there
   agreement                all final readers agree
 
 The manifest is watched in manifest_watch.py.
@@ -189,6 +190,17 @@ def conditions_are_kept(final: list[Seen], history: LogHistory) -> None:
         )
 
 
+def nothing_follows_a_seal(final: list[Seen], history: LogHistory) -> None:
+    there = {seen.payload for seen in final}
+    for append in history.appends:
+        require(
+            not append.is_behind_seal
+            or (append.outcome is not Outcome.OK and there.isdisjoint(append.payloads)),
+            "seal",
+            f"{append} was begun when the log was sealed",
+        )
+
+
 def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
     """Run every checker. `finals` are the passes of fresh readers when all is over."""
     final = finals[0]
@@ -206,3 +218,4 @@ def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
     only_the_leader_confirms(history)
     transactions_are_kept(final, history)
     conditions_are_kept(final, history)
+    nothing_follows_a_seal(final, history)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 from quire.errors import (
     HandleClosedError,
     IntegrityError,
+    LogSealedError,
     NoSuchLogError,
     OutcomeUnknownError,
     QuireError,
@@ -85,6 +86,7 @@ class LogWorkload:
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
         self.owner = Owner(world, NAME, replication, SHAPES, may_trim=not self.consumer.wanted)
+        self.may_seal = world.rng("seal").random() < 0.15 and not wanted
         self.over = False
         self.first_ack = asyncio.Event()
         self.leaders: list[asyncio.Task[None]] = []
@@ -153,9 +155,9 @@ class LogWorkload:
             rng = self.world.rng(client.name)
             directory = self._directory(client)
             while not self.over:
-                log = await client.insist(
-                    lambda: directory.open(NAME, self.consumer.options(self.options))
-                )
+                log = await self._open(client, directory)
+                if log is None:
+                    return
                 self.world.say(client.name, f"leads at epoch {log.epoch}")
                 await self._lead(client, log, rng)
                 if rng.random() < 0.3:
@@ -163,6 +165,26 @@ class LogWorkload:
                 await asyncio.sleep(rng.random())
 
         return work
+
+    async def _open(self, client: ClientMachine, directory: LogDirectory) -> Log | None:
+        """Take the log over; None when it was sealed."""
+        history = self.world.log
+
+        async def attempt() -> Log | None:
+            try:
+                return await directory.open(NAME, self.consumer.options(self.options))
+            except LogSealedError as error:
+                require(history.sealing, "seal", f"nobody sealed the log, and yet {error}")
+                return None
+
+        return await client.insist(attempt)
+
+    async def _seal(self, client: ClientMachine, log: Log) -> None:
+        self.world.log.sealing = True
+        await log.seal()
+        self.world.log.sealed = True
+        self.world.note_fault("log sealed")
+        self.world.say(client.name, f"sealed the log at epoch {log.epoch}")
 
     async def _lead(self, client: ClientMachine, log: Log, rng: random.Random) -> None:
         async with self._closing(client, log) as waiting:
@@ -172,6 +194,8 @@ class LogWorkload:
                     if self.over or log.is_deposed:
                         break
                     await self._step(client, log, rng, number, waiting)
+                if self.may_seal and self.acks and rng.random() < 0.5:
+                    await self._seal(client, log)
             except QuireError as error:
                 self.world.say(client.name, f"stops: {error!r}")
             if rng.random() < 0.3:
@@ -261,7 +285,7 @@ class LogWorkload:
         except OutcomeUnknownError as error:
             append.outcome = Outcome.UNKNOWN
             self.world.say(client.name, f"does not know about {append.payloads}: {error!r}")
-        except (HandleClosedError, TailConflictError):
+        except (HandleClosedError, LogSealedError, TailConflictError):
             append.outcome = Outcome.FAILED
         else:
             self.world.log.confirm(append, positions)
@@ -338,9 +362,10 @@ class LogWorkload:
         return finals
 
     async def _close_log(self, client: ClientMachine) -> None:
-        log = await client.insist(lambda: self._directory(client).open(NAME, self.options))
-        await self._append(client, log, (b"the end",))
-        await log.close()
+        log = await self._open(client, self._directory(client))
+        if log is not None:
+            await self._append(client, log, (b"the end",))
+            await log.close()
 
     async def _scan(self, client: ClientMachine) -> list[Seen]:
         while True:

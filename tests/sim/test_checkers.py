@@ -209,6 +209,15 @@ def misnumbered(finals: list[list[Seen]], history: LogHistory) -> None:
     history.appends[0].transaction = 3
 
 
+def confirmed_behind_the_seal(finals: list[list[Seen]], history: LogHistory) -> None:
+    history.appends[0].is_behind_seal = True
+
+
+def there_behind_the_seal(finals: list[list[Seen]], history: LogHistory) -> None:
+    history.appends[0].is_behind_seal = True
+    history.appends[0].outcome, history.appends[0].positions = Outcome.UNKNOWN, ()
+
+
 def test_a_healthy_log_passes() -> None:
     check_log(*log_scene())
 
@@ -240,6 +249,8 @@ def test_a_healthy_log_passes() -> None:
         (out_of_nowhere, "transactions"),
         (misnumbered, "transactions"),
         (misplaced, "conditional append"),
+        (confirmed_behind_the_seal, "seal"),
+        (there_behind_the_seal, "seal"),
     ],
 )
 def test_log_checkers_catch(plant: Plant, name: str) -> None:

@@ -249,6 +249,7 @@ ABLATIONS: Final = (
     Ablation("a new leader knows what was sent", "log", logs.forget_producers),
     Ablation("retention waits for cursors", "log", logs.forget_cursors),
     Ablation("a conditional append checks the tail", "log", logs.append_at_any_tail),
+    Ablation("a seal is in the manifest", "log", logs.say_that_a_log_is_sealed),
     Ablation("a segment is sealed when closed", "log", logs.seal_before_the_ledger_is_closed),
     Ablation("the janitor spares this epoch's ledgers", "log", logs.sweep_young_ledgers),
     Ablation(

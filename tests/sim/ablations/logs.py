@@ -14,6 +14,7 @@ from quire.log import (
     cursor,
     directory,
     log,
+    manifest,
     manifest_record,
     pipeline,
     producers,
@@ -97,6 +98,10 @@ def install_over_anybody() -> list[Patch]:
         return await self._record.edit(edit)
 
     return [(takeover.TakeOver, "_install", install)]
+
+
+def say_that_a_log_is_sealed() -> list[Patch]:
+    return [(manifest.LogManifest, "seal_log", lambda self: self)]
 
 
 def roll_over_a_newer_leader() -> list[Patch]:
