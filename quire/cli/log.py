@@ -80,8 +80,8 @@ def append(
     """Append records, given as arguments or as lines of standard input.
 
     Creates the log when there is none, and takes it over from whoever is writing it: that writer
-    is fenced off for good, as soon as there is a first record. Prints the position of every record
-    once it is durable.
+    is fenced off for good, as soon as the first record has come, or the end of the input. Prints
+    the position of every record once it is durable.
 
     \b
     Examples:

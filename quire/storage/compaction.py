@@ -117,7 +117,8 @@ class Compactor:
         among it, after which nothing is lost.
         """
         async with self._turn:
-            return await self._step(self._storage.shelf.uses(), live_share)
+            room = await self._room()
+            return await self._do(self._plan(self._storage.shelf.uses(), live_share, room))
 
     async def join(self) -> bool:
         """Join small neighbours if there are enough; tell whether there were. Unlike `step` it
@@ -125,11 +126,14 @@ class Compactor:
         `step`.
         """
         async with self._turn:
-            return await self._step(self._storage.shelf.full_uses(), live_share=0)
+            room = await self._room()
+            return await self._do(self._plan(self._storage.shelf.full_uses(), 0.0, room))
 
-    async def _step(self, uses: list[FileUse], live_share: float) -> bool:
-        space = await self._disk.space()
-        plan = self._plan(uses, live_share, space.free_bytes // 2)
+    async def _room(self) -> int:
+        """Return how large a copy may be."""
+        return (await self._disk.space()).free_bytes // 2
+
+    async def _do(self, plan: Plan | None) -> bool:
         if plan is None:
             return False
         await self._carry_out(plan)
@@ -143,8 +147,7 @@ class Compactor:
             use = next((each for each in self._storage.shelf.uses() if each.number == number), None)
             if use is None:
                 return True
-            space = await self._disk.space()
-            if use.live_bytes > space.free_bytes // 2:
+            if use.live_bytes > await self._room():
                 return False
             is_empty = not use.live_bytes and not use.rows
             return await self._carry_out(Plan((number,), is_empty))
