@@ -8,10 +8,11 @@ and durable records into state. What may be accepted is the node's business (nod
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from quire.entry import EntryId, LedgerId
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 HANGING: Final = "its disk does not answer"
 
 _LEDGER: Final = struct.Struct(">q")
@@ -66,6 +69,16 @@ class _Fence(NamedTuple):
 
 
 _Subject: TypeAlias = ScannedRun | _Key | _Fence | None
+
+
+@dataclass(slots=True)
+class ReplayCounts:
+    """What the start found in the journal that no checkpoint covered."""
+
+    records: int = 0
+    bytes: int = 0
+    milliseconds: int = 0
+    """Until all of it was in entry logs, and the bookie could serve."""
 
 
 class Engine:
@@ -90,7 +103,9 @@ class Engine:
         self._rng = rng
         self._failure: str | None = None
         self._suspect: Callable[[LedgerId, EntryId], None] = lambda *_: None
+        self._replayed = ReplayCounts()
         self._counted: dict[str, DataclassInstance] = {
+            "replay": self._replayed,
             "compaction": self.compactor.counts,
             "read": self.storage.read_counts,
         }
@@ -121,6 +136,7 @@ class Engine:
         What was replayed is written anew and synced first: after a failed sync the page cache may
         show what the disk does not hold. Raises `CorruptStorageError` and OSError.
         """
+        begun = asyncio.get_running_loop().time()
         await self.upkeep.look_for_room()
         await self.storage.load()
         start, sequence = self.storage.checkpoint.position, 0
@@ -135,8 +151,18 @@ class Engine:
         await self._segments.release(position.segment)
         self._journal.start(segment, sequence)
         self.upkeep.start()
+        self._tell_of_replay(asyncio.get_running_loop().time() - begun)
+
+    def _tell_of_replay(self, seconds: float) -> None:
+        found = self._replayed
+        if found.records:
+            found.milliseconds = round(1000 * seconds)
+            told = "bookie %s replayed %d records, %.1f MB, of its journal in %.2f s"
+            _log.info(told, self.bookie, found.records, found.bytes / 1e6, seconds)
 
     def _replay(self, record: Record) -> None:
+        self._replayed.records += 1
+        self._replayed.bytes += len(record.body)
         if record.kind is RecordKind.RUN:
             self._apply_one(scan_run(record.body))
         elif record.kind is not RecordKind.MARK:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from quire.bookie import LedgerTail
@@ -47,6 +49,28 @@ def test_what_was_acknowledged_survives(stop: str) -> None:
             await scene.start()
             assert await scene.entries(7) == {entry: sealed(7, entry) for entry in range(30)}
             assert await scene.entries(8) == {5: sealed(8, 5)}
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_start_tells_what_it_replayed(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        caplog.set_level(logging.INFO)
+        scene = Scene()
+        node = await scene.start()
+        for entry in range(5):
+            await node.add(7, KEY, run_of(7, entry))
+        await scene.cut()
+        counters = (await (await scene.start()).info()).counters
+        assert counters["replay_records"] >= 5
+        assert counters["replay_bytes"] >= 5 * len(run_of(7, 0))
+        assert f"replayed {counters['replay_records']} records" in caplog.text
+        caplog.clear()
+        await scene.close()
+        counters = (await (await scene.start()).info()).counters
+        assert (counters["replay_records"], counters["replay_bytes"]) == (0, 0)
+        assert "replayed" not in caplog.text
         await scene.close()
 
     drive(main())
