@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -53,7 +53,7 @@ class LogWorkload:
     """See the module."""
 
     may_consume: ClassVar = True
-    """Whether some seeds have a consumer with a cursor."""
+    """Whether some seeds have a consumer with a cursor, seekers, or a seal: for one log only."""
 
     def __init__(self, world: SimWorld, rng: random.Random, replication: Replication) -> None:
         self.world = world
@@ -86,7 +86,7 @@ class LogWorkload:
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
         self.owner = Owner(world, NAME, replication, SHAPES, may_trim=not self.consumer.wanted)
-        self.may_seal = world.rng("seal").random() < 0.15 and not wanted
+        self.may_seal = world.rng("seal").random() < 0.15 and self.may_consume and not wanted
         self.over = False
         self.first_ack = asyncio.Event()
         self.leaders: list[asyncio.Task[None]] = []
@@ -155,7 +155,8 @@ class LogWorkload:
             rng = self.world.rng(client.name)
             directory = self._directory(client)
             while not self.over:
-                log = await self._open(client, directory)
+                options = partial(self.consumer.options, self.options)
+                log = await self._open(client, directory, options)
                 if log is None:
                     return
                 self.world.say(client.name, f"leads at epoch {log.epoch}")
@@ -166,13 +167,15 @@ class LogWorkload:
 
         return work
 
-    async def _open(self, client: ClientMachine, directory: LogDirectory) -> Log | None:
+    async def _open(
+        self, client: ClientMachine, directory: LogDirectory, options: Callable[[], LogOptions]
+    ) -> Log | None:
         """Take the log over; None when it was sealed."""
         history = self.world.log
 
         async def attempt() -> Log | None:
             try:
-                return await directory.open(NAME, self.consumer.options(self.options))
+                return await directory.open(NAME, options())
             except LogSealedError as error:
                 require(history.sealing, "seal", f"nobody sealed the log, and yet {error}")
                 return None
@@ -362,7 +365,7 @@ class LogWorkload:
         return finals
 
     async def _close_log(self, client: ClientMachine) -> None:
-        log = await self._open(client, self._directory(client))
+        log = await self._open(client, self._directory(client), lambda: self.options)
         if log is not None:
             await self._append(client, log, (b"the end",))
             await log.close()
