@@ -63,8 +63,8 @@ class Followers:
         task = client.run(lambda _: work(client, reading))
         self._started.append((client, task, reading))
 
-    async def reach(self, end: Position) -> None:
-        """See each of them that lives at the end of the log."""
+    async def reach(self, end: Position | None) -> None:
+        """See each of them that lives at the end of the log; None when all of it was trimmed."""
         for client, task, reading in self._started:
             while client.is_running and not task.done() and not reading.is_at(end):  # noqa: ASYNC110
                 await asyncio.sleep(PAUSE_SECONDS)

@@ -141,9 +141,9 @@ class LogReading:
     records: list[Seen] = field(default_factory=list)
     gap_before: list[int] = field(default_factory=list)
 
-    def is_at(self, end: Position) -> bool:
-        """Whether it has the record at a position, or one behind that."""
-        return bool(self.records) and self.records[-1].position >= end
+    def is_at(self, end: Position | None) -> bool:
+        """Whether it has the record at a position, or one behind that; None: there is none."""
+        return end is None or (bool(self.records) and self.records[-1].position >= end)
 
     def behind(self, start: Position) -> Position:
         """Where the follower goes on: behind the last record it got, and not before `start`."""

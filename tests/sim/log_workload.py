@@ -333,7 +333,7 @@ class LogWorkload:
             for client, task in zip(leaders, self.leaders, strict=True):
                 await join(client, task)
             finals = await self._read_all(last, first_reader)
-            if world.rng("manifest").random() < LOST_MANIFEST_SHARE:
+            if finals[0] and world.rng("manifest").random() < LOST_MANIFEST_SHARE:
                 await world.client("administrator").run(partial(self._rebuild, finals[0]))
         check_log(finals, world.log)
         self.seeker.check(finals[0], world.log)
@@ -390,7 +390,7 @@ class LogWorkload:
 
     async def _await_followers(self, final: list[Seen]) -> None:
         """Every follower that lives must get to the end."""
-        await self.followers.reach(final[-1].position)
+        await self.followers.reach(final[-1].position if final else None)
 
 
 def draw_log_workload(rng: random.Random) -> tuple[Replication, int]:

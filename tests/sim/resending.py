@@ -17,6 +17,7 @@ from typing import Final
 from quire.errors import (
     HandleClosedError,
     InvalidRequestError,
+    LogSealedError,
     OutcomeUnknownError,
     PositionTrimmedError,
     RetryError,
@@ -76,7 +77,7 @@ class Sender:
         try:
             self._check_place(append, await log.append_many(append.payloads, stamp=stamp))
             self.found += 1
-        except (OutcomeUnknownError, HandleClosedError, RetryError):
+        except (OutcomeUnknownError, HandleClosedError, LogSealedError, RetryError):
             return
         except (PositionTrimmedError, SequenceConflictError):
             if self._history.trimmed_to is None and append is self._sent[-1]:
