@@ -29,6 +29,8 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (11255, "service", "a run waited without end for an ack that the store's weather forbade"),
     (316905, "election", "an adopter waited without end for an ack that nobody got"),
     (202410, "deletion", "a dead client's last change retired a log when nobody looked any more"),
+    (5, "log", "a reader that began at a time was given older records that were under way"),
+    (813136, "log", "a sealed log was taken to keep a record, and was trimmed to its end"),
     (55, "service", "a replica read a trimmed log from its beginning and missed what was gone"),
 )
 """(seed, workload, what it found)."""
