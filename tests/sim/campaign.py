@@ -123,11 +123,11 @@ def _results(jobs: Iterator[Job], processes: int) -> Iterator[Result]:
         return
     context = multiprocessing.get_context("spawn")
     lives = SEEDS_PER_PROCESS // CHUNK
-    with context.Pool(processes, _let_the_parent_decide, maxtasksperchild=lives) as pool:
+    with context.Pool(processes, let_the_parent_decide, maxtasksperchild=lives) as pool:
         yield from pool.imap(run_job, jobs, chunksize=CHUNK)
 
 
-def _let_the_parent_decide() -> None:
+def let_the_parent_decide() -> None:
     """Ctrl-C reaches every process of the terminal; only the parent obeys."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
 import pytest
 
 from tests.sim.ablations.catalog import ABLATIONS
 from tests.sim.ablations.hunt import hunt
 from tests.sim.ablations.patch import Ablation
 from tests.sim.run import run_seed
+from tests.support.command import is_running
 
+ROOT = Path(__file__).parents[2]
+ENDED_SECONDS_MAX = 60.0
 QUICK = {
     "a bookie refuses adds to a fenced ledger": "B6 no add after a fence",
     "an add is durable before it is acked": "",
@@ -42,3 +52,25 @@ def test_nothing_stays_removed() -> None:
         with ablation.removed():
             pass
     assert run_seed(3, "ledger").trace == before
+
+
+def test_nothing_is_left_of_a_hunt_that_is_told_to_end() -> None:
+    command = [sys.executable, "-m", "tests.sim.ablations", "--jobs", "2", "--seeds", "1000000"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as hunting:
+        impatience = threading.Timer(ENDED_SECONDS_MAX, hunting.kill)
+        impatience.start()
+        try:
+            assert hunting.stdout is not None
+            assert hunting.stdout.readline(), "no row came in time"
+            processes = Path(f"/proc/{hunting.pid}/task/{hunting.pid}/children").read_text()
+            children = [int(child) for child in processes.split()]
+            assert len(children) >= 2
+            hunting.terminate()
+            assert hunting.wait() == 128 + signal.SIGTERM
+        finally:
+            impatience.cancel()
+            hunting.kill()
+    end = time.monotonic() + ENDED_SECONDS_MAX
+    while left := [child for child in children if is_running(child)]:
+        assert time.monotonic() < end, f"processes {left} go on"
+        time.sleep(0.01)

@@ -4,21 +4,22 @@
 
 The table says the first seed that notices, the density per thousand seeds and the checker that
 spoke. It is written only when every ablation was hunted. Exit code 1 when one that has no note went
-unnoticed: a safeguard without a note must be missed.
+unnoticed: a safeguard without a note must be missed. Ctrl-C and SIGTERM end it, and its processes.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import click
 
 from tests.sim.ablations.catalog import ABLATIONS
-from tests.sim.ablations.hunt import FAILURES_SHOWN, Finding, hunt
+from tests.sim.ablations.hunt import FAILURES_SHOWN, Finding, Hunt, carry_out
+from tests.sim.campaign import let_the_parent_decide
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
 NOTED: Final = 4
@@ -54,17 +55,17 @@ def renew(page: Path, rows: list[str]) -> None:
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes.")
 @click.option("--only", default="", help="Part of a name.")
 def main(seeds: int, failures: int, jobs: int, only: str) -> None:
-    chosen = [each for each in ABLATIONS if only in each.name]
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    hunts = [
+        Hunt(each, range(seeds // NOTED if each.note else seeds), failures)
+        for each in ABLATIONS
+        if only in each.name
+    ]
     rows: list[str] = []
     missed = 0
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        hunts = [
-            pool.submit(hunt, each, range(seeds // NOTED if each.note else seeds), failures)
-            for each in chosen
-        ]
-        for under_way in hunts:
-            found = under_way.result()
+    with context.Pool(jobs, let_the_parent_decide) as pool:
+        for found in pool.imap(carry_out, hunts):
             rows.append(row(found))
             click.echo(f"{rows[-1]} {found.seconds:.0f} s")
             missed += not found.failures and not found.ablation.note

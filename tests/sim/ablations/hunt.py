@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.sim.ablations.patch import Ablation
 from tests.sim.ablations.writing import kept
@@ -24,6 +24,19 @@ class Finding:
     failures: list[int]
     checkers: Counter[str]
     seconds: float
+
+
+class Hunt(NamedTuple):
+    """What a process of its own is to hunt."""
+
+    ablation: Ablation
+    seeds: range
+    failures_max: int
+
+
+def carry_out(task: Hunt) -> Finding:
+    """Hunt. Not beside the command: a new process does not know what is in its `__main__`."""
+    return hunt(*task)
 
 
 def hunt(ablation: Ablation, seeds: range, failures_max: int = FAILURES_SHOWN) -> Finding:
