@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -119,18 +119,11 @@ class Followers:
         directory = self._directory(client)
         while True:
             await asyncio.sleep(self._looks.expovariate(20.0))
-            try:
+            with trying(self._world, client):
                 if self._looks.random() < 0.3:
                     await self._look_for_the_end(directory)
                 else:
                     await self._read_snapshot(directory, reading)
-            except PositionTrimmedError as error:
-                self._world.say(client.name, f"reads too late: {error!r}")
-            except IntegrityError as error:
-                raise corruption(client, error) from error
-            except QuireError as error:
-                client.trouble = error
-                self._world.say(client.name, f"looks again: {error!r}")
 
     async def _look_for_the_end(self, directory: LogDirectory) -> None:
         highest = self._world.log.highest
@@ -160,6 +153,20 @@ class Followers:
             elif not reading.records:
                 require(seen.offset == 0, "skip", f"{reading.reader} begins at {seen}")
             reading.records.append(seen)
+
+
+@contextmanager
+def trying(world: SimWorld, client: ClientMachine) -> Iterator[None]:
+    """What is read in the block may be out of reach, or trimmed; it may not be damaged."""
+    try:
+        yield
+    except PositionTrimmedError as error:
+        world.say(client.name, f"reads too late: {error!r}")
+    except IntegrityError as error:
+        raise corruption(client, error) from error
+    except QuireError as error:
+        client.trouble = error
+        world.say(client.name, f"reads again: {error!r}")
 
 
 def corruption(client: ClientMachine, error: IntegrityError) -> Violation:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from quire.errors import IntegrityError, PositionTrimmedError, QuireError
 from quire.log.directory import LogDirectory
 from quire.log.keyring import Keyring
 from quire.log.position import BEGINNING, AtTransaction, Position
 from quire.timing import time_limit
 from tests.sim.clients import ClientMachine
-from tests.sim.followers import corruption
+from tests.sim.followers import trying
 from tests.sim.history import LogHistory, LogReading, Seen, require, seen_of
 from tests.sim.world import SimWorld
 
@@ -75,15 +74,8 @@ class Seeker:
             reading = self._world.log.read(f"seeker{len(self._searches)}", BEGINNING)
             search = Search(self._draw(), reading)
             self._searches.append(search)
-            try:
+            with trying(self._world, client):
                 await self._read(directory, search)
-            except PositionTrimmedError as error:
-                self._world.say(client.name, f"is too late: {error!r}")
-            except IntegrityError as error:
-                raise corruption(client, error) from error
-            except QuireError as error:
-                client.trouble = error
-                self._world.say(client.name, f"searches again: {error!r}")
 
     def _draw(self) -> AtTransaction | datetime:
         """Ask for something that is there, or almost, or that comes soon."""
