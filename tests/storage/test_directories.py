@@ -136,7 +136,7 @@ def test_a_directory_that_is_missing_swapped_or_wiped_is_refused(tmp_path: Path)
         with pytest.raises(ConfigurationError, match=r"big.*mounted"):
             await open_directory(home)
         big.mkdir()
-        with pytest.raises(WrongBookieError, match=r"big.*no cookie"):
+        with pytest.raises(WrongBookieError, match=r"big.*no cookie.*right disk"):
             await open_directory(home)
         shutil.rmtree(big)
         more.rename(big)
