@@ -119,15 +119,21 @@ async def curtain(stage: Stage) -> None:
         await leader.end(signal.SIGTERM, State.STOPPED)
     survivors = stage.on_stage()
     await stage.until(
-        "the players to agree", lambda: len({len(player.rolls) for player in survivors}) == 1
+        "the players to agree",
+        lambda: {len(player.rolls) for player in survivors} == {stage.newest()},
     )
-    for player in survivors:
-        await player.end(signal.SIGTERM, State.STOPPED)
+    await asyncio.gather(*(player.end(signal.SIGTERM, State.STOPPED) for player in survivors))
 
 
 async def read_log(store: str) -> list[Roll]:
-    """The log itself, read by none of the players."""
+    """The log itself, read by none of the players, once nobody plays any more.
+
+    It is taken over first: the last roll of a leader that ended on the spot is in the log, but
+    readers are shown it only when somebody confirms it, as the next leader does.
+    """
     async with quire.connect(store) as client:
+        async with await client.open_log(LOG):
+            pass
         return [
             Roll(record.position, record.payload[0], record.epoch)
             async for record in await client.read_log(LOG)
@@ -141,11 +147,8 @@ def compare(players: list[Player], log: list[Roll]) -> list[Finding]:
         count = len(player.rolls)
         same = player.rolls == log[:count]
         extent = "all of it" if count == len(log) else f"its first {count}"
-        findings.append(
-            Finding(
-                same, f"{player.name:<12} printed {count:>3} rolls: exactly the log's, {extent}"
-            )
-        )
+        claim = f"{player.name:<12} printed {count:>3} rolls: exactly the log's, {extent}"
+        findings.append(Finding(same, claim if same else f"{claim}{difference(player, log)}"))
     epochs = [roll.epoch for roll in log]
     findings.append(
         Finding(
@@ -156,6 +159,16 @@ def compare(players: list[Player], log: list[Roll]) -> list[Finding]:
     acked = {roll for player in players for roll in player.rolls}
     findings.append(Finding(acked <= set(log), "no roll that anybody ever showed is missing"))
     return findings
+
+
+def difference(player: Player, log: list[Roll]) -> str:
+    """Where a player printed something else than the log has."""
+    for number, (roll, label) in enumerate(player.lines()):
+        other = log[number] if number < len(log) else None
+        if roll != other:
+            has = "nothing" if other is None else f"{other.value} at {other.position}"
+            return f"; it printed {roll.value} at {roll.position} ({label}), the log has {has}"
+    return ""
 
 
 def verdict(findings: list[Finding]) -> bool:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import quire
 from quire.cluster import LocalCluster
 from tutorial.demo import compare, current_leader, next_leader, read_log
-from tutorial.stage import Player, Stage, State
+from tutorial.dice import LOG
+from tutorial.stage import Player, Roll, Stage, State
 
 INTERVAL_SECONDS = 0.1
 STALL_SECONDS = 1.5
@@ -103,6 +105,7 @@ def test_the_game_withstands_what_it_has_to(tmp_path: Path) -> None:
                 await late.start(cluster.store_uri, INTERVAL_SECONDS)
                 await stage.until_rolls(5)
                 await the_whole_game_stops_and_goes_on(stage, cluster)
+                await stage.end()  # nobody rolls while the log is read
                 log = await read_log(cluster.store_uri)
             finally:
                 await stage.end()
@@ -112,3 +115,27 @@ def test_the_game_withstands_what_it_has_to(tmp_path: Path) -> None:
             assert len({roll.position for roll in player.rolls}) == len(player.rolls)
 
     asyncio.run(main())
+
+
+def test_the_last_roll_of_a_leader_that_ended_on_the_spot_counts(tmp_path: Path) -> None:
+    """Nobody was told of it yet: whoever compares has to recover the log before it is read."""
+
+    async def main() -> None:
+        async with asyncio.timeout(30), LocalCluster(tmp_path, bookies=3) as cluster:
+            async with quire.connect(cluster.store_uri) as client:
+                log = await client.open_log(LOG)
+                position = await log.append(bytes([6]))
+                log.abandon()
+            assert await read_log(cluster.store_uri) == [Roll(position, 6, 1)]
+
+    asyncio.run(main())
+
+
+def test_a_roll_that_the_log_does_not_have_is_named() -> None:
+    (player,) = Stage(["alice"]).players
+    log = [Roll(quire.Position(1, 0, 0), 3, 1)]
+    player.rolls = [*log, Roll(quire.Position(2, 0, 0), 5, 2)]
+    player.labels = ["following", "leading"]
+    wrong = [finding.claim for finding in compare([player], log) if not finding.holds]
+    assert wrong[0].endswith("it printed 5 at 2.0.0 (leading), the log has nothing")
+    assert wrong[-1] == "no roll that anybody ever showed is missing"
