@@ -235,9 +235,11 @@ class Client:
         """Return an asynchronous iterator over the records of a log from `start` on.
 
         `start` is a position, `BEGINNING`, `LATEST`, a record's offset, an aware datetime (the
-        first record not older), `AtCursor(name)` or `AtTransaction(id)`. Without `follow` the
-        iterator ends at the last record confirmed when it gets there; with it, it waits for more,
-        until the log is sealed. `wait_for_log` lets a follower wait for a log that does not exist
+        first record not older), `AtCursor(name)` or `AtTransaction(id)`. `LATEST` is the end as it
+        is now: what is appended after this call is read, however late iteration begins, and with
+        `wait_for_log` all of a log that does not exist yet. Without `follow` the iterator ends at
+        the last record confirmed when it gets there; with it, it waits for more, until the log is
+        sealed. `wait_for_log` lets a follower wait for a log that does not exist
         yet. `log_id` is that of the log which the position is from: another log of the same name
         raises `LogReplacedError`. `on_gap` is told of records that are lost for good, and reading
         goes on behind them; without it they are an error. `keyring` has the keys of an encrypted

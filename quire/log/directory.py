@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from random import Random
 
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
-    InvalidRequestError,
     NoSuchLedgerError,
     NoSuchLogError,
     PositionTrimmedError,
@@ -29,7 +27,7 @@ from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_record import Edit, ManifestRecord, once
 from quire.log.offload import Offload
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, AtCursor, AtTransaction, Position, Start, to_ms
+from quire.log.position import BEGINNING, LATEST, AtCursor, Position, Start
 from quire.log.producers import Producers
 from quire.log.reader import LogReader
 from quire.log.restore import restore_producers
@@ -46,7 +44,7 @@ from quire.log.segment_reader import SegmentReader, open_segment
 from quire.log.snapshot import take_snapshot
 from quire.log.span import Slice, Span, read_span_anywhere
 from quire.log.takeover import TakeOver
-from quire.log.transactions import check_transaction
+from quire.log.threshold import Threshold
 from quire.log.trimming import trim_log
 from quire.log.upkeep import find_orphans, find_unlisted, rebuild_manifest
 from quire.log.watching import names_of, watch_manifest, watch_names
@@ -144,28 +142,26 @@ class LogDirectory:
         """Return a reader that starts at a position, `BEGINNING`, `LATEST`, a record's offset, a
         time, a transaction, or where a cursor is.
 
-        With `follow` it goes on for ever, or until the log is sealed; else it ends at the last
-        record confirmed when it gets there. `wait_for_log` makes a follower wait for a log that
-        does not exist. `log_id` is that of the log which the position is from: another log of the
-        same name raises `LogReplacedError`. `on_gap` is told of records of sealed segments that
-        are lost, and the reader goes on behind them (gap.py); without it they are an error. The
-        keyring opens batches that are encrypted.
+        `LATEST` is the end as it is now, however late iteration begins: nothing is missed that is
+        appended after this call. With `follow` it goes on for ever, or until the log is sealed;
+        else it ends at the last record confirmed when it gets there. `wait_for_log` makes a
+        follower wait for a log that does not exist. `log_id` is that of the log which the position
+        is from: another log of the same name raises `LogReplacedError`. `on_gap` is told of records
+        of sealed segments that are lost, and the reader goes on behind them (gap.py); without it
+        they are an error. The keyring opens batches that are encrypted.
 
         Raises `NoSuchLogError` unless it waits, `NoSuchCursorError`, `InvalidRequestError` for a
-        negative offset or transaction or a time without a zone.
+        negative offset or transaction or a time without a zone; with `LATEST` what `tail` does.
         """
         if isinstance(start, AtCursor):
             cursor = await self.cursors(name, password=password).find(start.name)
             start, log_id = cursor.position, log_id or cursor.log_id
-        if isinstance(start, datetime):
-            to_ms(start)
-        if isinstance(start, AtTransaction):
-            check_transaction(start.transaction)
-        if isinstance(start, int) and start < 0:
-            raise InvalidRequestError(f"offset {start} is negative")
+        Threshold.of(start)
         record = self._record(name)
         if not (follow and wait_for_log):
             await record.read()
+        if start == LATEST:
+            start, log_id = await self._find_end(record, log_id, password)
         return LogReader(
             record,
             self._catalog,
@@ -178,6 +174,16 @@ class LogDirectory:
             on_gap=on_gap,
             keyring=keyring,
         )
+
+    async def _find_end(
+        self, record: ManifestRecord, log_id: str | None, password: bytes
+    ) -> tuple[Position, str | None]:
+        """Return where a log ends now, and which log that is; one to come begins there."""
+        manifest, _ = await record.find()
+        if manifest is None:
+            return BEGINNING, log_id
+        tail = await self.tail(record.name, password=password)
+        return tail.position, log_id or manifest.log_id
 
     def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
         """Return the named cursors of a log; the password is needed to count what they lag."""

@@ -54,7 +54,7 @@ BEGINNING: Final = Position(0, 0, 0)
 """Before every record; a reader that starts here starts at the first record not trimmed."""
 
 LATEST: Final = Position(2**63 - 1, 0, 0)
-"""Behind every record; a reader that starts here sees only what is confirmed later."""
+"""Behind every record; a reader that starts here is given what is confirmed after it was made."""
 
 _NAMED: Final = {"beginning": BEGINNING, "latest": LATEST}
 

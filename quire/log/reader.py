@@ -39,9 +39,9 @@ from quire.log.gap import LOST, OnGap, find_behind
 from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_record import ManifestRecord
-from quire.log.position import BEGINNING, LATEST, AtTransaction, Position, Record, to_ms
+from quire.log.position import BEGINNING, AtTransaction, Position, Record, to_ms
 from quire.log.retry import retry
-from quire.log.search import find_latest, find_offset, find_time, find_transaction
+from quire.log.search import find_offset, find_time, find_transaction
 from quire.log.segment_reader import RecordBatch, SegmentReader, open_segment
 from quire.log.threshold import NO_OFFSET, Threshold
 from quire.timing import time_limit
@@ -309,18 +309,14 @@ class LogReader(Handle):
         if start == BEGINNING:
             self._next = manifest.first_position
             return  # again, if it is trimmed before anything was read
-        if isinstance(start, Position) and start != LATEST:
+        self._threshold = Threshold.of(start)
+        if isinstance(start, Position):
             self._next = start
-        elif isinstance(start, Position):
-            self._next = await find_latest(manifest, self._open_segment)
         elif isinstance(start, AtTransaction):
-            self._threshold = Threshold(transaction=start.transaction)
             self._next = await find_transaction(manifest, start.transaction, self._open_segment)
         elif isinstance(start, datetime):
-            self._threshold = Threshold(time_ms=to_ms(start))
             self._next = await find_time(manifest, to_ms(start), self._open_segment)
         else:
-            self._threshold = Threshold(offset=start)
             self._next = await find_offset(manifest, start, self._open_segment)
         self._start = None
 

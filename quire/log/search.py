@@ -108,11 +108,6 @@ async def _last_written(manifest: LogManifest, open_segment: OpenSegment) -> int
     return first.number
 
 
-async def find_latest(manifest: LogManifest, open_segment: OpenSegment) -> Position:
-    """Return the position behind the last record that is confirmed now."""
-    return (await find_tail(manifest, open_segment)).position
-
-
 async def find_tail(manifest: LogManifest, open_segment: OpenSegment) -> Tail:
     """Return the end of the log as far as it is known to be confirmed now."""
     for segment in reversed(manifest.open_segments):

@@ -7,10 +7,13 @@ or is one of the transactions that he has already. Pure.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final, NamedTuple
 
+from quire.errors import InvalidRequestError
+from quire.log.position import AtTransaction, Position, to_ms
 from quire.log.segment_reader import RecordBatch
-from quire.log.transactions import NO_TRANSACTION, first_slot
+from quire.log.transactions import NO_TRANSACTION, check_transaction, first_slot
 
 NO_OFFSET: Final = -1
 NO_TIME: Final = -1
@@ -23,6 +26,22 @@ class Threshold(NamedTuple):
     offset: int = NO_OFFSET
     transaction: int = NO_TRANSACTION
     time_ms: int = NO_TIME
+
+    @classmethod
+    def of(cls, start: Position | int | datetime | AtTransaction) -> Threshold:
+        """Return that of a start. Raises `InvalidRequestError` for a negative offset or
+        transaction, or a time without a zone.
+        """
+        if isinstance(start, Position):
+            return cls()
+        if isinstance(start, AtTransaction):
+            check_transaction(start.transaction)
+            return cls(transaction=start.transaction)
+        if isinstance(start, datetime):
+            return cls(time_ms=to_ms(start))
+        if start < 0:
+            raise InvalidRequestError(f"offset {start} is negative")
+        return cls(offset=start)
 
     def is_missed_by(self, batch: RecordBatch) -> bool:
         """Tell whether a batch is behind the record that was asked for by its offset."""

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from quire.errors import DeposedError, QuireError
+from quire.errors import DeposedError, LogReplacedError, NoSuchLogError, QuireError
 from quire.log.position import LATEST, Position, Record
 from tests.support.log_cluster import (
     NAME,
@@ -114,6 +114,55 @@ def test_latest_sees_only_what_comes_later() -> None:
                 await log.seal()
                 await task
             assert [each.payload for each in seen] == numbered(5, 2)
+
+    run(main)
+
+
+def test_latest_is_the_end_when_the_reader_is_made_not_when_it_is_used() -> None:
+    """Who makes it, looks at something else, and then iterates, has missed nothing between."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(roll_entries=3)
+            await append_all(log, numbered(0, 5))
+            await asyncio.sleep(0.1)
+            reader = await cluster.new_client().logs.read(NAME, LATEST)
+            await append_all(log, numbered(5, 7))
+            await log.seal()
+            assert [each.payload async for each in reader] == numbered(5, 7)
+
+    run(main)
+
+
+def test_latest_of_a_log_that_does_not_exist_is_all_of_it() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            reading = cluster.new_client().logs.read(NAME, LATEST, follow=True, wait_for_log=True)
+            reader = await reading
+            async with await cluster.new_client().open() as log:
+                await append_all(log, numbered(0, 3))
+                await log.seal()
+            assert [each.payload async for each in reader] == numbered(0, 3)
+            with pytest.raises(NoSuchLogError):
+                await cluster.new_client().logs.read("another", LATEST, follow=True)
+
+    run(main)
+
+
+def test_latest_is_that_of_one_log() -> None:
+    """A position means nothing in another log of the same name."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            reader = await cluster.new_client().logs.read(NAME, LATEST, follow=True)
+            await client.logs.delete(NAME)
+            async with await client.open() as log:
+                await append_all(log, numbered(3, 3))
+            with pytest.raises(LogReplacedError):
+                await anext(reader)
 
     run(main)
 

@@ -31,6 +31,7 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (202410, "deletion", "a dead client's last change retired a log when nobody looked any more"),
     (5, "log", "a reader that began at a time was given older records that were under way"),
     (813136, "log", "a sealed log was taken to keep a record, and was trimmed to its end"),
+    (830012, "log", "a reader made at the end skipped what came before it was used"),
     (55, "service", "a replica read a trimmed log from its beginning and missed what was gone"),
 )
 """(seed, workload, what it found)."""

@@ -1,13 +1,15 @@
-"""Somebody who begins to read a log at a time or a transaction, again and again, while it goes on.
+"""Somebody who begins to read a log at a time, a transaction or its end, again and again, while it
+goes on.
 
 C9  a reader begins at the first record that it asked for: at none before it, and none between
-    the one it asked for and the one it was given first was left out, but what was trimmed
+    the one it asked for and the one it was given first was left out, but what was trimmed. At the
+    end that is whatever somebody began to append after the reader was made.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,7 +17,7 @@ from typing import Final
 
 from quire.log.directory import LogDirectory
 from quire.log.keyring import Keyring
-from quire.log.position import BEGINNING, AtTransaction, Position
+from quire.log.position import BEGINNING, LATEST, AtTransaction, Position
 from quire.timing import time_limit
 from tests.sim.clients import ClientMachine
 from tests.sim.followers import trying
@@ -30,27 +32,35 @@ RULE = "C9 a reader begins at the first record it asked for"
 class Search:
     """One start of a reader, and what it was given."""
 
-    asked: AtTransaction | datetime
+    asked: AtTransaction | datetime | Position
     reading: LogReading
+    appends_before: int = 0
+    """How many appends had been called when its reader was made."""
     given_up: Position | None = None
     """What was trimmed, at most, when its first record came."""
 
-    def wants(self, seen: Seen) -> bool:
-        """Whether a record is one that was asked for, or would stand behind it."""
+    def wants(self, seen: Seen, appended: Mapping[Position, int]) -> bool:
+        """Whether a record is one that was asked for, or would stand behind it; for each position,
+        the number of the append that it is of.
+        """
+        if isinstance(self.asked, Position):
+            return appended.get(seen.position, -1) >= self.appends_before
         if isinstance(self.asked, AtTransaction):
             return seen.transaction is not None and seen.transaction >= self.asked.transaction
         return EPOCH + timedelta(milliseconds=seen.timestamp_ms) >= self.asked
 
-    def check(self, known: Iterable[Seen]) -> None:
+    def check(self, known: Iterable[Seen], appended: Mapping[Position, int]) -> None:
         """Compare the first record with all that anybody knows of the log."""
         if not self.reading.records:
             return
         first = self.reading.records[0]
-        require(self.wants(first), RULE, f"{self.asked} was asked for, {first} was given")
+        # at the end there may be records that were acknowledged before, and are announced late
+        is_asked_for = self.asked == LATEST or self.wants(first, appended)
+        require(is_asked_for, RULE, f"{self.asked} was asked for, {first} was given")
         for seen in known:
             is_left = self.given_up is None or seen.position >= self.given_up
             require(
-                seen.position >= first.position or not is_left or not self.wants(seen),
+                seen.position >= first.position or not is_left or not self.wants(seen, appended),
                 RULE,
                 f"{self.asked} was asked for, and {first} was given; {seen} stands before it",
             )
@@ -77,12 +87,14 @@ class Seeker:
             with trying(self._world, client):
                 await self._read(directory, search)
 
-    def _draw(self) -> AtTransaction | datetime:
+    def _draw(self) -> AtTransaction | datetime | Position:
         """Ask for something that is there, or almost, or that comes soon."""
         appends, rng = self._world.log.appends, self._rng
         ids = [each.transaction for each in appends[-4:] if each.transaction is not None]
         if ids and rng.random() < 0.5:
             return AtTransaction(rng.choice(ids) + rng.choice([0, 0, 1]))
+        if rng.random() < 0.4:
+            return LATEST
         age = rng.choice([0.0, 0.01 * rng.random(), rng.random()])
         return EPOCH + timedelta(seconds=self._world.clock() - age)
 
@@ -90,7 +102,10 @@ class Seeker:
         """Read some records; there may be none yet."""
         reader = await directory.read(self._log, search.asked, follow=True, keyring=self._keyring)
         records = search.reading.records
+        search.appends_before = len(self._world.log.appends)
         try:
+            if self._rng.random() < 0.5:
+                await asyncio.sleep(self._rng.choice([0.01, 0.1]))  # and looks at something else
             with suppress(TimeoutError):
                 async with time_limit(self._rng.choice([0.02, 0.02, 0.2])):
                     async for record in reader:
@@ -107,5 +122,11 @@ class Seeker:
         """Compare every start with what was and is in the log."""
         known = {seen.position: seen for each in history.readings for seen in each.records}
         known.update({seen.position: seen for seen in final})
+        appended = {
+            position: number
+            for number, append in enumerate(history.appends)
+            if not append.is_resent  # or it may have been there before
+            for position in append.positions
+        }
         for search in self._searches:
-            search.check(known.values())
+            search.check(known.values(), appended)
