@@ -23,7 +23,6 @@ from quire.errors import (
     HandleClosedError,
     InvalidRequestError,
     NoSuchEntryError,
-    StoreUnavailableError,
     UnreadableError,
 )
 from quire.ledger.fetch import EntryFetcher
@@ -47,8 +46,9 @@ class LedgerReader(Handle):
     """A handle for reading one ledger; `LedgerCatalog` opens it.
 
     All reading methods raise `HandleClosedError` after `close`, `UnreadableError` when too many
-    copies are out of reach, and `NoSuchLedgerError` when the ledger was deleted meanwhile. They
-    may be used concurrently and cancelled at any time.
+    copies are out of reach (`StoreUnavailableError` when the metadata store is, too), and
+    `NoSuchLedgerError` when the ledger was deleted meanwhile. They may be used concurrently and
+    cancelled at any time.
     """
 
     def __init__(
@@ -251,17 +251,17 @@ class LedgerReader(Handle):
         return read_ahead(fetch, first, last, self.options, guess)
 
     async def _fetch(self, first: EntryId, last: EntryId, bytes_max: int, turn: int) -> list[Entry]:
-        """Fetch by the metadata at hand, and once more if that turns out to be old."""
+        """Fetch by the metadata at hand, and once more if that turns out to be old.
+
+        While nobody can say whether it is old, that is the error: bookies that were replaced deny
+        truly what their successors hold, and who is cut off from all should not speak of loss.
+        """
         self._check_open()
         used = self.version
         try:
             return await self._fetch_now(first, last, bytes_max, turn)
-        except (UnreadableError, NoSuchEntryError) as error:
-            try:
-                await self.refresh()
-            except StoreUnavailableError:
-                if isinstance(error, NoSuchEntryError):
-                    raise  # bookies that were replaced deny truly what their successors hold
+        except (UnreadableError, NoSuchEntryError):
+            await self.refresh()
             if self.version == used:  # somebody else may have refreshed meanwhile
                 raise
         return await self._fetch_now(first, last, bytes_max, turn)

@@ -2,8 +2,8 @@
 
 Without a policy what cannot be read is an error, always. With one, a reader of a *sealed* segment
 says exactly what it leaves out and goes on behind it. It first tries for `PATIENCE_SECONDS`: a gap
-is for records that are lost, not for bookies that are slow. In a segment that is still written
-nothing is ever left out.
+is for records that are lost, not for bookies that are slow. A reader that is cut off from the
+metadata store as well leaves nothing out, and neither does one of a segment that is still written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
-from quire.errors import IntegrityError, NotFoundError, UnreadableError
+from quire.errors import IntegrityError, NoSuchLedgerError, NotFoundError, UnreadableError
 from quire.log.position import Position
 from quire.log.retry import retry
 from quire.log.segment_reader import RecordBatch, SegmentReader
@@ -39,6 +39,9 @@ async def find_behind(
 ) -> tuple[Gap | None, RecordBatch | None]:
     """Return what of a sealed segment cannot be read from a position on, and the first batch
     that can; None when everything, or nothing, is lost.
+
+    Raises `NoSuchLedgerError` when the segment is gone from where it was opened: trimmed, or moved
+    to a file. Raises the store's errors.
     """
     last = reader.segment.last_entry
     assert last is not None, "only sealed segments have gaps"
@@ -47,6 +50,8 @@ async def find_behind(
         try:
             patience = 0.0 if reason else PATIENCE_SECONDS
             batch = await retry(lambda entry=entry: reader.batch(entry), rng, timeout=patience)  # type: ignore[misc]
+        except NoSuchLedgerError:
+            raise
         except LOST as error:
             reason = reason or str(error)
             continue

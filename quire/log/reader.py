@@ -31,6 +31,7 @@ from quire.errors import (
     NoSuchLedgerError,
     NoSuchLogError,
     PositionTrimmedError,
+    StoreUnavailableError,
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
@@ -173,6 +174,11 @@ class LogReader(Handle):
                 if batch is not None:
                     return batch
                 continue
+            except StoreUnavailableError:
+                await self._leave()
+                if not self._follow:
+                    raise
+                continue
             except BaseException:
                 await self._leave()
                 raise
@@ -202,6 +208,9 @@ class LogReader(Handle):
             if batch is None:
                 return None
             return self._take(batch) or None
+        except NoSuchLedgerError as error:
+            await self._check_gone(error)
+            return None
         finally:
             await segment.close()
 
