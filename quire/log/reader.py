@@ -107,7 +107,11 @@ class LogReader(Handle):
 
     @property
     def position(self) -> Position:
-        """The position to read next: what an application stores to go on from later."""
+        """The position to read next: what an application stores to go on from later.
+
+        Before the first record came it may be older than an offset, a time or a transaction that
+        was asked for, down to `BEGINNING`: then store what was asked for.
+        """
         return self._buffer[0].position if self._buffer else self._next
 
     def __aiter__(self) -> LogReader:

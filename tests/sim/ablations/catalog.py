@@ -272,6 +272,11 @@ ABLATIONS: Final = (
         "log",
         logs.give_what_comes_next_at_the_end,
     ),
+    Ablation(
+        "the end is where it was when the reader was made",
+        "log",
+        logs.look_for_the_end_as_reading_begins,
+    ),
     Ablation("a snapshot has no holes", "log", logs.count_what_follows_an_open_segment),
     Ablation(
         "a linearizable tail asks what is acknowledged",

@@ -25,6 +25,7 @@ from quire.log import (
     threshold,
     upkeep,
 )
+from quire.log.position import LATEST
 from quire.log.takeover import LostRaceError
 from tests.sim.ablations.patch import Patch
 
@@ -215,6 +216,23 @@ def give_what_comes_next_at_the_end() -> list[Patch]:
         return whole(threshold.Threshold(offset=self.offset), batch)
 
     return [(threshold.Threshold, "first_slot", first_slot)]
+
+
+def look_for_the_end_as_reading_begins() -> list[Patch]:
+    whole = reader.LogReader._resolve
+
+    async def find_end(self: Any, record: Any, log_id: Any, password: Any) -> Any:
+        return LATEST, log_id
+
+    async def resolve(self: Any, manifest: Any) -> None:
+        if self._start == LATEST:
+            self._start = (await search.find_tail(manifest, self._open_segment)).position
+        await whole(self, manifest)
+
+    return [
+        (directory.LogDirectory, "_find_end", find_end),
+        (reader.LogReader, "_resolve", resolve),
+    ]
 
 
 def count_what_follows_an_open_segment() -> list[Patch]:
