@@ -68,8 +68,7 @@ class DeletionWorkload(LogWorkload):
         appends = [append for history in self.logs.values() for append in history.appends]
         return sum(append.outcome is Outcome.OK for append in appends)
 
-    async def run(self) -> None:
-        """The whole life of the logs, faults included."""
+    async def _live(self) -> None:
         world, rng = self.world, self.rng
         await world.start()
         leaders = self._start_leaders()
@@ -81,13 +80,10 @@ class DeletionWorkload(LogWorkload):
         erasers = [world.client(f"eraser{i}") for i in range(rng.choice([1, 1, 2]))]
         for client in erasers:
             client.run(self._erase)
-        janitor = world.client("janitor")
-        if self.has_janitor:
-            janitor.run(self._sweep)
+        helpers = self._start_helpers()
         await asyncio.sleep(rng.choice([1.0, 3.0, 6.0]))
         self.over = True
-        for helper in (*erasers, janitor):
-            helper.end_life()
+        self._end_helpers([*erasers, *helpers])
         await world.heal()
         await self._end(leaders)
 

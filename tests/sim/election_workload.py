@@ -52,8 +52,7 @@ class ElectionWorkload(LogWorkload):
         self.candidates: list[ClientMachine] = []
         self.sees_nobody = asyncio.Event()
 
-    async def run(self) -> None:
-        """The whole life of the log, faults included."""
+    async def _live(self) -> None:
         world, rng = self.world, self.rng
         await world.start()
         keepers: list[asyncio.Task[None]] = []
@@ -66,13 +65,11 @@ class ElectionWorkload(LogWorkload):
             await self._settle_in()
         world.begin_faults()
         self.followers.start(rng)
-        adopter, janitor = world.client("adopter"), world.client("janitor")
+        adopter, helpers = world.client("adopter"), self._start_helpers()
         adopting = adopter.run(self._adopt) if self.has_adopter else None
-        if self.has_janitor:
-            janitor.run(self._sweep)
         await asyncio.sleep(rng.choice([1.0, 3.0, 6.0]))
         self.over = True
-        janitor.end_life()
+        self._end_helpers(helpers)
         await world.heal()
         last, first_reader = world.client("last"), world.client("reader0")
         async with world.all_ends("all have led, the log is closed, followers are at its end"):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from quire.errors import (
     HandleClosedError,
@@ -31,14 +31,15 @@ from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position
-from quire.metastore.layout import log_path
 from quire.timing import time_limit
+from tests.sim.archivist import Archivist
 from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.consumer import Consumer
 from tests.sim.followers import Followers, corruption
 from tests.sim.history import LogHistory, LogReading, Outcome, Seen, require, seen_of
-from tests.sim.log_checkers import check_log, passes_go_up_by_one
+from tests.sim.log_checkers import check_log
 from tests.sim.owner import Owner
+from tests.sim.rebuilding import rebuild
 from tests.sim.resending import Sender
 from tests.sim.seeker import Seeker
 from tests.sim.world import SimWorld
@@ -47,6 +48,9 @@ NAME: Final = "log"
 SHAPES: Final = (Replication(3, 3, 2), Replication(3, 2, 2), Replication(4, 3, 2))
 SETTLING_SECONDS_MAX: Final = 30.0
 LOST_MANIFEST_SHARE: Final = 0.2
+
+
+HelperWork: TypeAlias = Callable[[ClientMachine, LogDirectory], Coroutine[Any, Any, None]]
 
 
 class LogWorkload:
@@ -86,6 +90,7 @@ class LogWorkload:
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
         self.owner = Owner(world, NAME, replication, SHAPES, may_trim=not self.consumer.wanted)
+        self.archivist = Archivist(world, NAME)
         self.may_seal = world.rng("seal").random() < 0.15 and self.may_consume and not wanted
         self.over = False
         self.first_ack = asyncio.Event()
@@ -104,6 +109,10 @@ class LogWorkload:
 
     async def run(self) -> None:
         """The whole life of the log, faults included."""
+        with self.archivist.tier.used():
+            await self._live()
+
+    async def _live(self) -> None:
         world, rng = self.world, self.rng
         await world.start()
         leaders = self._start_leaders()
@@ -112,16 +121,9 @@ class LogWorkload:
         world.begin_faults()
         self.followers.start(rng)
         if self.consumer.wanted:
-            world.client("consumer").run(self._consume)
-        seeker = world.client("seeker") if self.seeker.wanted else None
-        if seeker is not None:
-            seeker.run(self._seek)
-        janitor = world.client("janitor") if self.has_janitor else None
-        if janitor is not None:
-            janitor.run(self._sweep)
-        owner = world.client("owner") if self.owner.wanted else None
-        if owner is not None:
-            owner.run(self._change_settings)
+            world.client("consumer").run(self._with_directory(self.consumer.run))
+        seek = self.seeker.wanted and self.seeker.run
+        helpers = self._start_helpers(seeker=seek, owner=self.owner.wanted and self.owner.run)
         try:
             async with time_limit(rng.choice([1.0, 3.0, 10.0])):
                 for client, task in zip(leaders, self.leaders, strict=True):
@@ -129,10 +131,26 @@ class LogWorkload:
         except TimeoutError:
             world.say("world", "is out of patience")
         self.over = True
-        for helper in filter(None, (janitor, owner, seeker)):
-            helper.end_life()
+        self._end_helpers(helpers)
         await world.heal()
         await self._finish(leaders)
+
+    def _start_helpers(self, **works: HelperWork | Literal[False]) -> list[ClientMachine]:
+        """Start those who go when the leaders do."""
+        works["janitor"] = self.has_janitor and self._sweep
+        for number in range(self.archivist.count):
+            works[f"archivist{number}"] = self.archivist.run
+        helpers = []
+        for name, work in works.items():
+            if work:
+                helpers.append(self.world.client(name))
+                helpers[-1].run(self._with_directory(work))
+        return helpers
+
+    def _end_helpers(self, helpers: list[ClientMachine]) -> None:
+        for helper in helpers:
+            helper.end_life()
+        self.archivist.tier.heal()
 
     def _start_leaders(self) -> list[ClientMachine]:
         world, rng = self.world, self.rng
@@ -146,6 +164,9 @@ class LogWorkload:
         world = self.world
         rng = world.rng(f"{client.name}:{client.lives}:directory")
         return LogDirectory(client.store, client.catalog, rng=rng, clock=world.clock)
+
+    def _with_directory(self, work: HelperWork) -> Work[None]:
+        return lambda client: work(client, self._directory(client))
 
     # -- leaders ---------------------------------------------------------------------------------
 
@@ -307,22 +328,13 @@ class LogWorkload:
         self.world.say(client.name, f"trims to {position}")
         await log.trim(position)
 
-    async def _consume(self, client: ClientMachine) -> None:
-        await self.consumer.run(client, self._directory(client))
-
-    async def _seek(self, client: ClientMachine) -> None:
-        await self.seeker.run(client, self._directory(client))
-
-    async def _sweep(self, client: ClientMachine) -> None:
+    async def _sweep(self, client: ClientMachine, directory: LogDirectory) -> None:
         """Delete orphans all the time, while leaders create ledgers."""
         while True:
             await asyncio.sleep(self.terms.expovariate(4.0))
             with suppress(QuireError):
-                swept = await self._directory(client).sweep()
+                swept = await directory.sweep()
                 self.world.say(client.name, f"sweeps {swept}")
-
-    async def _change_settings(self, client: ClientMachine) -> None:
-        await self.owner.run(client, self._directory(client))
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -333,32 +345,20 @@ class LogWorkload:
             for client, task in zip(leaders, self.leaders, strict=True):
                 await join(client, task)
             finals = await self._read_all(last, first_reader)
-            if finals[0] and world.rng("manifest").random() < LOST_MANIFEST_SHARE:
+            is_lost = world.rng("manifest").random() < LOST_MANIFEST_SHARE
+            if finals[0] and is_lost and not self.archivist.wanted:
                 await world.client("administrator").run(partial(self._rebuild, finals[0]))
         check_log(finals, world.log)
         self.seeker.check(finals[0], world.log)
 
     async def _rebuild(self, final: list[Seen], client: ClientMachine) -> None:
-        """The manifest is lost, and made anew from the ledgers: with all that was there, and
-        perhaps some of what was trimmed.
-        """
-        world, directory = self.world, self._directory(client)
-        for each in world.clients:
-            if each.name == "consumer" and world.log.trimmed_to is not None:
-                each.end_life()  # its place may be behind a segment of which nobody knows any more
-        world.tree.listeners.clear()  # what they know of the log goes with its record
-        world.tree.delete(log_path(NAME), None)
-        await client.insist(lambda: directory.rebuild(NAME))
-        found = await self._scan(client)
-        kept = [seen for seen in found if seen.position >= final[0].position]
-        text = f"{len(final)} records were in the log, {len(kept)} of them are in the one rebuilt"
-        require(kept == final, "a rebuilt log is the log that was lost", text)
-        passes_go_up_by_one([LogReading(client.name, BEGINNING, found)])
-        world.note_fault("manifest rebuilt")
+        await rebuild(self.world, NAME, client, self._directory(client), final, self._scan)
 
     async def _read_all(self, last: ClientMachine, first_reader: ClientMachine) -> list[list[Seen]]:
         """Close the log and see followers to its end; return the passes of fresh readers."""
         await last.run(self._close_log)
+        if self.archivist.wanted:
+            await self.world.client("archivist9").run(self._with_directory(self.archivist.finish))
         finals = [await first_reader.run(self._scan)]
         await self._await_followers(finals[0])
         finals.append(await self.world.client("reader1").run(self._scan))

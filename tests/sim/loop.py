@@ -10,7 +10,8 @@ asyncio's own documented one, first in first out (policy `interleave`); `walk` d
   - A node that is killed never takes another step: no CancelledError, no `finally`. The loop keeps
     references to its tasks, so that garbage collection runs no cleanup either, until `dispose`.
   - A paused node's callbacks wait in its queue.
-  - Threads, sockets and executors raise `SimEscape`: nothing may happen outside the seed.
+  - Threads, sockets and executors raise `SimEscape`: nothing may happen outside the seed. A world
+    may put its own `threads` in their place (tier.py).
   - The trace is a running hash over every step and every note; equal traces mean equal runs.
 
 Sets of tasks (as `TaskGroup` keeps) would iterate in address order, so tasks hash by serial number.

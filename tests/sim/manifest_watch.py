@@ -55,7 +55,8 @@ class ManifestWatch:
                 self._report(Violation("C1 listed ledgers exist", text))
 
     def _check(self, after: LogManifest) -> None:
-        gone = [each.ledger for each in after.segments if each.ledger in self._deleted]
+        hot = [each.ledger for each in after.segments if each.is_hot]
+        gone = [ledger for ledger in hot if ledger in self._deleted]
         before = self.current.get(after.name)
         if gone and (before is None or not any(map(before.lists, gone))):
             text = f"{after.name} lists {gone}, deleted before"

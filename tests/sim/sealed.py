@@ -1,14 +1,17 @@
 """An event loop with no way out, and the errors with which a simulated run ends.
 
 Every method of asyncio's abstract loop raises `SimEscape` until a subclass gives it a meaning
-inside the simulation.
+inside the simulation. Threads have one when a world says what stands for them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, Protocol, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class SimError(Exception):
@@ -31,8 +34,23 @@ class SimUnhandled(SimError):  # noqa: N818
     """An exception reached nobody."""
 
 
+class Threads(Protocol):
+    """What stands for the threads in which a program waits for what blocks."""
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]: ...
+
+
 class SealedLoop(asyncio.AbstractEventLoop):
     """Refuses sockets, threads, signals, executors: everything."""
+
+    threads: Threads | None = None
+
+    def run_in_executor(
+        self, executor: object, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        if self.threads is None:
+            raise SimEscape(f"{func!r} leaves the simulation for a thread")
+        return self.threads.run(lambda: func(*args))
 
 
 def _escape(name: str) -> Callable[..., NoReturn]:
@@ -43,5 +61,5 @@ def _escape(name: str) -> Callable[..., NoReturn]:
 
 
 for _name in asyncio.AbstractEventLoop.__dict__:
-    if not _name.startswith("_"):
+    if not _name.startswith("_") and _name not in SealedLoop.__dict__:
         setattr(SealedLoop, _name, _escape(_name))

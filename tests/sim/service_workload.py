@@ -52,8 +52,7 @@ class ServiceWorkload(ElectionWorkload):
         if manifest is not None and manifest.trimmed_to > Position(0, 0, 0):
             self.world.faults["snapshot trimmed the log"] = 1
 
-    async def run(self) -> None:
-        """The whole life of the service, faults included."""
+    async def _live(self) -> None:
         world, rng = self.world, self.rng
         await world.start()
         keepers: list[asyncio.Task[None]] = []
@@ -65,8 +64,10 @@ class ServiceWorkload(ElectionWorkload):
         if rng.random() < 0.8:
             await self._settle_in()
         world.begin_faults()
+        helpers = self._start_helpers()
         await asyncio.sleep(rng.choice([1.0, 3.0, 6.0]))
         self.removals = 0.0
+        self._end_helpers(helpers)
         await world.heal()
         async with world.all_ends("somebody leads, all have caught up, and everybody ends"):
             await self._catch_up()

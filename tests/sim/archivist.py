@@ -1,0 +1,87 @@
+"""Somebody who moves closed segments of a log into files, while everybody else goes on.
+
+Archivists begin, write, commit, release and sweep, not always all of it, beside each other, and die
+anywhere in between. Files may be refused or spoilt by where they are to lie (tier.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from quire.errors import CorruptStorageError, IntegrityError, QuireError
+from quire.log.directory import LogDirectory
+from tests.sim.clients import ClientMachine
+from tests.sim.file_watch import FileWatch
+from tests.sim.followers import corruption
+from tests.sim.tier import SCHEME, SimTier, Threads
+from tests.sim.world import SimWorld
+
+TARGETS: Final = ("sim://cold", "sim://colder")
+
+
+class Archivist:
+    """See the module. `wanted` runs have one."""
+
+    def __init__(self, world: SimWorld, log: str) -> None:
+        self._world = world
+        self._log = log
+        self._rng = rng = world.rng("archivist")
+        self.wanted = rng.random() < 0.25
+        self.count = rng.choice([1, 2]) if self.wanted else 0
+        self._pace = rng.choice([5.0, 50.0])
+        self.tier = SimTier(world.rng("tier"), world.note_fault)
+        self._files = FileWatch(log, self.tier, world.loop.fail)
+        if self.wanted:
+            world.loop.threads = Threads(world.loop, world.rng("threads"))
+            world.tree.listeners.append(self._files.changed)
+
+    async def run(self, client: ClientMachine, directory: LogDirectory) -> None:
+        """Offload until the process ends."""
+        while True:
+            await asyncio.sleep(self._rng.expovariate(self._pace))
+            try:
+                await self._offload(client, directory)
+            except CorruptStorageError as error:
+                if error.path.removeprefix(SCHEME) not in self.tier.damaged:
+                    raise corruption(client, error) from error
+                self._world.note_fault("damaged file found")
+            except IntegrityError as error:
+                raise corruption(client, error) from error
+            except QuireError as error:
+                self._world.say(client.name, f"offloads again: {error!r}")
+
+    async def _offload(self, client: ClientMachine, directory: LogDirectory) -> None:
+        rng, offload = self._rng, directory.offload(self._log)
+        if rng.random() < 0.3:
+            await self._sweep(client, directory)
+            return
+        tier, segments = await offload.begin(rng.choice(TARGETS))
+        for segment in segments:
+            files = {segment.number: await offload.write(segment, tier)}
+            if rng.random() < 0.9:
+                await offload.commit(files)
+                self._world.note_fault("segment offloaded")
+                self._world.say(client.name, f"has {files}")
+        if rng.random() < 0.7:
+            await offload.release()
+            self._world.note_fault("offload released")
+        if rng.random() < 0.5:
+            await self._sweep(client, directory)
+
+    async def _sweep(self, client: ClientMachine, directory: LogDirectory) -> None:
+        swept = await directory.offload(self._log).sweep()
+        self._world.say(client.name, f"swept {swept}")
+
+    async def finish(self, client: ClientMachine, directory: LogDirectory) -> None:
+        """When the faults are over: perhaps offload everything, then see what is left."""
+        if self._rng.random() < 0.7:
+            offload = directory.offload(self._log)
+            tier, segments = await client.insist(lambda: offload.begin(TARGETS[0]))
+            for segment in segments:
+                file = await client.insist(lambda segment=segment: offload.write(segment, tier))  # type: ignore[misc]
+                await client.insist(lambda file=file, at=segment.number: offload.commit({at: file}))  # type: ignore[misc]
+            await client.insist(offload.release)
+            self._world.note_fault("log offloaded")
+        await client.insist(directory.sweep_files)
+        self._files.check_swept()
