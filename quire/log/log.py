@@ -37,7 +37,7 @@ from quire.log.cursor import LogCursors
 from quire.log.live_options import LiveOptions
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
-from quire.log.outbox import SINGLE
+from quire.log.outcome import SINGLE
 from quire.log.pipeline import Pipeline
 from quire.log.position import Position
 from quire.log.producers import Producers, Stamp
@@ -165,7 +165,8 @@ class Log(Handle):
         which readers can start; without one a record has that of the record before it.
 
         Raises `TailConflictError`, `SequenceConflictError` and `TransactionOrderError`, with which
-        nothing was written, and `InvalidRequestError` for a stamp or transaction that is none.
+        nothing was written, and `InvalidRequestError` for a stamp, transaction or offset that is
+        none. Raises `PositionTrimmedError` when the original was trimmed since.
         Raises `EntryTooLargeError`, `DeposedError`, `LogSealedError`, `HandleClosedError`,
         `AppendOutcomeUnknownError`; so does the future.
         """
@@ -211,13 +212,14 @@ class Log(Handle):
         await self._pipeline.drained()
 
     async def roll(self) -> None:
-        """Begin a new segment; return when the old one is sealed. Nothing to do when it is empty.
+        """Begin a new segment; return when the old one is sealed. Nothing to do when it is empty
+        and nothing was submitted.
 
         Appends go on meanwhile. Retried while metadata is out of reach; cancelling gives up
         waiting, not the roll. Raises what ended the handle.
         """
         self._pipeline.check_open()
-        await self._roller.roll()
+        await self._roller.roll(is_idle=self._pipeline.is_idle)
 
     async def trim(self, position: Position) -> None:
         """Remove every record before a position that this log has reached.

@@ -5,7 +5,7 @@ or in groups that may not be divided; a parcel is cut from whole groups, in orde
 or `batch_records`, and at what there is. Offsets are given when a parcel is cut and never change
 after that: when its ledger fails, the same parcel goes to the next one.
 
-Futures are only completed here, never awaited; no clock, no I/O.
+Outcomes are only told here, never awaited; no clock, no I/O.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from asyncio import Future
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from quire.entry import EntryId
 from quire.log.batch import body_size, encode_batch
 from quire.log.options import LogOptions
+from quire.log.outcome import SINGLE, Outcome
 from quire.log.position import Position
 from quire.log.producers import (
     COLUMNS_RESERVE,
@@ -35,9 +36,6 @@ from quire.log.producers import (
 from quire.log.terms import UNMARKED, Marks
 from quire.log.transactions import NO_TRANSACTION, TRANSACTION_BYTES, TRANSACTIONS, Numbering
 
-SINGLE = 0
-"""Count of a group that is one record, whose future gets a position and not a list of them."""
-
 SNAPSHOT_BYTES = 8 * 1024 * 1024
 """Bytes between two snapshots of producers: what a new leader reads at most, in a split second; a
 snapshot of 300 KiB is 4% of it."""
@@ -46,8 +44,8 @@ MARKED_BYTES_MAX = 4 + 10 + 2 + NAME_BYTES_MAX + 1 + TRANSACTION_BYTES
 """What a small record adds to a batch besides its payload, at worst, when some are marked."""
 
 Payload: TypeAlias = bytes
-Waiting: TypeAlias = "tuple[Future[Any], int]"
-"""A future and how many records it stands for (`SINGLE`: one)."""
+Waiting: TypeAlias = tuple[Outcome, int]
+"""Whom to tell, and how many records it stands for (`SINGLE`: one)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +130,7 @@ class Outbox:
         self._epoch = epoch
         self._timestamp_ms = timestamp_ms
         self.obey(options)
-        self._groups: deque[tuple[Sequence[bytes], int, Future[Any], int, Marks]] = deque()
+        self._groups: deque[tuple[Sequence[bytes], int, Outcome, int, Marks]] = deque()
         self._marked = False
         self._numbering = Numbering(transaction)
         self.transaction = transaction
@@ -182,12 +180,12 @@ class Outbox:
         self,
         group: Sequence[bytes],
         size: int,
-        future: Future[Any],
+        outcome: Outcome,
         count: int,
         marks: Marks = UNMARKED,
     ) -> None:
-        """Queue a group of `size` payload bytes whose future is completed as `count` says."""
-        self._groups.append((group, size, future, count, marks))
+        """Queue a group of `size` payload bytes whose outcome is told as `count` says."""
+        self._groups.append((group, size, outcome, count, marks))
         if marks is not UNMARKED:
             self._marked = True
             self.transaction = max(self.transaction, marks.transaction or NO_TRANSACTION)
@@ -195,35 +193,39 @@ class Outbox:
         self._bytes += size
 
     def cut(self, now_ms: int) -> Parcel:
-        """Take the next parcel. The outbox must not be empty. Time never runs backward in a log."""
+        """Take the next parcel. The outbox must not be empty. Time never runs backward in a log.
+
+        When it raises, whoever waits is still in the outbox.
+        """
         records: list[bytes] = []
         marked: list[tuple[int, Marks]] = []
         waiting: list[Waiting] = []
-        size = 0
-        groups, number = self._groups, 0
+        size = number = 0
         bytes_max, records_max = self._batch_bytes, self._batch_records
         has_columns = self.has_columns
-        while groups:
-            group, group_size, future, count, marks = groups[0]
+        body_max = self._body_bytes_max - COLUMNS_RESERVE
+        for group, group_size, outcome, count, marks in self._groups:
             number += count or 1
             size += group_size
             if records and (
                 size > bytes_max
                 or number > records_max
-                or (has_columns and size + number * MARKED_BYTES_MAX > self._body_bytes_max)
+                or (has_columns and size + number * MARKED_BYTES_MAX > body_max)
             ):
                 size -= group_size
                 break
-            groups.popleft()
             if count == SINGLE:
                 records.append(group[0])
             else:
                 records += group
-            waiting.append((future, count))
+            waiting.append((outcome, count))
             if has_columns:
                 marked.append((count or 1, marks))
         columns = self._columns(marked, body_size(records)) if has_columns else b""
-        return self._parcel(records, size, waiting, now_ms, columns)
+        parcel = self._parcel(records, size, waiting, now_ms, columns)
+        for _ in waiting:
+            self._groups.popleft()
+        return parcel
 
     def _columns(self, marked: list[tuple[int, Marks]], size: int) -> bytes:
         ids = self._numbering.column((count, marks.transaction) for count, marks in marked)
@@ -258,9 +260,9 @@ class Outbox:
         now_ms = self._timestamp_ms
         return Parcel(payload, first_offset, len(records), size, now_ms, waiting, transaction)
 
-    def drop_all(self) -> list[Future[Any]]:
-        """Empty the outbox and return the futures of what was in it."""
-        futures = [each[2] for each in self._groups]
+    def drop_all(self) -> list[Outcome]:
+        """Empty the outbox and return whom to tell of what was in it."""
+        outcomes = [each[2] for each in self._groups]
         self._groups.clear()
         self._records = self._bytes = 0
-        return futures
+        return outcomes

@@ -36,7 +36,8 @@ from quire.errors import (
 )
 from quire.log.chain import Chain, LiveSegment, Taken, deposed_by
 from quire.log.live_options import LiveOptions
-from quire.log.outbox import SINGLE, Outbox, Parcel
+from quire.log.outbox import Outbox, Parcel
+from quire.log.outcome import SINGLE, Outcome, SharedOutcome, answer
 from quire.log.position import Position
 from quire.log.producers import Numbered, Producers
 from quire.log.retry import retry
@@ -80,7 +81,7 @@ class Pipeline:
         self._on_switch = on_switch
         self._locate = locate
         self._producers = producers
-        self._stamped: dict[int, asyncio.Future[Any]] = {}
+        self._stamped: dict[int, SharedOutcome] = {}
         self._room = Room(options.records_in_flight_max, options.bytes_in_flight_max)
         self._outbox = Outbox(
             epoch=chain.epoch,
@@ -133,30 +134,25 @@ class Pipeline:
         with.
         """
         size = sum(map(len, group))
+        self._check_size(group, size, terms)
+        self.check_open()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if terms is ALWAYS and self._room.enter_now(len(group), size):
+            self._outbox.put(group, size, future, count)
+            self.nudge()
+            return future
+        return await self._submit_in_turn(group, size, future, count, terms)
+
+    def _check_size(self, group: Sequence[bytes], size: int, terms: Terms) -> None:
+        """Raises `EntryTooLargeError` when a group does not fit beside the columns of today."""
         extra = 4 * len(group) + self._outbox.columns_cost(len(group), terms.marks)
         limit = self._body_bytes_max - extra
         if size > limit:
             raise EntryTooLargeError(size, limit)
-        self.check_open()
-        future: asyncio.Future[Any] = self._loop.create_future()
-        if terms is not ALWAYS:
-            return await self._submit_on_terms(group, size, future, count, terms)
-        if self._room.enter_now(len(group), size):
-            self._put(group, size, future, count)
-        else:
-            serve = partial(self._put, group, size, future, count)
-            await self._room.enter(len(group), size, serve)
-        return future
 
-    def _put(
-        self, group: Sequence[bytes], size: int, future: asyncio.Future[Any], count: int
-    ) -> None:
-        self._outbox.put(group, size, future, count)
-        self.nudge()
+    # Appends on terms, and those that wait: decided in the very step in which there is room.
 
-    # Appends on terms: decided in the very step in which the group is queued.
-
-    async def _submit_on_terms(
+    async def _submit_in_turn(
         self,
         group: Sequence[bytes],
         size: int,
@@ -172,7 +168,8 @@ class Pipeline:
                 stamp = terms.marks.stamp
                 known = self._producers.find(stamp) if stamp else None
                 if known is None:
-                    self._put_on_terms(group, size, future, count, terms)
+                    self._check_size(group, size, terms)
+                    self._put(group, size, future, count, terms)
                     return
                 found.append(known)
             except QuireError as error:
@@ -187,7 +184,7 @@ class Pipeline:
             raise refused[0]
         return await self._answer_again(found[0], future, len(group), count) if found else future
 
-    def _put_on_terms(
+    def _put(
         self,
         group: Sequence[bytes],
         size: int,
@@ -201,11 +198,13 @@ class Pipeline:
             raise TailConflictError(self._chain.name, terms.expected_offset, offset)
         if terms.marks.transaction is not None:
             check_order(self._chain.name, terms.marks.transaction, self._outbox.transaction)
-        self._outbox.put(group, size, future, count, terms.marks)
+        outcome: Outcome = future
         if terms.marks.stamp is not None:
             self._producers.note(terms.marks.stamp, offset, len(group))
-            self._stamped[offset] = future
-            future.add_done_callback(lambda _: self._stamped.pop(offset, None))
+            outcome = shared = SharedOutcome(lambda: self._stamped.pop(offset, None))
+            shared.join(future, count)
+            self._stamped[offset] = shared
+        self._outbox.put(group, size, outcome, count, terms.marks)
         self.nudge()
 
     async def _answer_again(
@@ -218,11 +217,11 @@ class Pipeline:
             )
         original = self._stamped.get(known.offset)
         if original is not None:
-            original.add_done_callback(partial(_copy_outcome, future, count))
+            original.join(future, count)
             return future
         first = await self._locate(known.offset)
         places = [first._replace(slot=first.slot + each) for each in range(records)]
-        _answer(future, count, places)
+        answer(future, count, places)
         return future
 
     def check_open(self) -> None:
@@ -301,9 +300,9 @@ class Pipeline:
         segment = self._chain.current
         again = bool(self._again)
         parcel = self._again.popleft() if again else self._outbox.cut(self._chain.now_ms())
-        segment.note_sent(parcel)
         parcel.ack = None
-        self._sent.append(parcel)
+        self._sent.append(parcel)  # whatever goes wrong from here on, `stop` finds it
+        segment.note_sent(parcel)
         try:
             ack = await segment.writer.submit(parcel.stored)
         except QuireError as error:
@@ -365,21 +364,3 @@ class Pipeline:
         self._sent.clear()
         self._broken = None
         self._switch()
-
-
-def _answer(future: asyncio.Future[Any], count: int, places: list[Position]) -> None:
-    """Answer a call with the places of its records, as it was made: for one record or for many."""
-    future.set_result(places[0] if count == SINGLE else places)
-
-
-def _copy_outcome(copy: asyncio.Future[Any], count: int, original: asyncio.Future[Any]) -> None:
-    if copy.done():
-        return
-    if original.cancelled():
-        copy.cancel()
-    elif (error := original.exception()) is not None:
-        copy.set_exception(error)
-        copy.exception()
-    else:
-        found = original.result()
-        _answer(copy, count, [found] if isinstance(found, Position) else list(found))

@@ -54,17 +54,27 @@ class Stamp(NamedTuple):
 
     def check(self) -> None:
         """Raises `InvalidRequestError` when it cannot be stored."""
+        if type(self.producer) is not str or not _is_text(self.producer):
+            raise InvalidRequestError(f"producer {self.producer!r} is no text")
         size = len(self.producer.encode())
         if not 0 < size <= NAME_BYTES_MAX:
             raise InvalidRequestError(
                 f"producer {self.producer!r} has {size} bytes, 1 to {NAME_BYTES_MAX} are allowed"
             )
-        if not 0 <= self.sequence < 2**63:
-            raise InvalidRequestError(f"sequence {self.sequence} is not in 0..2**63-1")
+        if type(self.sequence) is not int or not 0 <= self.sequence < 2**63:
+            raise InvalidRequestError(f"sequence {self.sequence!r} is not a number in 0..2**63-1")
 
     def cost(self, records: int) -> int:
         """Bytes that it adds to a batch at most."""
         return 2 + len(self.producer.encode()) + 10 * records
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Numbered(NamedTuple):

@@ -43,7 +43,8 @@ class Roller:
 
     def fill(self, share: float) -> None:
         """Note how full the current segment is; 1 is full."""
-        if share >= 1:
+        number = self._chain.current.number
+        if share >= 1 or any(asked == number for asked, _ in self._rolls):
             self._wanted.set()
         elif share >= PREPARE_AT:
             self._filling.set()
@@ -55,13 +56,18 @@ class Roller:
         self._switched.set()
         self.restart_age()
 
-    async def roll(self) -> None:
-        """Begin a new segment; return when the old one is sealed."""
-        if self._chain.current.entries:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._rolls.append((self._chain.current.number, done))
+    async def roll(self, *, is_idle: bool) -> None:
+        """Begin a new segment; return when the old one is sealed. One that is empty is left when
+        something was sent to it, and not at all when nothing is to be (`is_idle`).
+        """
+        is_empty = not self._chain.current.entries
+        if is_empty and is_idle:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._rolls.append((self._chain.current.number, done))
+        if not is_empty:
             self._wanted.set()
-            await done
+        await done
 
     def end(self, error: Callable[[], BaseException]) -> None:
         """Roll no more; whoever waits for a roll gets a fresh error."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from quire.errors import InvalidRequestError
 from quire.log.producers import Stamp
 from quire.log.transactions import check_transaction
 
@@ -42,11 +43,16 @@ ALWAYS: Final = Terms()
 def make_terms(expected_offset: int | None, stamp: Stamp | None, transaction: int | None) -> Terms:
     """Return the terms of an append; `ALWAYS` for none.
 
-    Raises `InvalidRequestError` for a stamp or transaction that cannot be stored.
+    Raises `InvalidRequestError` for a stamp or transaction that cannot be stored, and an offset
+    that is none.
     """
+    if expected_offset is not None and (type(expected_offset) is not int or expected_offset < 0):
+        raise InvalidRequestError(f"offset {expected_offset!r} is not a number from 0 on")
     if stamp is None and transaction is None:
         return ALWAYS if expected_offset is None else Terms(expected_offset)
     if stamp is not None:
+        if not isinstance(stamp, Stamp):
+            raise InvalidRequestError(f"{stamp!r} is no stamp: give Stamp(producer, sequence)")
         stamp.check()
     if transaction is not None:
         check_transaction(transaction)

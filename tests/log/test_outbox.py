@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from quire.log.batch import decode_batch
 from quire.log.options import LogOptions
-from quire.log.outbox import SINGLE, Outbox, Parcel
+from quire.log.outbox import Outbox, Parcel
+from quire.log.outcome import SINGLE
 from quire.log.position import Position
 
 

@@ -139,12 +139,12 @@ def forget_cursors() -> list[Patch]:
 
 
 def append_at_any_tail() -> list[Patch]:
-    whole = pipeline.Pipeline._put_on_terms
+    whole = pipeline.Pipeline._put
 
     def put(self: Any, group: Any, size: int, future: Any, count: int, terms: Any) -> None:
         whole(self, group, size, future, count, replace(terms, expected_offset=None))
 
-    return [(pipeline.Pipeline, "_put_on_terms", put)]
+    return [(pipeline.Pipeline, "_put", put)]
 
 
 def seal_before_the_ledger_is_closed() -> list[Patch]:

@@ -1,0 +1,90 @@
+"""A stamped append that is sent again while the first is on its way shares what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.errors import AppendOutcomeUnknownError, PositionTrimmedError
+from quire.log.log import Log
+from quire.log.position import Position
+from quire.log.producers import Stamp
+from tests.support.log_cluster import NAME, LogCluster, run
+
+ONE = Stamp("p", 1)
+
+
+async def slow_log(cluster: LogCluster, delay: float = 0.5) -> Log:
+    async def slow_adds(method: str, ledger: int) -> None:
+        if method == "add":
+            await asyncio.sleep(delay)
+
+    log = await cluster.new_client().open()
+    await log.append(b"first")
+    await asyncio.sleep(0.1)
+    for bookie in cluster.bookies.values():
+        bookie.before = slow_adds
+    return log
+
+
+def test_who_gives_up_takes_nothing_from_who_sent_it_again() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await slow_log(cluster)
+            first, again = (asyncio.create_task(log.append(b"x", stamp=ONE)) for _ in range(2))
+            await asyncio.sleep(0.1)
+            first.cancel()
+            assert await again == Position(1, 1, 0)
+            await log.close()
+            assert await cluster.new_client().payloads() == [b"first", b"x"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("delay", [0.5, 0.9])
+def test_who_sends_again_after_a_time_limit_gets_the_first_ones_position(delay: float) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await slow_log(cluster, delay)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await log.append(b"x", stamp=ONE)
+            assert await log.append(b"x", stamp=ONE) == Position(1, 1, 0)
+            assert await log.append_many([b"x"], stamp=ONE) == [Position(1, 1, 0)]
+            await log.close()
+
+    run(main)
+
+
+def test_all_who_share_an_append_hear_that_its_outcome_is_unknown() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await slow_log(cluster)
+            waiting = [asyncio.create_task(log.append(b"x", stamp=ONE)) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            waiting[0].cancel()
+            log.abandon()
+            told = await asyncio.gather(*waiting, return_exceptions=True)
+            assert [type(each) for each in told] == [
+                asyncio.CancelledError,
+                AppendOutcomeUnknownError,
+                AppendOutcomeUnknownError,
+            ]
+
+    run(main)
+
+
+def test_a_duplicate_whose_original_was_trimmed_is_told_so() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await log.append(b"x", stamp=ONE)
+            await log.roll()
+            await client.logs.trim(NAME, Position(2, 0, 0))
+            with pytest.raises(PositionTrimmedError):
+                await log.append(b"x", stamp=ONE)
+            await log.close()
+
+    run(main)
