@@ -41,7 +41,7 @@ from quire.ledger.writer import LedgerWriter
 from quire.log.encryption import Encryption
 from quire.log.live_options import LiveOptions
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest_record import Look, ManifestRecord
 from quire.log.outbox import Parcel
 from quire.log.position import Position
 from quire.log.takeover import Tenure, ledger_labels, recover_segment
@@ -161,8 +161,10 @@ class Chain:
             await self._discard_spare(manifest)
             raise
 
-    async def edit(self, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
-        """Change the manifest while it is ours.
+    async def edit(
+        self, change: Callable[[LogManifest], LogManifest], *, look: Look | None = None
+    ) -> LogManifest:
+        """Change the manifest while it is ours. `look` as in `ManifestRecord.edit`.
 
         One edit at a time, because the result of one that read earlier must not replace that of a
         later one. Raises `DeposedError`, and as `ManifestRecord.edit`.
@@ -175,7 +177,7 @@ class Chain:
 
         async with self._editing:
             try:
-                self.manifest = await self._record.edit(edit)
+                self.manifest = await self._record.edit(edit, look=look)
             except DeposedError:
                 await self._discard_spare(seen[0])
                 raise

@@ -24,14 +24,17 @@ from quire.errors import (
     InvalidRequestError,
     LogReplacedError,
     NoSuchCursorError,
+    NoSuchLogError,
     NoSuchNodeError,
+    QuireError,
     StoreOutcomeUnknownError,
 )
 from quire.log.manifest import LogManifest
 from quire.log.manifest_record import EDIT_ATTEMPTS_MAX, ManifestRecord
 from quire.log.position import BEGINNING, Position
+from quire.log.reach import check_reached
 from quire.log.search import OpenSegment, find_place, find_tail, look, offset_of
-from quire.metastore.changes import Change, Delete
+from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
@@ -117,7 +120,8 @@ class Cursor:
         `LATEST` is the end as it is now.
         Returns where it is then, which is further on when somebody else was faster. Durable when it
         returns. Raises `InvalidRequestError` for a position that the log has not reached,
-        `NoSuchLogError`, `NoSuchCursorError`, `LogReplacedError`, and the store's errors.
+        `NoSuchLogError`, `NoSuchCursorError`, `LogReplacedError`, the store's errors, and what
+        reading does: how far the log has come is asked of its bookies.
         """
         self._state = await self._cursors.advance(self.name, self.log_id, position)
         return self.position
@@ -154,26 +158,39 @@ class LogCursors:
 
     async def open(self, name: str, start: Position | int = BEGINNING) -> Cursor:
         """Return a cursor, made at `start` (a position, `BEGINNING`, `LATEST`, the offset of a
-        record) if there is none.
+        record) if there is none. Retention that waits for cursors knows of it when this returns.
 
         Raises `NoSuchLogError`, `LogReplacedError` when there is another log meanwhile,
         `InvalidRequestError` for a name or start that cannot be, and the store's errors.
         """
-        manifest, _ = await self._record.read()
         path = cursor_path(self.log, name)
-        position = max(await self._reached(manifest, start), manifest.first_position)
-        fresh = CursorState(name, manifest.log_id, position, self._now_ms())
-        left, _ = await self._find(path)
-        strange = left is not None and left.log_id != fresh.log_id
-        if strange and (await self._record.read())[0].log_id != fresh.log_id:
-            raise LogReplacedError(self.log)  # else what is there was left by an older log
-
-        def edit(found: CursorState | None) -> CursorState:
-            if found is None or (strange and found == left):
-                return fresh
-            return self._checked(found, name, fresh.log_id)
-
-        return Cursor(self, await self._edit(path, edit))
+        seen, _ = await self._record.read()
+        position = await look(
+            partial(self._describe, seen.log_id), lambda manifest: self._reached(manifest, start)
+        )
+        error: QuireError | None = None
+        for _ in range(EDIT_ATTEMPTS_MAX):
+            manifest, at = await self._record.read()
+            if manifest.log_id != seen.log_id:
+                raise LogReplacedError(self.log)
+            if manifest.retired:
+                raise NoSuchLogError(self.log)
+            found, version = await self._find(path)
+            if found is not None and found.log_id == seen.log_id:
+                return Cursor(self, found)
+            place = max(position, manifest.first_position)
+            fresh = CursorState(name, seen.log_id, place, self._now_ms())
+            try:
+                # together with the manifest: what trims it has seen the cursor, or tries again
+                await self._store.commit(
+                    [*self._record.unchanged(manifest, at), _change(path, fresh, version)]
+                )
+            except (ConflictError, StoreOutcomeUnknownError, NoSuchNodeError) as failed:
+                error = failed
+                continue
+            return Cursor(self, fresh)
+        assert error is not None
+        raise error
 
     async def find(self, name: str) -> Cursor:
         """Return a cursor that exists. Raises `NoSuchLogError`, `NoSuchCursorError`."""
@@ -271,10 +288,7 @@ class LogCursors:
 
     async def _reached(self, manifest: LogManifest, where: Position | int) -> Position:
         position = await find_place(manifest, where, self._open_segment)
-        if position > Position(manifest.next_segment, 0, 0):
-            raise InvalidRequestError(
-                f"log {self.log!r} has no position {position} yet: no cursor can be there"
-            )
+        await check_reached(manifest, position, self._open_segment)
         return position
 
     def _checked(self, state: CursorState | None, name: str, log_id: str) -> CursorState:
@@ -294,18 +308,15 @@ class LogCursors:
     async def _edit(
         self, path: str, edit: Callable[[CursorState | None], CursorState]
     ) -> CursorState:
-        """Apply an edit to whatever is there, again after a conflict or an unknown outcome."""
+        """Apply an edit to what is there, again after a conflict or an unknown outcome."""
         error: ConflictError | StoreOutcomeUnknownError | NoSuchNodeError | None = None
         for _ in range(EDIT_ATTEMPTS_MAX):
             before, version = await self._find(path)
             after = edit(before)
-            if after == before:
+            if after == before or version is None:
                 return after
             try:
-                if version is None:
-                    await self._store.create(path, after.encode())
-                else:
-                    await self._store.put(path, after.encode(), version)
+                await self._store.put(path, after.encode(), version)
             except (ConflictError, StoreOutcomeUnknownError, NoSuchNodeError) as failed:
                 error = failed
                 continue
@@ -315,3 +326,10 @@ class LogCursors:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+
+def _change(path: str, state: CursorState, version: int | None) -> Change:
+    """Return the change that writes a cursor over what was found."""
+    if version is None:
+        return Create(path, state.encode())
+    return Put(path, state.encode(), version)

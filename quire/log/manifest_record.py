@@ -8,7 +8,7 @@ the only place that writes a manifest, which is why an unknown outcome is settle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from quire.errors import (
@@ -27,6 +27,9 @@ EDIT_ATTEMPTS_MAX: Final = 64
 """Each lost attempt is somebody else's success, so this many in a row are no accident."""
 
 Edit: TypeAlias = Callable[[LogManifest | None], LogManifest]
+
+Look: TypeAlias = Callable[[], Awaitable[None]]
+"""What an edit has to know besides the manifest, looked up each time before it is applied."""
 
 
 def once(edit: Edit, error: Exception) -> Edit:
@@ -76,8 +79,11 @@ class ManifestRecord:
         """Return when the manifest may no longer be at `version` (None: may exist)."""
         await self._store.wait(self.path, version)
 
-    async def edit(self, edit: Edit) -> LogManifest:
+    async def edit(self, edit: Edit, *, look: Look | None = None) -> LogManifest:
         """Apply an edit and return the manifest as it then is.
+
+        What `look` saw holds when the edit is made, if whoever changes it does so together with
+        `unchanged`: the manifest was read before.
 
         Raises what the edit raises, which is final: the manifest it saw lacks the change, and a
         change of ours whose outcome was unknown can no longer land, the version having moved on.
@@ -90,6 +96,8 @@ class ManifestRecord:
                 before, version = await self.find()
             except StoreUnavailableError as error:
                 raise unknown or error from error
+            if look is not None:
+                await look()
             after = edit(before)
             if after == before:
                 return after

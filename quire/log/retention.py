@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from quire.entry import LedgerId
 from quire.errors import (
@@ -23,6 +23,7 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.live_options import LiveOptions
 from quire.log.manifest import LogManifest
+from quire.log.manifest_record import Look
 from quire.log.position import BEGINNING, Position
 from quire.log.retry import TRANSIENT
 from quire.log.source import parquet
@@ -56,20 +57,32 @@ async def delete_doomed(
     return await edit(lambda now: now.forget(deleted, removed))
 
 
+class EditLooking(Protocol):
+    """An `EditManifest` that looks at something else each time before it applies the change."""
+
+    def __call__(
+        self, change: Callable[[LogManifest], LogManifest], /, *, look: Look | None = None
+    ) -> Awaitable[LogManifest]: ...
+
+
 async def apply_retention(
     catalog: LedgerCatalog,
     live: LiveOptions,
     now_ms: int,
-    edit: EditManifest,
+    edit: EditLooking,
     slowest: Callable[[], Awaitable[Position | None]],
 ) -> LogManifest:
     """Trim what the options do not want kept, as they are when the manifest is changed.
 
     With `retention_cursors` nothing goes that is not behind the position which `slowest` returns,
-    and nothing at all while that cannot be told. Cursors are looked at before the change, and they
-    only move forward.
+    and nothing at all while that cannot be told. Cursors only move forward, and one that is made
+    meanwhile has the change tried again.
     """
-    limit = await _limit(live, slowest)
+    limit: Position | None = None
+
+    async def look() -> None:
+        nonlocal limit
+        limit = await _limit(live, slowest)
 
     def change(manifest: LogManifest) -> LogManifest:
         wanted = live.now
@@ -78,7 +91,7 @@ async def apply_retention(
             point = min(point, limit)
         return manifest if point is None else manifest.trim(point)
 
-    return await delete_doomed(catalog, await edit(change), edit)
+    return await delete_doomed(catalog, await edit(change, look=look), edit)
 
 
 async def _limit(

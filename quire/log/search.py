@@ -213,7 +213,7 @@ async def find_place(
         )
     if where <= manifest.first_offset:
         return manifest.first_position
-    return await find_offset(manifest, where, open_segment)
+    return max(await find_offset(manifest, where, open_segment), manifest.first_position)
 
 
 async def find_time(manifest: LogManifest, time_ms: int, open_segment: OpenSegment) -> Position:

@@ -152,6 +152,11 @@ class SegmentReader:
         self._check(entry.entry, batch.header)
         return batch
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing will ever be added to the segment."""
+        return self.segment.end is not None or self._ledger.is_closed
+
     async def last_acknowledged(self) -> EntryId:
         """Return the last entry, covering all that was acknowledged before the call."""
         last = self.segment.last_entry

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from quire.errors import InvalidRequestError, LogReplacedError, NoSuchLogError
+from quire.errors import LogReplacedError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.manifest import LogManifest
 from quire.log.manifest_record import ManifestRecord
 from quire.log.position import Position
+from quire.log.reach import check_reached
 from quire.log.retention import delete_doomed
 from quire.log.search import OpenSegment, find_place, look
 
@@ -38,7 +39,7 @@ async def trim_log(
 
     async def find(manifest: LogManifest) -> Position:
         found = await find_place(manifest, before, open_segment)
-        await _check_reached(manifest, found, open_segment)
+        await check_reached(manifest, found, open_segment)
         return found
 
     position = await look(describe, find)
@@ -54,23 +55,3 @@ async def trim_log(
         return await record.edit(edit_same)
 
     await delete_doomed(catalog, await edit(lambda manifest: manifest.trim(position)), edit)
-
-
-async def _check_reached(
-    manifest: LogManifest, position: Position, open_segment: OpenSegment
-) -> None:
-    """Raise for a position in a segment that is written which nothing acknowledged has reached."""
-    segment = manifest.segment_from(position.segment)
-    if segment is None or segment.number != position.segment or segment.end is not None:
-        return
-    reader = await open_segment(segment)
-    try:
-        end = Position(segment.number, await reader.last_confirmed() + 1, 0)
-        if position > end:  # acknowledged, perhaps, and not announced yet
-            end = Position(segment.number, await reader.last_acknowledged() + 1, 0)
-    finally:
-        await reader.close()
-    if position > end:
-        raise InvalidRequestError(
-            f"log {manifest.name!r} cannot be trimmed to {position}: it ends at {end}"
-        )
