@@ -12,7 +12,6 @@ from quire.errors import (
     ConflictError,
     NoSuchLedgerError,
     NoSuchLogError,
-    PositionTrimmedError,
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
@@ -28,9 +27,8 @@ from quire.log.manifest_record import Edit, ManifestRecord, once
 from quire.log.offload import Offload
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, AtCursor, Position, Start
-from quire.log.producers import Producers
 from quire.log.reader import LogReader
-from quire.log.restore import restore_producers
+from quire.log.restore import Restoration
 from quire.log.retry import retry
 from quire.log.search import (
     OpenSegment,
@@ -86,23 +84,26 @@ class LogDirectory:
         Whoever led before is deposed. `is_leader` is asked before every attempt: give it the
         election's word, so that a leader of the past stops disturbing the present one.
 
-        Raises `LogSealedError`, `LeadershipLostError`, `UnauthorizedError`; transient errors when
-        `LogOptions.open_timeout` is over.
+        Raises `LogSealedError`, `LeadershipLostError`, and before anybody is deposed
+        `UnauthorizedError`, and `DecryptionError` or `ConfigurationError` when what a leader has to
+        read cannot be read; transient errors when `LogOptions.open_timeout` is over.
         """
         options = options or LogOptions()
         record = self._record(name)
+        opener = self._opener(name, options.password, options.keyring)
+        restoration = Restoration(partial(self.describe, name), opener)
         take_over = TakeOver(
             record,
             self._catalog,
             options,
             rng=self._rng,
             clock=self._clock,
+            rehearse=restoration.advance,
             is_leader=is_leader,
         )
         tenure = await take_over.run()
         try:
-            restore = partial(self._restore_producers, name, options)
-            producers = await retry(restore, self._rng, timeout=options.open_timeout)
+            producers = await retry(restoration.finish, self._rng, timeout=options.open_timeout)
         except BaseException:
             tenure.writer.abandon()
             raise
@@ -195,14 +196,6 @@ class LogDirectory:
             return await self._open_segment(segment, name, password, keyring)
 
         return opened
-
-    async def _restore_producers(self, name: str, options: LogOptions) -> Producers:
-        manifest = await self.describe(name)
-        try:
-            opener = self._opener(name, options.password, options.keyring)
-            return await restore_producers(manifest, opener)
-        except (PositionTrimmedError, NoSuchLedgerError) as error:
-            raise ConflictError(f"log {name!r} was trimmed meanwhile") from error
 
     def adoption(self, name: str) -> Adoption:
         """Return the jobs of a log: ledgers written outside it that it adopts (adoption.py)."""

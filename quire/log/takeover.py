@@ -1,6 +1,7 @@
 """Opening a log for writing: how one leader's epoch ends and the next one's begins.
 
-    read the manifest → recover its open ledgers, at most two → create a ledger
+    read the manifest → look whether it can be led on → recover its open ledgers, at most two
+      → create a ledger
       → in one compare-and-set: epoch + 1, seal the recovered segments, append the new one → write
 
 Why it is safe: a segment that the manifest calls sealed has a closed ledger, so recovering the
@@ -15,7 +16,8 @@ A trim that comes in between is merged. Anything else is a lost race: step back,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -176,20 +178,24 @@ class TakeOver:
         *,
         rng: Random,
         clock: Callable[[], float],
+        rehearse: Callable[[LogManifest], Awaitable[object]],
         is_leader: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`rehearse` reads what the leader will have to read, as far as that is there already."""
         self._record = record
         self._catalog = catalog
         self._options = options
         self._rng = rng
         self._clock = clock
+        self._rehearse = rehearse
         self._is_leader = is_leader
 
     async def run(self) -> Tenure:
         """Take the log over, creating it when it does not exist.
 
         Raises `LeadershipLostError` when `is_leader` says no before an attempt; `LogSealedError`;
-        `ConfigurationError` when the log's settings are impossible with the options given;
+        `ConfigurationError` when the log's settings are impossible with the options given, or what
+        `rehearse` reads needs something that is missing; `UnauthorizedError`; `DecryptionError`;
         the last transient error, or `ConflictError`, when `open_timeout` is over. Cancelling may
         leave an empty ledger behind that no log lists.
         """
@@ -217,7 +223,6 @@ class TakeOver:
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
         options = self._options.with_settings(base.settings)
-        await self._check_access(base)
         ends = await self._recover(base, version)
         writer = await self._create_ledger(base, options.replication)
         try:
@@ -237,24 +242,33 @@ class TakeOver:
         return Tenure(manifest, segment, writer)
 
     async def _recover(self, base: LogManifest, version: int | None) -> dict[int, SegmentEnd]:
+        """Recover what is open, when it is certain that the log can be led on."""
         try:
+            await self._check_access(base)
             return await recover_open_segments(self._catalog, base, self._options.password)
         except NoSuchLedgerError:
             if (await self._record.find())[1] == version:
                 raise
-            raise LostRaceError("a ledger was deleted by a newer leader") from None
+            raise LostRaceError("a ledger was deleted by a newer leader, or trimmed") from None
 
     async def _check_access(self, base: LogManifest) -> None:
-        """Raise `UnauthorizedError` or `DecryptionError` before anybody is fenced, if the log could
-        not be led on.
+        """Raise before anybody is fenced, if the log could not be led on: `UnauthorizedError`,
+        `DecryptionError`, and what else keeps us for good from reading what a leader has to read.
+
+        Only what is announced can be looked at. What cannot be read just now stops nobody.
         """
         metadata = await check_password(self._catalog, base, self._options.password)
-        if base.tail is None or metadata is None:
-            return
-        key_id, keyring = metadata.custom.get(KEY_LABEL), self._options.keyring
+        if base.tail is not None and metadata is not None:
+            self._check_key(base, base.tail, metadata.custom.get(KEY_LABEL))
+        with suppress(*TRANSIENT):
+            await self._rehearse(base)
+
+    def _check_key(self, base: LogManifest, tail: Segment, key_id: str | None) -> None:
+        """The key of the label counts too: batches that are not announced may be under it."""
+        keyring = self._options.keyring
         if key_id is not None and (keyring is None or keyring.key(key_id) is None):
             reason = "no keyring was given" if keyring is None else "the keyring has no such key"
-            raise DecryptionError(base.name, str(base.tail.start), key_id, reason)
+            raise DecryptionError(base.name, str(tail.start), key_id, reason)
 
     async def _create_ledger(self, base: LogManifest, replication: Replication) -> LedgerWriter:
         return await self._catalog.create(

@@ -20,7 +20,7 @@ from quire.errors import (
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position, Record
 from quire.log.reader import LogReader
-from quire.metastore.layout import LEDGERS
+from quire.metastore.layout import LEDGERS, ledger_path
 from tests.support.log_cluster import (
     NAME,
     PATH,
@@ -95,7 +95,9 @@ def test_d3_a_take_over_recovers_the_open_segments_whatever_it_has_read() -> Non
             await client.open()
             closed = [call for call in calls if call.startswith(f"put {LEDGERS}")]
             opened = {call for call in calls if call.startswith(f"get {LEDGERS}")}
-            assert len(opened) == 1, "only the open ledger is looked at"
+            last_two = [each.ledger for each in (await client.manifest()).segments[-3:-1]]
+            expected = {f"get {ledger_path(each)}" for each in last_two}
+            assert opened == expected, "the open ledger, and before that the last sealed one"
             assert closed, "and it is recovered"
 
     run(main)

@@ -7,10 +7,10 @@ from typing import Any
 
 from quire.election import ballot, election
 from quire.election.ballot import Standing, Term, encode_term, judge, next_term
-from quire.log import adoption, directory, log, takeover
+from quire.log import adoption, log, takeover
 from quire.log.manifest import EMPTY, SegmentEnd
 from quire.log.producers import Producers
-from quire.log.restore import restore_producers
+from quire.log.restore import Restoration
 from tests.sim.ablations.logs import without_recovery
 from tests.sim.ablations.patch import Patch
 
@@ -95,10 +95,12 @@ def adopt_over_a_newer_leader() -> list[Patch]:
 
 
 def forget_producers_at_an_adoption() -> list[Patch]:
-    async def restore(manifest: Any, open_segment: Any) -> Producers:
+    whole = Restoration.advance
+
+    async def advance(self: Restoration, manifest: Any) -> Producers:
         sealed = [each for each in manifest.segments if each.end is not None]
         if sealed and sealed[-1].adopted:
             return Producers()
-        return await restore_producers(manifest, open_segment)
+        return await whole(self, manifest)
 
-    return [(directory, "restore_producers", restore)]
+    return [(Restoration, "advance", advance)]

@@ -19,6 +19,7 @@ from quire.log import (
     pipeline,
     producers,
     reader,
+    restore,
     search,
     snapshot,
     takeover,
@@ -125,10 +126,10 @@ def take_unknown_for_failed() -> list[Patch]:
 
 
 def forget_producers() -> list[Patch]:
-    async def restore(self: Any, name: str, options: Any) -> producers.Producers:
+    async def finish(self: Any) -> producers.Producers:
         return producers.Producers()
 
-    return [(directory.LogDirectory, "_restore_producers", restore)]
+    return [(restore.Restoration, "finish", finish)]
 
 
 def forget_cursors() -> list[Patch]:
