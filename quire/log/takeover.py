@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -255,13 +254,13 @@ class TakeOver:
         """Raise before anybody is fenced, if the log could not be led on: `UnauthorizedError`,
         `DecryptionError`, and what else keeps us for good from reading what a leader has to read.
 
-        Only what is announced can be looked at. What cannot be read just now stops nobody.
+        Only what is announced can be looked at. A transient error has the attempt tried again: a
+        leader could not begin either.
         """
         metadata = await check_password(self._catalog, base, self._options.password)
         if base.tail is not None and metadata is not None:
             self._check_key(base, base.tail, metadata.custom.get(KEY_LABEL))
-        with suppress(*TRANSIENT):
-            await self._rehearse(base)
+        await self._rehearse(base)
 
     def _check_key(self, base: LogManifest, tail: Segment, key_id: str | None) -> None:
         """The key of the label counts too: batches that are not announced may be under it."""
