@@ -18,11 +18,11 @@ from quire.cli.upkeep import rebuild, sweep
 from quire.client import Client
 from quire.errors import NoSuchLogError
 from quire.ledger.quorum import Replication
-from quire.log.errors import TransactionOrderError
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
 from quire.log.position import LATEST, AtTransaction, Position, Record
 from quire.log.reader import LogReader
+from quire.log.transactions import check_order
 
 
 def _parse_start(text: str) -> Position | int | datetime | AtTransaction:
@@ -59,7 +59,7 @@ for command in (cursor, create, list_, show, watch, set_, rebuild, sweep):
 @click.argument("records_", metavar="[RECORD]...", nargs=-1)
 @click.option(
     "--transaction",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**63 - 1),
     help="Transaction id of the records: a number that never decreases along a log.",
 )
 @payload_option
@@ -126,16 +126,10 @@ async def _append(
 async def _check_transaction(
     client: Client, name: str, transaction: int, options: LogOptions
 ) -> None:
-    """Raise `TransactionOrderError` when a log has a record of a later transaction already."""
+    """Raise `TransactionOrderError` when a log has had a record of a later transaction."""
     with contextlib.suppress(NoSuchLogError):
-        later = AtTransaction(transaction + 1)
-        reader = await client.read_log(
-            name, later, password=options.password, keyring=options.keyring
-        )
-        async with reader:
-            async for record in reader:
-                last = record.transaction or later.transaction
-                raise TransactionOrderError(name, transaction, last)
+        last = await client.logs.last_transaction(name, password=options.password)
+        check_order(name, transaction, last)
 
 
 def _print_position(settings: Settings, position: Position) -> None:

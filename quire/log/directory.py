@@ -41,7 +41,7 @@ from quire.log.search import (
 from quire.log.segment_reader import SegmentReader, open_segment
 from quire.log.snapshot import take_snapshot
 from quire.log.span import Slice, Span, read_span_anywhere
-from quire.log.takeover import TakeOver
+from quire.log.takeover import TakeOver, find_last_transaction
 from quire.log.threshold import Threshold
 from quire.log.trimming import trim_log
 from quire.log.upkeep import find_orphans, find_unlisted, rebuild_manifest
@@ -219,6 +219,15 @@ class LogDirectory:
         find = find_acknowledged_tail if linearizable else find_tail
         opener = self._opener(name, password)
         return await look(lambda: self.describe(name), lambda seen: find(seen, opener))
+
+    async def last_transaction(self, name: str, *, password: bytes = b"") -> int:
+        """Return the last transaction id of a log, that of trimmed records included, −1 when it has
+        none. As announced; needs no key. Raises as `tail`.
+        """
+        return await look(
+            lambda: self.describe(name),
+            lambda seen: find_last_transaction(self._catalog, seen, password),
+        )
 
     async def describe(self, name: str) -> LogManifest:
         """Return a log's manifest. Raises `NoSuchLogError`."""

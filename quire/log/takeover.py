@@ -115,6 +115,23 @@ async def recover_open_segments(
     return ends
 
 
+async def find_last_transaction(
+    catalog: LedgerCatalog, manifest: LogManifest, password: bytes
+) -> int:
+    """Return the last transaction id of a log, as far as it is announced; `NO_TRANSACTION` when it
+    has none. A leader that took over now would begin behind it. Never fences.
+
+    Raises the ledger's errors.
+    """
+    for segment in reversed(manifest.open_segments):
+        async with await catalog.open_without_recovery(segment.ledger, password=password) as reader:
+            last = await reader.last_confirmed()
+            if last >= 0:
+                payload = (await reader.read_entry(last)).payload
+                return last_transaction_of(payload, segment.ledger, last)
+    return manifest.last_transaction
+
+
 async def check_password(
     catalog: LedgerCatalog, manifest: LogManifest, password: bytes
 ) -> LedgerMetadata | None:

@@ -152,6 +152,10 @@ class SyncLogDirectory:
         """See `LogDirectory.watch_log`."""
         return self._portal.iterate(lambda: self._logs.watch_log(name), lambda _: 0)
 
+    def last_transaction(self, name: str, *, password: bytes = b"") -> int:
+        """See `LogDirectory.last_transaction`."""
+        return self._portal.call(self._logs.last_transaction(name, password=password))
+
     def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """See `LogDirectory.rebuild`."""
         return self._portal.call(self._logs.rebuild(name, password=password))

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.errors import CorruptEntryError, EntryTooLargeError, InvalidRequestError
+from quire.errors import CorruptEntryError, EntryTooLargeError, InvalidRequestError, NoSuchLogError
 from quire.log.batch import BATCH_BYTES_MAX, decode_batch, encode_batch
 from quire.log.errors import TransactionOrderError
+from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import Job
-from quire.log.position import AtTransaction, Position
+from quire.log.position import LATEST, AtTransaction, Position
 from quire.log.producers import Stamp, encode_columns
 from quire.log.segment_reader import SegmentReader
 from quire.log.transactions import (
@@ -238,5 +239,39 @@ def test_the_largest_record_still_fits_beside_an_id() -> None:
             await asyncio.gather(*futures)
             await log.close()
             assert [len(each) for each in await client.payloads()] == [1, len(largest), 1]
+
+    run(main)
+
+
+@pytest.mark.parametrize("keyring", [None, Keyring({"k": bytes(32)}, current="k")])
+def test_the_last_id_is_told_whatever_was_trimmed_and_without_a_key(
+    keyring: Keyring | None,
+) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+
+            async def told() -> int:
+                await asyncio.sleep(1)  # until it is announced
+                return await client.logs.last_transaction(NAME)
+
+            with pytest.raises(NoSuchLogError):
+                await client.logs.last_transaction(NAME)
+            log = await client.open(keyring=keyring)
+            await log.append(b"none")
+            assert await told() == -1
+            await log.append(b"a", transaction=100)
+            assert await told() == 100
+            await client.logs.trim(NAME, LATEST)
+            assert await told() == 100
+            await log.roll()
+            await client.logs.trim(NAME, LATEST)
+            assert (await client.manifest()).segments[0].end is None
+            assert await told() == 100
+            await log.append(b"b", transaction=101)
+            assert await told() == 101
+            assert not log.is_deposed
+            await log.close()
+            assert await told() == 101
 
     run(main)

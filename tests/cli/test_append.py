@@ -1,0 +1,38 @@
+"""What `quire log append` refuses before it fences anybody off."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.cli.log import _check_transaction
+from quire.log.errors import TransactionOrderError
+from quire.log.options import LogOptions
+from quire.log.position import LATEST
+from tests.support.log_cluster import NAME, LogCluster, run, whole_client
+
+
+def test_an_id_below_one_that_was_trimmed_is_refused_and_the_largest_is_not() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = whole_client(cluster)
+
+            async def check(transaction: int) -> None:
+                await _check_transaction(client, NAME, transaction, LogOptions())
+
+            await check(2**63 - 1)  # there is no log yet
+            leader = await cluster.new_client().open()
+            await leader.append(b"a", transaction=100)
+            await asyncio.sleep(1)  # until it is announced
+            await client.trim_log(NAME, LATEST)
+            with pytest.raises(TransactionOrderError, match="5 cannot follow transaction 100"):
+                await check(5)
+            await check(100)
+            await check(2**63 - 1)
+            await leader.append(b"b", transaction=2**63 - 1)
+            await asyncio.sleep(1)
+            await check(2**63 - 1)
+            await leader.close()
+
+    run(main)
