@@ -241,9 +241,11 @@ class Adoption:
 
 
 def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) -> bool:
+    """Whether parts were adopted. Their ledgers may be given up since, for files or for good."""
     if job is not None and manifest.has_done(job):
         return True
-    return any(map(manifest.lists, parts))
+    adopted = {*(each.ledger for each in manifest.segments), *manifest.doomed}
+    return not adopted.isdisjoint(parts)
 
 
 def _shape(manifest: LogManifest) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,8 @@ from quire.errors import (
 from quire.log.manifest import Job
 from quire.log.position import LATEST, Position
 from quire.log.producers import Stamp
-from quire.metastore.layout import PARTS, log_path
+from quire.metastore.layout import LEDGERS, PARTS, log_path
+from tests.log.offloading import offload
 from tests.log.parts import adopt, write_part
 from tests.support.log_cluster import (
     NAME,
@@ -81,6 +83,35 @@ def test_a_job_that_is_remembered_is_done_also_when_its_parts_were_trimmed_since
                 await adopt(client, [part], sequence=2)
             with pytest.raises(NoSuchLedgerError):
                 await adopt(client, [part], remember=False)
+
+    run(main)
+
+
+def test_parts_that_were_offloaded_since_are_not_adopted_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            part = await write_part(client, "job", 0, 5)
+            await adopt(client, [part], remember=False)
+            before = await offload(client, tmp_path)
+            assert part not in await cluster.ledgers()
+            assert await adopt(client, [part], remember=False) == before
+            assert await client.payloads() == numbered(0, 5)
+
+    asyncio.run(main())
+
+
+def test_parts_that_were_trimmed_and_not_deleted_yet_are_not_adopted_again() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            part = await write_part(client, "job", 0, 5)
+            await adopt(client, [part], remember=False)
+            client.store.before = refuse("delete", path=LEDGERS)
+            await client.logs.trim(NAME, LATEST)
+            manifest = await client.manifest()
+            assert manifest.doomed == (part,)
+            assert await adopt(client, [part], remember=False) == manifest
 
     run(main)
 
