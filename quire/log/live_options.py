@@ -29,6 +29,10 @@ class LiveOptions:
         """Call something whenever `now` has changed."""
         self._listeners.append(listener)
 
+    def call_nobody(self) -> None:
+        """Call nobody any more: the leader is gone, and a call of it may still see a manifest."""
+        self._listeners = []
+
     def follow(self, settings: Mapping[str, str]) -> None:
         """Obey the settings of a manifest just seen.
 

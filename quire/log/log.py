@@ -309,6 +309,7 @@ class Log(Handle):
         self._over.set()
         self._pipeline.stop(error)
         self._chain.abandon()
+        self._live.call_nobody()
         self._roller.end(error)
         running = asyncio.current_task()
         for task in self._tasks:

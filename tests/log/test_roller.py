@@ -12,6 +12,7 @@ from quire.log.position import Position
 from quire.log.upkeep import Labels
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (
+    NAME,
     PATH,
     Client,
     Gate,
@@ -187,5 +188,27 @@ def test_a_ledger_that_may_be_listed_is_never_deleted() -> None:
             assert (await cluster.check()).segments[1].ledger == spare
             await log.close()
             assert await client.payloads() == numbered(0, FULL + HALF)
+
+    run(main)
+
+
+def test_a_handle_that_has_ended_starts_no_timer_for_settings_it_still_sees() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, owner = cluster.new_client(), cluster.new_client()
+            log = await client.open()
+            place = await log.append(b"0")
+            late = Gate("get", PATH)
+            client.store.before = late
+            trimming = asyncio.create_task(log.trim(place))
+            await late.reached.wait()
+            log.abandon()
+            await owner.logs.set_settings(NAME, {"roll_seconds": "5"})
+            late.open.set()
+            await trimming
+            assert log.options.roll_seconds == 5, "the test tests nothing"
+            timer = log._roller._age
+            assert timer is not None
+            assert timer.cancelled()
 
     run(main)
