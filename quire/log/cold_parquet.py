@@ -24,6 +24,7 @@ import os
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -180,13 +181,25 @@ class FileWriter:
 
 
 def _sync(path: str) -> None:
-    """Have a local file survive a crash of the machine, with the directories that lead to it."""
-    for each in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Have a local file survive a crash of the machine, with every directory that leads to it.
+
+    Any of them may be new, made by us, by an attempt that died, or by one that is under way, and
+    not durable yet. Up to where the disk begins; one that we may not open we cannot have made.
+    """
+    _sync_one(path)
+    for directory in map(str, Path(path).parents):
+        with suppress(PermissionError):
+            _sync_one(directory)
+        if os.path.ismount(directory):
+            return
+
+
+def _sync_one(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class _Group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -285,3 +286,30 @@ def test_nothing_is_offloaded_from_a_log_that_is_being_deleted(tmp_path: Path) -
             assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
 
     asyncio.run(main())
+
+
+def test_every_directory_that_was_made_for_a_file_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "one" / "two" / "three"
+    synced: list[Path] = []
+    whole = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        whole(descriptor)
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await write_log(cluster)
+            monkeypatch.setattr(os, "fsync", fsync)
+            await offload(cluster.new_client(), target)
+
+    asyncio.run(main())
+    made = files(target)
+    assert len(made) == 4
+    for file in made:
+        at = synced.index(file)
+        led = [*file.parents][: len(file.parents) - len(tmp_path.parents)]
+        assert synced[at + 1 : at + 1 + len(led)] == led
+        assert led[-1] == tmp_path, "what was there before has the name of what was made"
