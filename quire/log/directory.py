@@ -9,7 +9,6 @@ from random import Random
 
 from quire.entry import LedgerId
 from quire.errors import (
-    ConflictError,
     NoSuchLedgerError,
     NoSuchLogError,
 )
@@ -18,12 +17,12 @@ from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.deletion import Attachment, delete_log
-from quire.log.errors import LogExistsError, ManifestExistsError
+from quire.log.errors import LogExistsError
 from quire.log.gap import OnGap
 from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment
-from quire.log.manifest_record import Edit, ManifestRecord, once
+from quire.log.manifest_record import Edit, ManifestRecord
 from quire.log.offload import Offload
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, AtCursor, Position, Start
@@ -44,7 +43,7 @@ from quire.log.span import Slice, Span, read_span_anywhere
 from quire.log.takeover import TakeOver, find_last_transaction
 from quire.log.threshold import Threshold
 from quire.log.trimming import trim_log
-from quire.log.upkeep import find_orphans, find_unlisted, rebuild_manifest
+from quire.log.upkeep import find_orphans, find_unlisted, rebuild_log
 from quire.log.watching import names_of, watch_manifest, watch_names
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
@@ -68,6 +67,9 @@ class LogDirectory:
         self._catalog = catalog
         self._rng = rng
         self._clock = clock
+
+    def _new_id(self) -> str:
+        return f"{self._rng.getrandbits(128):032x}"
 
     def _record(self, name: str) -> ManifestRecord:
         return ManifestRecord(self._store, name)
@@ -258,7 +260,7 @@ class LogDirectory:
         Not needed to write one: `open` creates what it does not find. Raises `LogExistsError`, and
         `ConfigurationError` for a setting that makes no sense.
         """
-        log_id = f"{self._rng.getrandbits(128):032x}"
+        log_id = self._new_id()
         new = LogManifest(name, log_id, int(self._clock() * 1000)).set_settings(settings or {})
         LogOptions().with_settings(new.settings)
 
@@ -329,23 +331,16 @@ class LogDirectory:
     async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """Make the manifest of a log whose record is lost, from the labels of its ledgers.
 
-        Open ledgers are recovered: a leader that still lives is deposed. Raises
-        `ManifestExistsError` when the log has a manifest, `NoSuchLogError` when no ledger is
-        labelled with its name, `ConflictError` when somebody deleted it again at once.
+        Open ledgers are recovered: a leader that still lives is deposed. The epoch is above all
+        that were ever handed out. Where no record is left it is another log, with a `log_id` of its
+        own: nothing says which offsets were given away. Raises `ManifestExistsError` when the log
+        has a manifest, `NoSuchLogError` when no ledger is labelled with its name, `ConflictError`
+        when somebody deleted it again at once.
         """
-        record = self._record(name)
         now_ms = int(self._clock() * 1000)
-        if (await record.find())[0] is not None:
-            raise ManifestExistsError(name)
-        manifest = await rebuild_manifest(self._catalog, name, password, now_ms)
-
-        def edit(found: LogManifest | None) -> LogManifest:
-            if found not in (None, manifest):
-                raise ManifestExistsError(name)
-            return manifest
-
-        reason = f"log {name!r} may have been made and deleted meanwhile: rebuild it again"
-        return await record.edit(once(edit, ConflictError(reason)))
+        return await rebuild_log(
+            self._record(name), self._catalog, password, now_ms, self._new_id()
+        )
 
     async def sweep(self) -> Sequence[LedgerId]:
         """Delete the ledgers of logs that no log lists, nor ever will, and return them.

@@ -9,28 +9,46 @@ ledgers first, so ledgers with records and no manifest mean that the manifest is
 it can be made from.
 
 A manifest is *rebuilt* from the labels alone. That fences: the ledgers are recovered, so a leader
-that still lives is deposed. Trim points inside a segment are lost, and so are settings.
+that still lives is deposed. Trim points inside a segment are lost, and so are settings, which jobs
+were adopted, and that the log was sealed.
+
+An epoch may have been handed out as a fencing token, and leaders that wrote nothing left no ledger
+that names theirs. No take-over is done within a millisecond: so many epochs above the last one that
+is known the rebuilt log goes on as milliseconds went by since. Which offsets were given away the
+records say that are left. Where none are, the log that is made is another one, with an identity of
+its own: whoever goes on by what he knows of the old one is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from quire.entry import LedgerId
-from quire.errors import CorruptRecordError, NoSuchLedgerError, NoSuchLogError, QuireError
+from quire.errors import (
+    ConflictError,
+    CorruptRecordError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    QuireError,
+)
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.batch import decode_header
+from quire.log.errors import ManifestExistsError
 from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest_record import ManifestRecord, once
 from quire.log.position import BEGINNING, Position
 from quire.log.takeover import recover_segment
 from quire.metastore.layout import log_path
 
 FORSAKEN_SECONDS: Final = 3600.0
 """Age at which a ledger of a log that does not exist is an orphan: take-overs last a minute."""
+
+EPOCHS_SKIPPED: Final = 1_000_000
+"""Milliseconds by which the clocks of those who made ledgers, and ours, may disagree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,50 +142,90 @@ async def _is_empty(catalog: LedgerCatalog, metadata: LedgerMetadata) -> bool:
     return metadata.last_entry is not None and metadata.last_entry < 0
 
 
+async def rebuild_log(
+    record: ManifestRecord, catalog: LedgerCatalog, password: bytes, now_ms: int, new_log_id: str
+) -> LogManifest:
+    """Make the manifest of a log whose record is lost, and return it.
+
+    Raises `ManifestExistsError`, and `ConflictError` when somebody deleted it again at once; what
+    `rebuild_manifest` does. May be cancelled and repeated.
+    """
+    name = record.name
+    if (await record.find())[0] is not None:
+        raise ManifestExistsError(name)
+    manifest = await rebuild_manifest(catalog, name, password, now_ms, new_log_id)
+
+    def edit(found: LogManifest | None) -> LogManifest:
+        if found not in (None, manifest):
+            raise ManifestExistsError(name)
+        return manifest
+
+    reason = f"log {name!r} may have been made and deleted meanwhile: rebuild it again"
+    return await record.edit(once(edit, ConflictError(reason)))
+
+
 async def rebuild_manifest(
-    catalog: LedgerCatalog, name: str, password: bytes, now_ms: int
+    catalog: LedgerCatalog, name: str, password: bytes, now_ms: int, new_log_id: str
 ) -> LogManifest:
     """Return the manifest of a log whose record is lost. Raises `NoSuchLogError`.
 
-    Of several logs that had the name the one made last counts. Segments are those with records; one
-    that was adopted has no number, so a log with such ones cannot be rebuilt: `CorruptRecordError`.
+    Of several logs that had the name the one made last counts that has a record: one that was
+    deleted has none, and a creation that lost its race may have left a ledger. Segments are those
+    with records; one that was adopted has no number, so a log with such ones cannot be rebuilt:
+    `CorruptRecordError`. Without any segment it is a new log, of which offsets and transaction ids
+    begin again.
     """
     ledgers = await _ledgers_of(catalog, name)
     found = [(each, labels) for each in ledgers if (labels := Labels.of(each.custom))]
     if not found:
         raise NoSuchLogError(name)
     _check_parts(name, ledgers)
-    log_id = found[-1][1].log_id
-    mine = [
-        (labels.segment, labels.epoch, metadata)
-        for metadata, labels in found
-        if labels.log_id == log_id
-    ]
-    mine.sort(key=lambda each: (each[0], each[1], each[2].ledger))
-    segments: list[Segment] = []
-    for number, epoch, metadata in mine:
-        first = await _first_offset(catalog, metadata.ledger, password)
-        if first is None:
-            continue
-        segment = Segment(number, metadata.ledger, epoch, metadata.created_ms, first)
-        end = await recover_segment(catalog, segment, first, password)
-        segments.append(Segment(number, metadata.ledger, epoch, metadata.created_ms, first, end))
-    next_segment = mine[-1][0] + 1
-    first_offset = segments[0].first_offset or 0 if segments else 0
+    log_id, mine = new_log_id, found
+    segments: tuple[Segment, ...] = ()
+    for each in dict.fromkeys(labels.log_id for _, labels in reversed(found)):
+        its = [(metadata, labels) for metadata, labels in found if labels.log_id == each]
+        if segments := await _segments_of(catalog, its, password):
+            log_id, mine = each, its
+            break
+    next_segment = max(labels.segment for _, labels in mine) + 1
     manifest = LogManifest(
         name,
         log_id,
         now_ms,
-        epoch=max(epoch for _, epoch, _ in mine),
-        segments=tuple(segments),
+        epoch=max(_epoch_bound(labels.epoch, metadata, now_ms) for metadata, labels in mine),
+        segments=segments,
         next_segment=next_segment,
-        first_offset=first_offset,
+        first_offset=segments[0].first_offset or 0 if segments else 0,
         trimmed_to=_trim_point(segments, next_segment),
     )
     if broken := manifest.check():
         reason = f"the ledgers that are left break {', '.join(broken)}: some are missing"
         raise CorruptRecordError(log_path(name), reason)
     return manifest
+
+
+async def _segments_of(
+    catalog: LedgerCatalog, ledgers: Sequence[tuple[LedgerMetadata, Labels]], password: bytes
+) -> tuple[Segment, ...]:
+    """Recover the ledgers of one log and return its segments: those with records."""
+    segments = []
+    for metadata, labels in sorted(
+        ledgers, key=lambda each: (each[1].segment, each[1].epoch, each[0].ledger)
+    ):
+        first = await _first_offset(catalog, metadata.ledger, password)
+        if first is None:
+            continue
+        open_one = Segment(
+            labels.segment, metadata.ledger, labels.epoch, metadata.created_ms, first
+        )
+        end = await recover_segment(catalog, open_one, first, password)
+        segments.append(replace(open_one, end=end))
+    return tuple(segments)
+
+
+def _epoch_bound(epoch: int, metadata: LedgerMetadata, now_ms: int) -> int:
+    """Return an epoch that nobody is beyond by now, when a ledger was made in an earlier one."""
+    return epoch + max(0, now_ms - metadata.created_ms) + EPOCHS_SKIPPED
 
 
 def _trim_point(segments: Sequence[Segment], next_segment: int) -> Position:

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from quire.errors import CorruptRecordError, NoSuchLogError, PositionTrimmedError, QuireError
+from quire.errors import (
+    CorruptRecordError,
+    DeposedError,
+    LogReplacedError,
+    NoSuchLogError,
+    PositionTrimmedError,
+    QuireError,
+)
 from quire.log.errors import ManifestExistsError
-from quire.log.position import AtCursor, Position
+from quire.log.position import LATEST, AtCursor, Position
 from quire.metastore.layout import ledger_path
 from tests.log.offloading import adopt
-from tests.support.log_cluster import NAME, PATH, LogCluster, append_all, numbered, refuse, run
+from tests.support.log_cluster import (
+    NAME,
+    PATH,
+    Gate,
+    LogCluster,
+    append_all,
+    numbered,
+    refuse,
+    run,
+)
 
 
 def test_only_what_nobody_can_ever_list_is_swept() -> None:
@@ -208,5 +226,97 @@ def test_a_rebuilt_log_whose_first_segment_was_never_written_is_not_trimmed(
                 else:
                     assert manifest.segments[0].number == 2
                     assert [record.payload async for record in reader] == numbered(0, 2)
+
+    run(main)
+
+
+def test_a_log_without_any_record_is_rebuilt_as_another_one() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            cursor = await client.logs.cursors(NAME).open("c")
+            await append_all(log, numbered(0, 100))
+            await log.roll()
+            await client.logs.trim(NAME, LATEST)
+            before = await client.manifest()
+            assert (before.first_offset, log.next_offset) == (100, 100)
+            await cluster.store.delete(PATH)
+            after = await client.logs.rebuild(NAME)
+            assert after == await client.manifest()
+            assert after.log_id != before.log_id
+            with pytest.raises(DeposedError):
+                await log.append(b"old")
+            async with await client.open() as log:
+                await log.append(b"new")
+            async with await client.logs.read(NAME, 100, log_id=before.log_id) as reader:
+                with pytest.raises(LogReplacedError):
+                    await anext(reader)
+            with pytest.raises(LogReplacedError):
+                await cursor.advance(Position(2, 0, 0))
+            assert await client.payloads() == [b"new"]
+            cluster.now += 10_000
+            await client.logs.sweep()
+            await cluster.check_all_listed()
+
+    run(main)
+
+
+def test_no_epoch_is_handed_out_twice_by_a_log_that_was_rebuilt() -> None:
+    """Not even that of a leader that wrote nothing, whose ledger is gone."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await log.append(b"x")
+            epochs = [log.epoch]
+            for _ in range(3):
+                for _ in range(2):
+                    cluster.now += 1
+                    leader = await cluster.new_client().open()
+                    epochs.append(leader.epoch)
+                    await leader.close()
+                await cluster.store.delete(PATH)
+                await client.logs.rebuild(NAME)
+            assert epochs == sorted(set(epochs))
+
+    run(main)
+
+
+def test_a_leader_that_still_lives_is_deposed_by_a_rebuild() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await log.append(b"x")
+            silent = Gate("get", PATH)
+            client.store.before = silent  # it does not see that its manifest is gone
+            await cluster.store.delete(PATH)
+            await cluster.new_client().logs.rebuild(NAME)
+            client.store.before = refuse("nothing")
+            silent.open.set()
+            await asyncio.wait_for(log.wait_deposed(), 10)
+            assert log.is_deposed
+
+    run(main)
+
+
+def test_the_ledger_of_a_creation_that_lost_its_race_hides_no_records() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, crashed = cluster.new_client(), cluster.new_client()
+            gate = Gate("create", PATH)
+            crashed.store.before = gate
+            opening = asyncio.create_task(crashed.open())
+            await gate.reached.wait()
+            opening.cancel()
+            cluster.now -= 1  # its clock
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            log_id = (await client.manifest()).log_id
+            await cluster.store.delete(PATH)
+            assert (await client.logs.rebuild(NAME)).log_id == log_id
+            assert await client.payloads() == numbered(0, 3)
 
     run(main)
