@@ -18,7 +18,7 @@ def rebuild(settings: Settings, name: str, password: bytes) -> None:
     """Make the lost manifest of a log again, from the labels of its ledgers.
 
     Recovers the ledgers that are open: a leader that still lives is deposed. Trim points inside a
-    segment and settings are not in the labels.
+    segment and settings are not in the labels. Where no record is left it is made as another log.
 
     \b
     Example:
