@@ -26,6 +26,7 @@ class FileWatch:
         self._report = report
         self._named: dict[str, ColdFile] = {}
         self._hot: set[int | None] = set()
+        self._tiers: tuple[str, ...] = ()
         self._is_leaving = False
         tier.before_delete = self._check_deletion
 
@@ -40,6 +41,7 @@ class FileWatch:
         cold = [each.cold for each in manifest.segments if each.cold]
         self._is_leaving = manifest.retired
         self._named = {each.uri.removeprefix(SCHEME): each for each in cold}
+        self._tiers = tuple(each.removeprefix(SCHEME) + "/" for each in manifest.tiers)
         self._hot = {each.number for each in manifest.segments if not each.cold}
         for file, named in self._named.items():
             found = len(self._tier.files.get(file, b""))
@@ -61,7 +63,8 @@ class FileWatch:
         self._named = {}
 
     def check_swept(self) -> None:
-        """Raise unless what is there is named, or of a segment that may still move."""
-        others = set(self._tier.files).difference(self._named)
+        """Raise unless what is there of the log is named, or of a segment that may still move."""
+        there = {file for file in self._tier.files if file.startswith(self._tiers)}
+        others = there.difference(self._named)
         left = [file for file in others if segment_of(file.rpartition("/")[2]) not in self._hot]
         require(not left, RULE, f"{left} are left, {list(self._named)} are named")
