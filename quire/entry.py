@@ -44,6 +44,19 @@ _crc32c_value = google_crc32c.value
 _crc32c_extend = google_crc32c.extend
 
 
+def as_bytes(payload: object) -> bytes:
+    """Return a payload as bytes that nobody changes any more: a copy of what could be changed.
+
+    Raises `TypeError` for what is no bytes. Whoever takes payloads calls it before anything else: a
+    wrong one must not be found when others wait behind it.
+    """
+    if type(payload) is bytes:
+        return payload
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        return bytes(payload)
+    raise TypeError(f"a payload is bytes, not {type(payload).__name__}")
+
+
 class DigestKind(StrEnum):
     """How a frame is protected. CRC kinds detect accidents, HMAC kinds also a lying bookie."""
 

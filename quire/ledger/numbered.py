@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 
-from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId
+from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, as_bytes
 from quire.errors import (
     DuplicateEntryError,
     EntryTooLargeError,
@@ -75,6 +75,7 @@ class NumberedWriter(Handle):
         An entry too far ahead waits until the gap before it has shrunk. Cancelling then leaves the
         id free.
         """
+        payload = as_bytes(payload)
         self._check(entry, payload)
         self._waiting[entry] = None
         try:
@@ -123,8 +124,8 @@ class NumberedWriter(Handle):
 
     def _check(self, entry: EntryId, payload: bytes) -> None:
         self._check_open()
-        if entry < 0:
-            raise InvalidRequestError(f"entry id {entry} is negative")
+        if type(entry) is not int or not 0 <= entry < 2**63:
+            raise InvalidRequestError(f"entry id {entry!r} is not a number in 0..2**63-1")
         if entry < self._next or entry in self._held or entry in self._waiting:
             raise DuplicateEntryError(self.ledger, entry)
         if len(payload) > ENTRY_BYTES_MAX:

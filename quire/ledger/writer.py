@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, Sealer
+from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, Sealer, as_bytes
 from quire.errors import (
     AppendOutcomeUnknownError,
     BookieBusyError,
@@ -146,8 +146,8 @@ class LedgerWriter(Handle):
     async def append(self, payload: bytes) -> EntryId:
         """Append one entry and return its id once it is confirmed.
 
-        Waits for room in the order of the calls. Raises `EntryTooLargeError` and what the class
-        says.
+        Waits for room in the order of the calls. Raises `EntryTooLargeError`, `TypeError` for what
+        is no bytes, and what the class says.
         """
         return await self._append(payload)
 
@@ -156,7 +156,7 @@ class LedgerWriter(Handle):
 
         Not atomic: after an error some may be kept, always the first ones.
         """
-        entries = list(payloads)
+        entries = [as_bytes(payload) for payload in payloads]
         self.check(entries)
         pushed: range = await self._request(entries)
         return pushed
@@ -241,7 +241,7 @@ class LedgerWriter(Handle):
     def _append(
         self, payload: bytes, admitted: asyncio.Future[None] | None = None
     ) -> asyncio.Future[EntryId]:
-        self.check((payload,))
+        self.check((payload := as_bytes(payload),))
         answer: asyncio.Future[EntryId] = self._loop.create_future()
         now = self._loop.time()
         entry = None if self._appends.is_waiting else self._push(payload)

@@ -22,6 +22,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from quire.entry import as_bytes
 from quire.errors import (
     AppendOutcomeUnknownError,
     DeposedError,
@@ -171,11 +172,11 @@ class Log(Handle):
         `AppendOutcomeUnknownError`; so does the future.
         """
         if expected_offset is None and stamp is None and transaction is None:
-            future = self._pipeline.submit_now(_as_bytes(record))
+            future = self._pipeline.submit_now(as_bytes(record))
             if future is not None:
                 return future
         terms = make_terms(expected_offset, stamp, transaction)
-        return await self._pipeline.submit((_as_bytes(record),), SINGLE, terms)
+        return await self._pipeline.submit((as_bytes(record),), SINGLE, terms)
 
     async def append(
         self,
@@ -202,7 +203,7 @@ class Log(Handle):
         """Append records of which readers see all or none. As `submit`; all get the same marks."""
         if not records:
             return []
-        group = [_as_bytes(each) for each in records]
+        group = [as_bytes(each) for each in records]
         terms = make_terms(expected_offset, stamp, transaction)
         positions: list[Position] = await (await self._pipeline.submit(group, len(group), terms))
         return positions
@@ -348,11 +349,3 @@ class Log(Handle):
         slowest = partial(self._cursors.slowest, self.log_id)
         now_ms = self._chain.now_ms()
         await apply_retention(self._catalog, self._live, now_ms, self._chain.edit, slowest)
-
-
-def _as_bytes(record: bytes) -> bytes:
-    if type(record) is bytes:
-        return record
-    if isinstance(record, (bytes, bytearray, memoryview)):
-        return bytes(record)
-    raise TypeError(f"a record is bytes, not {type(record).__name__}")

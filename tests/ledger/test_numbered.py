@@ -63,7 +63,7 @@ def test_an_id_is_taken_once() -> None:
                 with pytest.raises(DuplicateEntryError) as caught:
                     await writer.submit(entry, b"again")
                 assert (caught.value.ledger, caught.value.entry) == (LEDGER, entry)
-            with pytest.raises(InvalidRequestError, match="negative"):
+            with pytest.raises(InvalidRequestError, match="entry id -1"):
                 await writer.submit(-1, b"x")
             with pytest.raises(EntryTooLargeError):
                 await writer.submit(1, bytes(ENTRY_BYTES_MAX + 1))
