@@ -94,10 +94,10 @@ class ManifestRecord:
         for _ in range(EDIT_ATTEMPTS_MAX):
             try:
                 before, version = await self.find()
+                if look is not None:
+                    await look()
             except StoreUnavailableError as error:
                 raise unknown or error from error
-            if look is not None:
-                await look()
             after = edit(before)
             if after == before:
                 return after

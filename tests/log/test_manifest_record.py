@@ -108,6 +108,25 @@ def test_what_could_not_be_settled_is_unknown_and_what_was_not_tried_is_not() ->
     run(main)
 
 
+def test_an_unknown_outcome_stays_one_when_what_an_edit_looks_at_cannot_be_asked() -> None:
+    async def main() -> None:
+        store, record = _record()
+        await record.edit(_add("first"))
+        store.after = lose_answer("put")
+        looks = []
+
+        async def look() -> None:
+            looks.append(await store.get(PATH))
+            if len(looks) > 1:
+                raise StoreUnavailableError("faulty:", "refused by order of the test")
+
+        with pytest.raises(StoreOutcomeUnknownError):
+            await record.edit(_add("mine"), look=look)
+        assert "mine" in (await record.read())[0].settings
+
+    run(main)
+
+
 def test_endless_conflicts_end() -> None:
     async def main() -> None:
         store, record = _record()
