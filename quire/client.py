@@ -288,7 +288,7 @@ class Client:
         return await self._logs.tail(name, linearizable=linearizable, password=password)
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
-        """Return the named cursors of a log; the password serves to count what they lag behind."""
+        """Return the named cursors of a log; the password serves to see how far a log has come."""
         return self._logs.cursors(name, password=password)
 
     @property

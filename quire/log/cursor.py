@@ -161,7 +161,8 @@ class LogCursors:
         record) if there is none. Retention that waits for cursors knows of it when this returns.
 
         Raises `NoSuchLogError`, `LogReplacedError` when there is another log meanwhile,
-        `InvalidRequestError` for a name or start that cannot be, and the store's errors.
+        `InvalidRequestError` for a name or start that cannot be, the store's errors, and what
+        reading does: whether the log has reached the start is asked of its bookies.
         """
         path = cursor_path(self.log, name)
         seen, _ = await self._record.read()

@@ -189,7 +189,9 @@ class LogDirectory:
         return tail.position, log_id or manifest.log_id
 
     def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
-        """Return the named cursors of a log; the password is needed to count what they lag."""
+        """Return the named cursors of a log; the password is needed to look how far the log has
+        come, and to count what they lag.
+        """
         opener = self._opener(name, password)
         return LogCursors(self._store, self._record(name), opener, self._clock)
 
@@ -312,7 +314,7 @@ class LogDirectory:
 
         The leader, if there is one, is not disturbed. `log_id` is that of the log which the place
         is from. Raises `NoSuchLogError`, `LogReplacedError` when there is another log of its name,
-        `InvalidRequestError` when the log has not reached that place.
+        `InvalidRequestError` when the log has not reached that place, and what reading does.
         """
         opener = self._opener(name, password)
         await trim_log(self._record(name), self._catalog, before, opener, log_id)

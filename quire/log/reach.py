@@ -5,49 +5,64 @@ Whoever gives up what is before such a place would give up records that are ackn
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from quire.entry import EntryId
 from quire.errors import InvalidRequestError
 from quire.log.manifest import LogManifest, Segment
 from quire.log.position import Position
 from quire.log.search import OpenSegment
+from quire.log.segment_reader import SegmentReader
 
 
 async def check_reached(
     manifest: LogManifest, position: Position, open_segment: OpenSegment
 ) -> None:
     """Raises `InvalidRequestError` unless everything that will ever be before a position is
-    acknowledged, and what reading raises. Of sealed segments nothing is read.
+    acknowledged, and what reading raises. Of sealed segments nothing is read, and of what is behind
+    the position only when what is before it leaves that open.
     """
     if position > Position(manifest.next_segment, 0, 0):
         _refuse(manifest, position, Position(manifest.next_segment, 0, 0))
     opened = manifest.open_segments
-    if not opened or position <= opened[0].start:
-        return
-    for segment in reversed(opened):
-        entries = 0
-        if segment.number == position.segment:
-            entries = position.entry + bool(position.slot)
-        last, is_closed = await _end(segment, max(0, entries - 1), open_segment)
-        if segment.number == position.segment and last + 1 < entries:
-            _refuse(manifest, position, Position(segment.number, last + 1, 0))
-        if segment.number < position.segment and not is_closed:
-            _refuse(manifest, position, Position(segment.number, last + 1, 0))
-        if segment.number >= position.segment and last >= 0:
+    before = [each for each in opened if each.start < position]
+    wanted = position.entry + bool(position.slot)
+    for segment in reversed(before):
+        last, is_closed = await _end(segment, open_segment, _confirmed)
+        is_inside = segment.number == position.segment
+        if not is_closed and not (is_inside and last + 1 >= wanted):
+            break
+        if last >= 0:
             return  # everything in the segments before is acknowledged
+    else:
+        return
+    for later in opened[len(before) :]:
+        if (await _end(later, open_segment, _acknowledged))[0] >= 0:
+            return
+    if is_inside:  # acknowledged, perhaps, and not announced yet
+        last, _ = await _end(segment, open_segment, _acknowledged)
+        if last + 1 >= wanted:
+            return
+    _refuse(manifest, position, Position(segment.number, last + 1, 0))
+
+
+async def _confirmed(reader: SegmentReader) -> EntryId:
+    return await reader.last_confirmed()
+
+
+async def _acknowledged(reader: SegmentReader) -> EntryId:
+    return await reader.last_acknowledged()
 
 
 async def _end(
-    segment: Segment, wanted: EntryId, open_segment: OpenSegment
+    segment: Segment,
+    open_segment: OpenSegment,
+    find: Callable[[SegmentReader], Awaitable[EntryId]],
 ) -> tuple[EntryId, bool]:
-    """Return the last confirmed entry of an open segment, the last acknowledged one if that is
-    before an entry that is wanted; and whether it is closed.
-    """
+    """Return the last entry of an open segment, and whether it is closed by now."""
     reader = await open_segment(segment)
     try:
-        last = await reader.last_confirmed()
-        if last < wanted:  # acknowledged, perhaps, and not announced yet
-            last = await reader.last_acknowledged()
-        return last, reader.is_closed
+        return await find(reader), reader.is_closed
     finally:
         await reader.close()
 

@@ -13,6 +13,7 @@ from quire.log.log import Log
 from quire.log.position import BEGINNING, LATEST, AtCursor, Position
 from quire.metastore.layout import LEDGERS, cursors_path
 from tests.support.log_cluster import NAME, PATH, Client, Gate, LogCluster, numbered, run
+from tests.support.memory_cluster import down, hung
 
 Ask = Callable[[Client, Position], Awaitable[Any]]
 
@@ -114,6 +115,52 @@ def test_an_open_segment_is_behind_the_next_when_that_is_written() -> None:
     run(main)
 
 
+@asks
+@pytest.mark.parametrize("place", ["1.2.1", "1.3.0"])
+def test_an_undecided_segment_behind_a_place_does_not_matter(ask: Ask, place: str) -> None:
+    """A leader died with its first record of the next segment under way, and a bookie with it."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await append_three(log)
+            await asyncio.sleep(0.1)  # the end is announced a moment after the ack
+            gate = Gate("put", LEDGERS)  # the ledger of the segment before is not closed
+            client.store.before = gate
+            roll = asyncio.create_task(log.roll())
+            await gate.reached.wait()
+            for name in ("b1", "b2"):
+                cluster.bookies[name].before = hung("add")
+            await log.submit(b"undecided")
+            await asyncio.sleep(0.1)
+            _, second = (await cluster.new_client().manifest()).open_segments
+            assert cluster.holders(second.ledger, 0) == ["b0"]
+            log.abandon()
+            roll.cancel()
+            cluster.bookies["b2"].before = down()
+            await ask(cluster.new_client(), Position.parse(place))
+
+    run(main)
+
+
+def test_no_place_in_a_closed_ledger_waits_for_the_manifest_to_say_so() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await append_three(log)
+            log.abandon()
+            (segment,) = (await client.manifest()).segments
+            await (await client.catalog.open(segment.ledger)).close()
+            await trim(client, Position(1, 1000, 0))
+            async with await client.open() as log:
+                await log.append(b"later")
+            assert await client.payloads() == [b"later"]
+
+    run(main)
+
+
 def test_an_offset_that_was_trimmed_stands_for_the_first_record_left() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
@@ -189,6 +236,25 @@ def test_no_cursor_is_made_in_a_log_that_is_being_deleted(start: Position) -> No
                 await client.logs.cursors(NAME).open("late", start)
             gate.open.set()
             await deleting
+            assert await cluster.store.children(cursors_path(NAME)) == []
+
+    run(main)
+
+
+def test_a_cursor_that_is_being_made_does_not_outlive_its_log() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, other = cluster.new_client(), cluster.new_client()
+            async with await client.open() as log:
+                await append_three(log)
+            gate = Gate("commit", "")
+            other.store.before = gate
+            opening = asyncio.create_task(other.logs.cursors(NAME).open("late"))
+            await gate.reached.wait()
+            await client.logs.delete(NAME)
+            gate.open.set()
+            with pytest.raises(NoSuchLogError):
+                await opening
             assert await cluster.store.children(cursors_path(NAME)) == []
 
     run(main)
