@@ -44,6 +44,7 @@ from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import Look, ManifestRecord
 from quire.log.outbox import Parcel
 from quire.log.position import Position
+from quire.log.reach import check_place
 from quire.log.takeover import Tenure, ledger_labels, recover_segment
 
 Taken: TypeAlias = LedgerFencedError | LedgerClosedError | NoSuchLedgerError
@@ -336,7 +337,10 @@ class Chain:
         return [self._live(tail, spare)]
 
     def check_trim(self, position: Position) -> None:
-        """Raises `InvalidRequestError` when a trim would remove records not written yet."""
+        """Raises `InvalidRequestError` for what is no position, and when a trim would remove
+        records not written yet.
+        """
+        check_place(position)
         end = Position(self.current.number, self.current.confirmed.last_entry + 1, 0)
         if position > end:
             raise InvalidRequestError(

@@ -226,7 +226,8 @@ class Log(Handle):
         """Remove every record before a position that this log has reached.
 
         It is done when the call returns; ledgers may be deleted later. Concurrent trims are merged.
-        Raises `InvalidRequestError` beyond the end, `DeposedError`, and the store's errors.
+        Raises `InvalidRequestError` beyond the end and for what is no position, `DeposedError`, and
+        the store's errors.
         """
         self._pipeline.check_open()
         self._chain.check_trim(position)

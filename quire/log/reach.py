@@ -15,13 +15,21 @@ from quire.log.search import OpenSegment
 from quire.log.segment_reader import SegmentReader
 
 
+def check_place(position: Position) -> None:
+    """Raises `InvalidRequestError` for what is no position, as with a slot below 0: a record that
+    held it could not be read again.
+    """
+    Position.parse(str(position))
+
+
 async def check_reached(
     manifest: LogManifest, position: Position, open_segment: OpenSegment
 ) -> None:
-    """Raises `InvalidRequestError` unless everything that will ever be before a position is
-    acknowledged, and what reading raises. Of sealed segments nothing is read, and of what is behind
-    the position only when what is before it leaves that open.
+    """Raises `InvalidRequestError` for what is no position, and unless everything that will ever be
+    before it is acknowledged; and what reading raises. Of sealed segments nothing is read, and of
+    what is behind the position only when what is before it leaves that open.
     """
+    check_place(position)
     if position > Position(manifest.next_segment, 0, 0):
         _refuse(manifest, position, Position(manifest.next_segment, 0, 0))
     opened = manifest.open_segments

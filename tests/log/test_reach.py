@@ -161,6 +161,48 @@ def test_no_place_in_a_closed_ledger_waits_for_the_manifest_to_say_so() -> None:
     run(main)
 
 
+@asks
+@pytest.mark.parametrize("place", [Position(1, 2, -1), Position(2, -1, 0), Position(-1, 0, 0)])
+def test_what_is_no_position_is_refused_before_anybody_has_to_read_it(
+    ask: Ask, place: Position
+) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await append_three(log)
+            await log.roll()
+            await append_three(log)
+            for call in (ask(client, place), log.trim(place)):
+                with pytest.raises(InvalidRequestError, match="is not a position"):
+                    await call
+            assert (await client.manifest()).trimmed_to == BEGINNING
+            states = await client.logs.cursors(NAME).list()
+            assert all(each.position == Position(1, 0, 0) for each in states)
+            await log.close()
+
+    run(main)
+
+
+@asks
+def test_a_place_of_fractions_is_refused(ask: Ask) -> None:
+    """As a table makes it that has no whole numbers, and an offset from there."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await log.append_many(numbered(0, 3))
+            await log.close()
+            places: list[Any] = [Position(1, 0, 2.0), 2.0]  # type: ignore[arg-type]
+            for place in places:
+                with pytest.raises(InvalidRequestError, match="is not a position"):
+                    await ask(client, place)
+            assert await client.payloads() == numbered(0, 3)
+
+    run(main)
+
+
 def test_an_offset_that_was_trimmed_stands_for_the_first_record_left() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
