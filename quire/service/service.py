@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from quire.election.election import Election, Leader, Leadership
+from quire.entry import as_bytes
 from quire.errors import (
     ConflictError,
     HandleClosedError,
@@ -343,7 +344,7 @@ class Service(Generic[R]):
             return
         self._snapshot_offset = self._offset
         try:
-            state = self._application.snapshot()
+            state = as_bytes(self._application.snapshot())
         except Exception as error:
             self._fail(error)
             return

@@ -234,6 +234,37 @@ def test_a_snapshot_that_cannot_be_taken_is_a_defect_and_the_command_is_answered
     run(main)
 
 
+def test_a_snapshot_that_is_no_bytes_is_a_defect_too() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [replica] = await replicas(cluster, 1, snapshot_records=1)
+            replica.state.snapshot = lambda: "text"  # type: ignore[method-assign, assignment, return-value]
+            assert await replica.service.submit(b"a") == 1
+            with pytest.raises(TypeError, match="not str"):
+                await replica.service.close()
+
+    run(main)
+
+
+def test_a_snapshot_is_the_state_as_it_was_when_it_was_taken() -> None:
+    """Though the application goes on to use what it returned."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [replica] = await replicas(cluster, 1, snapshot_records=1)
+            state = bytearray(b"then")
+            replica.state.snapshot = lambda: state  # type: ignore[method-assign, assignment, return-value]
+            assert await replica.service.submit(b"a") == 1
+            state[:] = b"now!"
+            snapshots = Snapshots(cluster.store, cluster.catalog, NAME, LogOptions())
+            while (found := await snapshots.newest()) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            assert await snapshots.read(found) == b"then"
+            await replica.service.close()
+
+    run(main)
+
+
 def test_a_service_whose_log_was_deleted_begins_anew() -> None:
     """With the log went its snapshot; one of another log of the name stays."""
 
