@@ -2,8 +2,10 @@
 
 A record has two addresses that never change: its `Position` (segment, entry, slot), which leads to
 it without a search, and its `offset`, a number without gaps that counts the records of the log.
-Positions are compared as tuples. They are not dense: between two records lie any number of
-positions, and a reader that starts at one of those continues with the next record.
+Positions are compared as tuples. They are not dense: behind the last slot of an entry, and behind
+the last entry of a segment, lie positions that are no record's, and a reader that starts at one of
+those continues with the next record. Further behind the last entry of a segment there is nothing
+that anybody was ever given: that is refused, for it is of another log, or made up.
 
 Named tuples and not dataclasses: one of each is made per record, and making one costs a third.
 
@@ -12,8 +14,7 @@ Pure: no clock and no I/O.
 
 from __future__ import annotations
 
-import math
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
 from quire.errors import InvalidRequestError
@@ -59,11 +60,18 @@ LATEST: Final = Position(2**63 - 1, 0, 0)
 _NAMED: Final = {"beginning": BEGINNING, "latest": LATEST}
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
 def to_ms(time: datetime) -> int:
-    """Return Unix milliseconds. Raises `InvalidRequestError` for a time without a zone."""
-    if time.tzinfo is None:
+    """Return the first Unix millisecond that is not before a time.
+
+    Raises `InvalidRequestError` for a time without a zone.
+    """
+    if time.utcoffset() is None:
         raise InvalidRequestError(f"{time} has no time zone: write it with one")
-    return math.ceil(time.timestamp() * 1000)
+    return -((_EPOCH - time) // _MILLISECOND)
 
 
 class AtCursor(NamedTuple):

@@ -10,7 +10,7 @@ Pure: no clock and no I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from quire.log.bounds import EVERYTHING, Bounds
-from quire.log.position import Position
+from quire.log.position import Position, to_ms
 
 _LOWER = (GreaterThan, GreaterThanOrEqual, EqualTo, EqualNullSafe)
 _UPPER = (LessThan, LessThanOrEqual, EqualTo, EqualNullSafe)
@@ -75,8 +75,8 @@ def _narrow(attribute: Any, low: Any, high: Any) -> Bounds:
         )
     if attribute == ("timestamp",) and _all(datetime, low, high):
         return Bounds(
-            first_ms=EVERYTHING.first_ms if low is None else int(low.timestamp() * 1000),
-            end_ms=EVERYTHING.end_ms if high is None else int(high.timestamp() * 1000) + 1,
+            first_ms=EVERYTHING.first_ms if low is None else to_ms(low.astimezone(UTC)),
+            end_ms=EVERYTHING.end_ms if high is None else to_ms(high.astimezone(UTC)) + 1,
         )
     return EVERYTHING
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -110,6 +110,12 @@ NOON_MS = int(NOON.timestamp() * 1000)
 )  # fmt: skip
 def test_filters_become_bounds(filters: list[Filter], expected: Bounds) -> None:
     assert bounds_of(filters) == expected
+
+
+def test_filters_take_times_as_they_are() -> None:
+    for ms in range(1_024_000, 1_025_000):
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+        assert bounds_of([EqualTo(("timestamp",), time)]) == Bounds(first_ms=ms, end_ms=ms + 1)
 
 
 def test_filters_choose_logs() -> None:
