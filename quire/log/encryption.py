@@ -102,10 +102,10 @@ class Encryption:
 class Decryption:
     """Opens the batches of one log for a reader."""
 
-    __slots__ = ("_keyring", "_log")
+    __slots__ = ("_keyring", "log")
 
     def __init__(self, log: str, keyring: Keyring | None) -> None:
-        self._log = log
+        self.log = log
         self._keyring = keyring
 
     def open(self, payload: bytes, segment: int, ledger: LedgerId, entry: EntryId) -> bytes:
@@ -119,7 +119,7 @@ class Decryption:
 
         def refuse(kind: type[DecryptionError], reason: str) -> DecryptionError:
             at = str(Position(segment, entry, 0))
-            return kind(self._log, at, envelope.key_id, reason)
+            return kind(self.log, at, envelope.key_id, reason)
 
         if self._keyring is None:
             raise refuse(MissingKeyError, "no keyring was given")

@@ -24,7 +24,6 @@ from quire.errors import (
 from quire.log.manifest import LogManifest, Segment
 from quire.log.position import LATEST, Position
 from quire.log.segment_reader import SegmentReader
-from quire.log.transactions import first_slot
 
 LOOKS_MAX: Final = 5
 """Looks that are begun because trims, offloads or take-overs overtook the ones before."""
@@ -246,9 +245,11 @@ async def find_time(manifest: LogManifest, time_ms: int, open_segment: OpenSegme
 async def find_transaction(
     manifest: LogManifest, transaction: int, open_segment: OpenSegment
 ) -> Position:
-    """Return the position of the first confirmed record with this transaction id or a higher one.
+    """Return the position of the batch with the first confirmed record that has this transaction
+    id or a higher one: which of its records that is shows when it is opened (threshold.py).
 
-    The end when there is none, the first record left when the one meant was trimmed.
+    The end when there is none, the first record left when the one meant was trimmed. No key is
+    needed.
     """
     candidates = [
         each
@@ -258,23 +259,18 @@ async def find_transaction(
     position = Position(manifest.next_segment, 0, 0)
     async with aclosing(_walk(manifest, candidates, open_segment)) as walk:
         async for reader, last in walk:
-            number = reader.segment.number
             if reader.segment.adopted:  # its records all have the same
                 position = reader.segment.start
                 break
             low, high = 0, last + 1
-            found: Position | None = None
             while low < high:
                 middle = (low + high) // 2
-                batch = await reader.batch(middle)
-                if batch.last_transaction < transaction:
+                if await reader.last_transaction(middle) < transaction:
                     low = middle + 1
                 else:
                     high = middle
-                    slot = first_slot(batch.transactions, len(batch), transaction)
-                    found = Position(number, middle, slot)
-            position = found or Position(number, low, 0)
-            if found is not None:
+            position = Position(reader.segment.number, low, 0)
+            if low <= last:
                 break
     return max(position, manifest.first_position)
 

@@ -13,7 +13,12 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from quire.entry import Entry, EntryId
-from quire.errors import CorruptEntryError, CorruptRecordError, NoSuchEntryError
+from quire.errors import (
+    CorruptEntryError,
+    CorruptRecordError,
+    InvalidRequestError,
+    NoSuchEntryError,
+)
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.batch import (
@@ -24,7 +29,7 @@ from quire.log.batch import (
     place_batch,
     place_header,
 )
-from quire.log.encryption import Decryption
+from quire.log.encryption import Decryption, last_transaction_of
 from quire.log.keyring import Keyring
 from quire.log.manifest import Segment
 from quire.log.manifest_record import ManifestRecord
@@ -103,7 +108,9 @@ class SegmentReader:
         self._entries: deque[Entry] = deque()
 
     async def start(self, first: EntryId) -> None:
-        """Begin at an entry. Raises `NoSuchEntryError` when it can never exist."""
+        """Begin at an entry. Raises `InvalidRequestError`, or `next` does, when nobody was ever
+        given a position in it.
+        """
         if self._follow:
             self._runs = self._ledger.follow_runs(first)
             return
@@ -113,20 +120,34 @@ class SegmentReader:
             self.is_over = self._ledger.is_closed
         if first <= last:
             self._runs = self._ledger.read_runs(first, last)
-        elif self.is_over and first > last + 1:
-            raise NoSuchEntryError(self.segment.ledger, first)
+        elif self.is_over:
+            self._check_given(first, last)
 
     async def next(self) -> tuple[EntryId, Batch] | None:
         """Return the next entry and its batch, None at the end."""
         while not self._entries:
             if self._runs is None:
                 return None
-            run = await anext(self._runs, None)
+            try:
+                run = await anext(self._runs, None)
+            except NoSuchEntryError as error:
+                if self._ledger.is_closed:
+                    self._check_given(error.entry, await self._ledger.last_confirmed())
+                raise
             if run is None:
                 return None
             self._entries.extend(run)
         entry = self._entries.popleft()
         return entry.entry, self._decode(entry)
+
+    def _check_given(self, entry: EntryId, last: EntryId) -> None:
+        """Raise for an entry so far behind the last one that no reader ever came to it."""
+        if entry > last + 1:
+            number = self.segment.number
+            raise InvalidRequestError(
+                f"log {self._decryption.log!r} has no position {Position(number, entry, 0)}: "
+                f"segment {number} ends at {Position(number, last + 1, 0)}"
+            )
 
     def raw_runs(self) -> AsyncGenerator[list[Entry], None]:
         """Yield all entries of a sealed segment as they are stored, in lists."""
@@ -144,6 +165,15 @@ class SegmentReader:
     async def batch(self, entry: EntryId) -> Batch:
         """Return the batch of one confirmed entry."""
         return self._decode(await self._ledger.read_entry(entry))
+
+    async def last_transaction(self, entry: EntryId) -> int:
+        """Return the transaction id of an entry's last record, for which no key is needed."""
+        base = self.segment.base
+        if base is not None:
+            return base.transaction
+        payload = (await self._ledger.read_entry(entry)).payload
+        self._check(entry, decode_header(payload, self.segment.ledger, entry))
+        return last_transaction_of(payload, self.segment.ledger, entry)
 
     def _decode(self, entry: Entry) -> Batch:
         segment, ledger = self.segment, entry.ledger

@@ -271,3 +271,28 @@ def test_the_largest_record_still_fits_encrypted() -> None:
             assert [len(each) for each in await payloads(client, keyring)] == [error.value.limit]
 
     run(main)
+
+
+def test_a_transaction_is_found_without_the_keys_of_batches_before_it() -> None:
+    """The key was rotated within a segment, and the old one is gone."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, keyring = cluster.new_client(), Keyring({"o": OLD, "n": NEW}, current="o")
+            async with await client.open(keyring=keyring, batch_records=2) as log:
+                for number in range(12):
+                    if number == 8:
+                        keyring.rotate("n")
+                    await log.append(b"%d" % number, transaction=number)
+            for wanted in range(12):
+                async with await client.logs.read(
+                    NAME, AtTransaction(wanted), keyring=ring(n=NEW)
+                ) as reader:
+                    if wanted < 8:
+                        with pytest.raises(DecryptionError, match=f"at 1.{wanted}.0 "):
+                            await anext(reader)
+                    else:
+                        found = [each.payload async for each in reader]
+                        assert found == numbered(wanted, 12 - wanted)
+
+    run(main)
