@@ -8,10 +8,7 @@ from functools import partial
 from random import Random
 
 from quire.entry import LedgerId
-from quire.errors import (
-    NoSuchLedgerError,
-    NoSuchLogError,
-)
+from quire.errors import NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
@@ -21,7 +18,7 @@ from quire.log.errors import LogExistsError
 from quire.log.gap import OnGap
 from quire.log.keyring import Keyring
 from quire.log.log import Log
-from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest import LogManifest
 from quire.log.manifest_record import Edit, ManifestRecord
 from quire.log.offload import Offload
 from quire.log.options import LogOptions
@@ -37,7 +34,7 @@ from quire.log.search import (
     find_tail,
     look,
 )
-from quire.log.segment_reader import SegmentReader, open_segment
+from quire.log.segment_reader import open_segment
 from quire.log.snapshot import take_snapshot
 from quire.log.span import Slice, Span, read_span_anywhere
 from quire.log.takeover import TakeOver, find_last_transaction
@@ -148,10 +145,11 @@ class LogDirectory:
         `LATEST` is the end as it is now, however late iteration begins: nothing is missed that is
         appended after this call. With `follow` it goes on for ever, or until the log is sealed;
         else it ends at the last record confirmed when it gets there. `wait_for_log` makes a
-        follower wait for a log that does not exist. `log_id` is that of the log which the position
-        is from: another log of the same name raises `LogReplacedError`. `on_gap` is told of records
-        of sealed segments that are lost, and the reader goes on behind them (gap.py); without it
-        they are an error. The keyring opens batches that are encrypted.
+        follower wait for a log that does not exist, or that is being deleted: for the next one
+        then. `log_id` is that of the log which the position is from: it is not waited for, and
+        another log of the same name raises `LogReplacedError`. `on_gap` is told of records of
+        sealed segments that are lost, from where the reader starts on, and it goes on behind them
+        (gap.py); without it they are an error. The keyring opens batches that are encrypted.
 
         Raises `NoSuchLogError` unless it waits, `NoSuchCursorError`, `InvalidRequestError` for a
         negative offset or transaction or a time without a zone; with `LATEST` what `tail` does.
@@ -160,13 +158,18 @@ class LogDirectory:
             cursor = await self.cursors(name, password=password).find(start.name)
             start, log_id = cursor.position, log_id or cursor.log_id
         Threshold.of(start)
-        record = self._record(name)
-        if not (follow and wait_for_log):
-            await record.read()
+        is_awaited = follow and wait_for_log
+        if not is_awaited:
+            await self._describe_living(name)
         if start == LATEST:
-            start, log_id = await self._find_end(record, log_id, password)
+            try:
+                start, log_id = await self._find_end(name, log_id, password)
+            except NoSuchLogError:
+                if not is_awaited:
+                    raise
+                start = BEGINNING
         return LogReader(
-            record,
+            self._record(name),
             self._catalog,
             start=start,
             follow=follow,
@@ -179,14 +182,15 @@ class LogDirectory:
         )
 
     async def _find_end(
-        self, record: ManifestRecord, log_id: str | None, password: bytes
-    ) -> tuple[Position, str | None]:
-        """Return where a log ends now, and which log that is; one to come begins there."""
-        manifest, _ = await record.find()
-        if manifest is None:
-            return BEGINNING, log_id
-        tail = await self.tail(record.name, password=password)
-        return tail.position, log_id or manifest.log_id
+        self, name: str, log_id: str | None, password: bytes
+    ) -> tuple[Position, str]:
+        """Return where a log ends now, and which log that is. Raises `NoSuchLogError`."""
+        opener = self._opener(name, password)
+
+        async def find(seen: LogManifest) -> tuple[Position, str]:
+            return (await find_tail(seen, opener)).position, log_id or seen.log_id
+
+        return await look(lambda: self._describe_living(name), find)
 
     def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
         """Return the named cursors of a log; the password is needed to look how far the log has
@@ -196,10 +200,14 @@ class LogDirectory:
         return LogCursors(self._store, self._record(name), opener, self._clock)
 
     def _opener(self, name: str, password: bytes, keyring: Keyring | None = None) -> OpenSegment:
-        async def opened(segment: Segment) -> SegmentReader:
-            return await self._open_segment(segment, name, password, keyring)
-
-        return opened
+        return partial(
+            open_segment,
+            self._catalog,
+            record=self._record(name),
+            password=password,
+            keyring=keyring,
+            follow=False,
+        )
 
     def adoption(self, name: str) -> Adoption:
         """Return the jobs of a log: ledgers written outside it that it adopts (adoption.py)."""
@@ -217,25 +225,32 @@ class LogDirectory:
         As announced by the leader, which may be some milliseconds behind what it acknowledged; with
         `linearizable` behind everything that was acknowledged before the call. Never fences.
 
-        Raises `NoSuchLogError`, and `UnreadableError` when too few bookies answer, or when the last
-        entry is undecided because the leader is gone.
+        Raises `NoSuchLogError`, also while the log is being deleted, and `UnreadableError` when too
+        few bookies answer, or when the last entry is undecided because the leader is gone.
         """
         find = find_acknowledged_tail if linearizable else find_tail
         opener = self._opener(name, password)
-        return await look(lambda: self.describe(name), lambda seen: find(seen, opener))
+        return await look(lambda: self._describe_living(name), lambda seen: find(seen, opener))
 
     async def last_transaction(self, name: str, *, password: bytes = b"") -> int:
         """Return the last transaction id of a log, that of trimmed records included, −1 when it has
         none. As announced; needs no key. Raises as `tail`.
         """
         return await look(
-            lambda: self.describe(name),
+            lambda: self._describe_living(name),
             lambda seen: find_last_transaction(self._catalog, seen, password),
         )
 
     async def describe(self, name: str) -> LogManifest:
-        """Return a log's manifest. Raises `NoSuchLogError`."""
+        """Return a log's manifest, also of one that is being deleted. Raises `NoSuchLogError`."""
         return (await self._record(name).read())[0]
+
+    async def _describe_living(self, name: str) -> LogManifest:
+        """Return the manifest of a log that is there for readers. Raises `NoSuchLogError`."""
+        manifest = await self.describe(name)
+        if manifest.retired:
+            raise NoSuchLogError(name)
+        return manifest
 
     async def snapshot(
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
@@ -372,23 +387,10 @@ class LogDirectory:
                 orphans += await self.offload(name).sweep()
         return orphans
 
-    async def _open_segment(
-        self, segment: Segment, name: str, password: bytes, keyring: Keyring | None = None
-    ) -> SegmentReader:
-        return await open_segment(
-            self._catalog,
-            segment,
-            self._record(name),
-            password=password,
-            keyring=keyring,
-            follow=False,
-        )
-
     async def _edit(self, name: str, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
         def edit(manifest: LogManifest | None) -> LogManifest:
             if manifest is None:
                 raise NoSuchLogError(name)
             return change(manifest)
 
-        apply: Edit = edit
-        return await self._record(name).edit(apply)
+        return await self._record(name).edit(edit)

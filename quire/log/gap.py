@@ -4,22 +4,34 @@ Without a policy what cannot be read is an error, always. With one, a reader of 
 says exactly what it leaves out and goes on behind it. It first tries for `PATIENCE_SECONDS`: a gap
 is for records that are lost, not for bookies that are slow. A reader that is cut off from the
 metadata store as well leaves nothing out, and neither does one of a segment that is still written.
+
+Of a segment that cannot even be opened everything is lost: its ledger, or its file, is not where
+the log says, or its metadata cannot be believed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from quire.errors import IntegrityError, NoSuchLedgerError, NotFoundError, UnreadableError
+from quire.errors import (
+    IntegrityError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    UnreadableError,
+)
+from quire.log.manifest import Segment
 from quire.log.position import Position
 from quire.log.retry import retry
 from quire.log.segment_reader import RecordBatch, SegmentReader
+from quire.log.threshold import Threshold
+
+T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 10.0
-LOST: Final = (UnreadableError, IntegrityError, NotFoundError)
-"""What an entry that cannot be had any more raises."""
+LOST: Final = (UnreadableError, IntegrityError, NoSuchEntryError, NoSuchLedgerError)
+"""What an entry, or a segment, that cannot be had any more raises."""
 
 
 class Gap(NamedTuple):
@@ -34,29 +46,51 @@ OnGap: TypeAlias = Callable[[Gap], None]
 """Told of every gap before the reader goes on behind it; it may raise, and the reader stays."""
 
 
-async def find_behind(
-    reader: SegmentReader, first: Position, rng: Random
-) -> tuple[Gap | None, RecordBatch | None]:
-    """Return what of a sealed segment cannot be read from a position on, and the first batch
-    that can; None when everything, or nothing, is lost.
+class Found(NamedTuple):
+    """What comes next in a segment: a batch, a gap, or a batch behind a gap."""
 
-    Raises `NoSuchLedgerError` when the segment is gone from where it was opened: trimmed, or moved
-    to a file. Raises the store's errors.
+    segment: Segment
+    batch: RecordBatch | None
+    gap: Gap | None = None
+
+    def concerns(self, threshold: Threshold) -> bool:
+        """Whether what was asked for may lie in the gap."""
+        if self.batch is None:
+            return not threshold.is_above(self.segment)
+        return not threshold.is_above_all_before(self.batch)
+
+
+def all_of(segment: Segment, first: Position, error: Exception) -> Found:
+    """Return what comes next where all of a segment is lost, from a position on."""
+    return Found(segment, None, Gap(first, Position(segment.number + 1, 0, 0), str(error)))
+
+
+async def be_patient(work: Callable[[], Awaitable[T]], rng: Random) -> T:
+    """Do what reads, trying for as long as nothing is taken for lost."""
+    return await retry(work, rng, timeout=PATIENCE_SECONDS)
+
+
+async def find_behind(reader: SegmentReader, first: Position, rng: Random) -> Found:
+    """Return what of a sealed segment cannot be read from a position on, and the first batch
+    that can.
+
+    Raises `NoSuchLedgerError` when the segment is gone from where it was opened: trimmed, moved to
+    a file, or lost. Raises the store's errors.
     """
-    last = reader.segment.last_entry
+    segment, last = reader.segment, reader.segment.last_entry
     assert last is not None, "only sealed segments have gaps"
-    reason = ""
+    lost: Exception | None = None
     for entry in range(first.entry, last + 1):
         try:
-            patience = 0.0 if reason else PATIENCE_SECONDS
+            patience = 0.0 if lost else PATIENCE_SECONDS
             batch = await retry(lambda entry=entry: reader.batch(entry), rng, timeout=patience)  # type: ignore[misc]
         except NoSuchLedgerError:
             raise
         except LOST as error:
-            reason = reason or str(error)
+            lost = lost or error
             continue
-        number = reader.segment.number
-        behind = Position(number, entry, 0)
-        gap = Gap(first, behind, reason) if reason else None
-        return gap, RecordBatch(number, entry, 0, batch)
-    return Gap(first, Position(reader.segment.number + 1, 0, 0), reason), None
+        behind = Position(segment.number, entry, 0)
+        gap = Gap(first, behind, str(lost)) if lost else None
+        return Found(segment, RecordBatch(segment.number, entry, 0, batch), gap)
+    assert lost is not None, "somebody met an entry that is lost"
+    return all_of(segment, first, lost)

@@ -19,32 +19,30 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
-from datetime import datetime
+from functools import partial
 from random import Random
 from typing import Final
 
 from quire.errors import (
-    CorruptEntryError,
     HandleClosedError,
     InvalidRequestError,
-    LogReplacedError,
     NoSuchLedgerError,
-    NoSuchLogError,
     PositionTrimmedError,
     StoreUnavailableError,
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
-from quire.log.cold import ColdFileMissingError
-from quire.log.gap import LOST, OnGap, find_behind
+from quire.log.course import Course
+from quire.log.gap import LOST, Found, OnGap, all_of, be_patient, find_behind
 from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest_reader import ManifestReader
 from quire.log.manifest_record import ManifestRecord
-from quire.log.position import BEGINNING, AtTransaction, Position, Record, to_ms
+from quire.log.position import BEGINNING, Position, Record
 from quire.log.retry import retry
-from quire.log.search import find_offset, find_time, find_transaction
+from quire.log.seek import Asked, find_in_front, find_start, is_behind_last_slot
 from quire.log.segment_reader import RecordBatch, SegmentReader, open_segment
-from quire.log.threshold import NO_OFFSET, Threshold
+from quire.log.threshold import Threshold
 from quire.timing import time_limit
 
 RETRY_SECONDS: Final = 10.0
@@ -58,9 +56,11 @@ class LogReader(Handle):
     """An asynchronous iterator of records. For one task; made by `LogDirectory.read`.
 
     Iteration raises `NoSuchLogError`, `PositionTrimmedError`, `LogReplacedError` when the log was
-    deleted and created anew, `CorruptEntryError`, `DecryptionError`, `UnreadableError`, and the
-    store's errors when it does not follow. After an error or a cancellation it can be continued:
-    nothing is skipped.
+    deleted and created anew, `InvalidRequestError` when it has no such position and never gave one
+    out, `DecryptionError`, and the store's errors when it does not follow. What is lost or damaged
+    is `UnreadableError`, `IntegrityError`, `NoSuchEntryError` or `NoSuchLedgerError`, unless
+    `on_gap` is told of it. After an error or a cancellation it can be continued: nothing is
+    skipped, and no gap is told of that it does not go behind.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LogReader(Handle):
         record: ManifestRecord,
         catalog: LedgerCatalog,
         *,
-        start: Position | int | datetime | AtTransaction,
+        start: Asked,
         follow: bool,
         wait_for_log: bool,
         password: bytes,
@@ -81,16 +81,20 @@ class LogReader(Handle):
         self._record = record
         self._catalog = catalog
         self._on_gap = on_gap
-        self._start: Position | int | datetime | AtTransaction | None = start
+        self._start: Asked | None = start
+        self._course = Course(start if isinstance(start, Position) else BEGINNING)
         self._follow = follow
-        self._wait_for_log = wait_for_log
+        self._patience = None if follow else RETRY_SECONDS
+        self._manifests = ManifestReader(
+            record,
+            rng,
+            log_id=log_id,
+            is_awaited=follow and wait_for_log,
+            patience=self._patience,
+        )
         self._password = password
         self._rng = rng
-        self._log_id = log_id
-        self._next = start if isinstance(start, Position) else BEGINNING
         self._buffer: deque[Record] = deque()
-        self._offset: int | None = None
-        self._threshold = Threshold()
         self._segment: SegmentReader | None = None
         self._closed = False
         self._reading = asyncio.Lock()
@@ -103,7 +107,7 @@ class LogReader(Handle):
     @property
     def log_id(self) -> str | None:
         """The log's identity, known once something was read. Store it with the position."""
-        return self._log_id
+        return self._manifests.log_id
 
     @property
     def position(self) -> Position:
@@ -112,7 +116,7 @@ class LogReader(Handle):
         Before the first record came it may be older than an offset, a time or a transaction that
         was asked for, down to `BEGINNING`: then store what was asked for.
         """
-        return self._buffer[0].position if self._buffer else self._next
+        return self._buffer[0].position if self._buffer else self._course.next
 
     def __aiter__(self) -> LogReader:
         return self
@@ -128,7 +132,7 @@ class LogReader(Handle):
     async def read_batches(self) -> AsyncGenerator[RecordBatch, None]:
         """Yield whole entries as columns, for bulk work. `position` is behind the last one."""
         if self._buffer:
-            self._next, self._offset = self._buffer[0].position, self._buffer[0].offset
+            self._course.go_back(self._buffer[0].position, self._buffer[0].offset)
             self._buffer.clear()
             await self._leave()
         while (batch := await self._read_batch()) is not None:
@@ -160,88 +164,85 @@ class LogReader(Handle):
         raise HandleClosedError(f"reader of log {self.name!r}")
 
     async def _find_batch(self) -> RecordBatch | None:
-        while True:
-            try:
-                segment = self._segment or await self._enter()
-                if segment is None:
-                    return None
-                found = await segment.next()
-            except NoSuchLedgerError as error:
-                await self._leave()
-                await self._check_gone(error)
-                continue
-            except LOST:
-                segment, self._segment = self._segment, None
-                if segment is None:
-                    raise
-                batch = await self._skip(segment)
+        try:
+            while (found := await self._look()) is not None:
+                batch = self._take(found)
                 if batch is not None:
                     return batch
-                continue
+            return None
+        except BaseException:
+            await self._leave()
+            raise
+
+    def _take(self, found: Found) -> RecordBatch | None:
+        """Tell of a gap, go on behind it, and behind the batch: nothing here waits, so whoever is
+        cancelled was told, given and moved, or none of it.
+        """
+        course, gap = self._course, found.gap
+        if gap is not None:
+            if self._on_gap is not None and found.concerns(course.threshold):
+                self._on_gap(gap)
+            course.leave_out(gap.end)
+            self._start = None
+        if found.batch is None:
+            return None
+        batch = course.take(found.batch, found.segment.ledger)
+        self._start = None
+        return batch if len(batch) else None
+
+    async def _look(self) -> Found | None:
+        """Find what comes next. None at the end of a log that is not followed."""
+        while True:
+            try:
+                segment = self._segment.segment if self._segment else await self._enter()
+                if segment is None:
+                    return None
+                found = await self._look_into(segment)
+                if found is not None:
+                    return found
+                is_over = self._segment is not None and self._segment.is_over
+                await self._leave()
+                if is_over:
+                    self._course.next = Position(segment.number + 1, 0, 0)
+                elif not await self._roll_ends(segment):
+                    return None
+            except NoSuchLedgerError as error:
+                await self._leave()
+                missing = await self._manifests.find_missing(error)
+                if missing is not None:
+                    self._check_passable(missing)
+                    if missing.number == self._course.next.segment:
+                        return all_of(missing, self._course.next, error)
             except StoreUnavailableError:
                 await self._leave()
                 if not self._follow:
                     raise
-                continue
-            except BaseException:
-                await self._leave()
-                raise
-            if found is not None:
-                batch = self._take(RecordBatch(segment.segment.number, found[0], 0, found[1]))
-                if len(batch):
-                    return batch
-            elif segment.is_over:
-                self._next = Position(segment.segment.number + 1, 0, 0)
-                await self._leave()
-            else:
-                await self._leave()
-                if not await self._roll_ends(segment.segment):
-                    return None
 
-    async def _skip(self, segment: SegmentReader) -> RecordBatch | None:
-        """Called while an error is handled: raise it, or report the gap and go on behind it."""
+    async def _look_into(self, segment: Segment) -> Found | None:
+        """Find what comes next in a segment, None at its end, or at the end of what is confirmed.
+
+        Raises `NoSuchLedgerError` when it is not where the manifest said that it is.
+        """
         try:
-            if self._on_gap is None or segment.segment.end is None:
-                raise
-            gap, batch = await find_behind(segment, self._next, self._rng)
-            if gap is not None:
-                self._on_gap(gap)
-                self._start = None
-                self._next, self._offset = gap.end, None
-                self._threshold = self._threshold._replace(offset=NO_OFFSET)
-            if batch is None:
-                return None
-            return self._take(batch) or None
-        except NoSuchLedgerError as error:
-            await self._check_gone(error)
+            reader = self._segment or await self._open(segment)
+            found = await reader.next()
+        except NoSuchLedgerError:
+            raise
+        except LOST as error:
+            self._check_passable(segment)
+            if self._segment is None:
+                return all_of(segment, self._course.next, error)
+            behind = await find_behind(self._segment, self._course.next, self._rng)
+            await self._leave()
+            return behind
+        if found is None:
             return None
-        finally:
-            await segment.close()
+        return Found(segment, RecordBatch(segment.number, found[0], 0, found[1]))
 
-    def _take(self, batch: RecordBatch) -> RecordBatch:
-        """Check that a batch continues what was read, and cut off what is before the start."""
-        if self._offset is not None and self._offset not in (batch.first_offset, batch.next_offset):
-            inside = batch.first_offset < self._offset < batch.next_offset
-            if not inside or self._next.slot == 0:
-                raise CorruptEntryError(
-                    self._segment.segment.ledger if self._segment else -1,
-                    batch.entry,
-                    f"offset {batch.first_offset} follows offset {self._offset - 1}",
-                )
-        if self._offset is None and self._threshold.is_missed_by(batch):
-            raise CorruptEntryError(
-                self._segment.segment.ledger if self._segment else -1,
-                batch.entry,
-                f"offset {batch.first_offset} where offset {self._threshold.offset} was looked for",
-            )
-        slot = self._next.slot if batch.entry == self._next.entry else 0
-        slot = min(max(slot, self._threshold.first_slot(batch)), len(batch))
-        self._start = None
-        self._next = batch.after
-        self._offset = batch.next_offset
-        if slot < len(batch):
-            self._threshold = Threshold()
-        return RecordBatch(batch.segment, batch.entry, slot, batch.batch)
+    def _check_passable(self, segment: Segment) -> None:
+        """Called while an error is handled: raise it, unless gaps in this segment are passed."""
+        if self._on_gap is None or segment.end is None:
+            raise
 
     async def _leave(self) -> None:
         segment, self._segment = self._segment, None
@@ -250,31 +251,32 @@ class LogReader(Handle):
 
     # From manifest to segment.
 
-    async def _enter(self) -> SegmentReader | None:
-        """Open the segment to read next. None at the end of a log that is not followed."""
+    async def _enter(self) -> Segment | None:
+        """Return the segment to read next. None at the end of a log that is not followed."""
         while True:
-            manifest, version = await self._read_manifest()
-            await self._resolve(manifest)
+            manifest, version = await self._manifests.read()
+            await self._begin(manifest)
             await self._check_trimmed(manifest)
-            segment = manifest.segment_from(self._next.segment)
+            course = self._course
+            segment = manifest.segment_from(course.next.segment)
             if segment is not None:
-                if segment.number > self._next.segment:
-                    self._next = segment.start
-                return await self._open(segment)
-            if self._next > Position(manifest.next_segment, 0, 0):
+                if segment.number > course.next.segment:
+                    course.next = segment.start
+                return segment
+            if course.next > Position(manifest.next_segment, 0, 0):
                 raise InvalidRequestError(
-                    f"log {self.name!r} has no position {self._next}: it ends before segment "
+                    f"log {self.name!r} has no position {course.next}: it ends before segment "
                     f"{manifest.next_segment}"
                 )
             if manifest.sealed or not self._follow:
                 return None
-            await self._retry_wait(version)
+            await self._manifests.wait(version)
 
     async def _open(self, segment: Segment) -> SegmentReader:
         async def attempt() -> SegmentReader:
             reader = await self._open_segment(segment)
             try:
-                await reader.start(self._next.entry)
+                await reader.start(self._course.next.entry)
             except BaseException:
                 await reader.close()
                 raise
@@ -293,91 +295,58 @@ class LogReader(Handle):
             follow=self._follow,
         )
 
-    @property
-    def _patience(self) -> float | None:
-        return None if self._follow else RETRY_SECONDS
-
-    async def _read_manifest(self) -> tuple[LogManifest, int]:
-        while True:
-            manifest, version = await retry(self._record.find, self._rng, timeout=self._patience)
-            if manifest is not None and version is not None:
-                if self._log_id not in (None, manifest.log_id):
-                    raise LogReplacedError(self.name)
-                self._log_id = manifest.log_id
-                if manifest.retired:
-                    raise NoSuchLogError(self.name)
-                return manifest, version
-            if self._log_id is not None or not (self._follow and self._wait_for_log):
-                raise NoSuchLogError(self.name)
-            await self._retry_wait(None)
-
-    async def _retry_wait(self, version: int | None) -> None:
-        await retry(lambda: self._record.wait(version), self._rng, timeout=self._patience)
-
-    async def _resolve(self, manifest: LogManifest) -> None:
+    async def _begin(self, manifest: LogManifest) -> None:
         """Turn the start that was asked for into a position, once the log is known."""
-        start = self._start
-        if start is None:
+        asked = self._start
+        if asked is None:
             return
-        if start == BEGINNING:
-            self._next = manifest.first_position
+        if asked == BEGINNING:
+            self._course.next = manifest.first_position
             return  # again, if it is trimmed before anything was read
-        self._threshold = Threshold.of(start)
-        if isinstance(start, Position):
-            self._next = start
-        elif isinstance(start, AtTransaction):
-            self._next = await find_transaction(manifest, start.transaction, self._open_segment)
-        elif isinstance(start, datetime):
-            self._next = await find_time(manifest, to_ms(start), self._open_segment)
-        else:
-            self._next = await find_offset(manifest, start, self._open_segment)
+        threshold = Threshold.of(asked)
+        self._course.begin(await self._seek(manifest, asked, threshold), threshold)
         self._start = None
+
+    async def _seek(self, manifest: LogManifest, asked: Asked, threshold: Threshold) -> Position:
+        seek = partial(find_start, manifest, asked, self._open_segment)
+        if self._on_gap is None:
+            return await seek()
+        try:
+            return await be_patient(seek, self._rng)
+        except LOST as error:
+            has_moved = isinstance(error, NoSuchLedgerError) and (
+                await self._manifests.find_missing(error) is None
+            )
+            if has_moved:
+                raise
+            place = await find_in_front(manifest, threshold, self._open_segment)
+            if place is None:
+                raise
+            return place
 
     async def _check_trimmed(self, manifest: LogManifest) -> None:
         """Raises `PositionTrimmedError` when records behind the position were removed."""
-        if self._next >= manifest.trimmed_to:
+        here = self._course.next
+        if here >= manifest.trimmed_to:
             return
-        if await self._is_behind_last_slot(manifest):
-            self._next = manifest.trimmed_to
+        if await is_behind_last_slot(manifest, here, self._open_segment):
+            self._course.next = manifest.trimmed_to
             return
-        first = str(manifest.first_position)
-        raise PositionTrimmedError(self.name, str(self._next), first)
-
-    async def _is_behind_last_slot(self, manifest: LogManifest) -> bool:
-        """True when only the slot says that the position is behind the last record removed."""
-        here, point = self._next, manifest.trimmed_to
-        segment = manifest.segment_from(here.segment)
-        if segment is None or (here.segment, here.entry + 1, 0) != point:
-            return False
-        reader = await self._open_segment(segment)
-        try:
-            return (await reader.header(here.entry)).count <= here.slot
-        finally:
-            await reader.close()
-
-    async def _check_gone(self, error: NoSuchLedgerError) -> None:
-        """A ledger that is gone is fine if the log does not list it any more, or a file has it."""
-        manifest, _ = await self._read_manifest()
-        if isinstance(error, ColdFileMissingError):
-            if any(each.cold and each.cold.uri == error.uri for each in manifest.segments):
-                raise error
-        elif manifest.lists(error.ledger):
-            raise error
+        raise PositionTrimmedError(self.name, str(here), str(manifest.first_position))
 
     async def _roll_ends(self, segment: Segment) -> bool:
-        """Whether a segment that is open, but not the one that is written, gets sealed in time."""
-        manifest, version = await self._read_manifest()
+        """Whether a segment that is open, but not the one that is written, gets sealed in time.
+
+        Raises `NoSuchLedgerError` also when nobody wrote the next one, and a take-over dropped it.
+        """
+        manifest, version = await self._manifests.read()
         later = manifest.segment_from(segment.number + 1)
         now = manifest.segment_from(segment.number)
         if now is None or now.end is not None or now.number != segment.number:
             return True
         if later is None:
             return False
-        try:
-            reader = await self._open_segment(later)
-        except NoSuchLedgerError as error:
-            await self._check_gone(error)  # nobody wrote it, and a take-over dropped it
-            return True
+        reader = await self._open_segment(later)
         try:
             if await reader.last_confirmed() < 0:
                 return False
@@ -385,7 +354,7 @@ class LogReader(Handle):
             await reader.close()
         try:
             async with time_limit(ROLL_SECONDS):
-                await self._retry_wait(version)
+                await self._manifests.wait(version)
         except TimeoutError:
             return False
         return True

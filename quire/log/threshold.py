@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from quire.errors import InvalidRequestError
 from quire.log.position import AtTransaction, Position, to_ms
+from quire.log.segment import Segment
 from quire.log.segment_reader import RecordBatch
 from quire.log.transactions import NO_TRANSACTION, check_transaction, first_slot
 
@@ -43,9 +44,23 @@ class Threshold(NamedTuple):
             raise InvalidRequestError(f"offset {start} is negative")
         return cls(offset=start)
 
-    def is_missed_by(self, batch: RecordBatch) -> bool:
-        """Tell whether a batch is behind the record that was asked for by its offset."""
-        return NO_OFFSET < self.offset < batch.first_offset
+    def is_above(self, segment: Segment) -> bool:
+        """Tell whether all of a segment is below, as far as the manifest knows."""
+        end, end_offset = segment.end, segment.end_offset
+        return end is not None and (
+            (end_offset is not None and end_offset <= self.offset)
+            or end.last_timestamp_ms < self.time_ms
+            or end.last_transaction < self.transaction
+        )
+
+    def is_above_all_before(self, batch: RecordBatch) -> bool:
+        """Tell whether all that stands in front of a batch is below."""
+        header, ids = batch.batch.header, batch.batch.transactions
+        return (
+            header.first_offset <= self.offset
+            or header.timestamp_ms < self.time_ms
+            or first_slot(ids, header.count, self.transaction) > 0
+        )
 
     def first_slot(self, batch: RecordBatch) -> int:
         """Return the first slot of a whole entry that was asked for; their number when none was."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from quire.errors import PositionTrimmedError, StoreUnavailableError
+from quire.errors import NoSuchLedgerError, PositionTrimmedError, StoreUnavailableError
+from quire.log.batch import encode_batch
 from quire.log.gap import PATIENCE_SECONDS, Gap
+from quire.log.manifest import Job
+from quire.log.options import LogOptions
 from quire.log.position import Position, Record
 from quire.log.reader import LogReader
 from quire.metastore.layout import ledger_path
+from tests.support.interrupted import cancelled_at
 from tests.support.log_cluster import (
     NAME,
     Client,
@@ -111,6 +116,118 @@ def test_what_is_trimmed_while_it_cannot_be_read_is_no_gap() -> None:
                     await cut.read(reader)
             assert cut.gaps == []
             await asyncio.gather(*trims)
+
+    run(main)
+
+
+LOST = 3
+
+
+async def write_and_lose(cluster: LogCluster) -> Client:
+    """Twelve records in one closed segment, of which one is nonsense. Whoever reads them reads
+    ahead, and has something to wait for when he leaves off.
+    """
+    cluster.options = replace(cluster.options, read_ahead_bytes=800)
+    client = cluster.new_client()
+    adoption = client.logs.adoption(NAME)
+    part = await adoption.create_part("job", LogOptions())
+    for number in range(12):
+        batch = encode_batch([b"%d" % number], first_offset=number, epoch=1, timestamp_ms=0)
+        await part.append(b"nonsense" if number == LOST else batch)
+    await part.close()
+    await adoption.adopt([part.ledger], Job("job", 0), remember=True)
+    return client
+
+
+def reading_ends(wait: int) -> bool:
+    """Cancel a reader as it waits for the n-th time, and go on; False when it was done before."""
+    ended: list[bool] = []
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = await write_and_lose(cluster)
+            gaps: list[Gap] = []
+            found: list[Record] = []
+            reader = await client.logs.read(NAME, on_gap=gaps.append)
+
+            async def read() -> None:
+                async for record in reader:
+                    found.append(record)  # noqa: PERF401 what came before counts
+
+            try:
+                await cancelled_at(wait, read())
+            except asyncio.CancelledError:
+                ended.append(True)
+                await read()
+            assert [each.offset for each in found] == [*range(LOST), *range(LOST + 1, 12)]
+            assert [each.first.entry for each in gaps] == [LOST]
+            await reader.close()
+
+    run(main)
+    return bool(ended)
+
+
+def test_whoever_is_cancelled_at_a_gap_skips_nothing_and_is_told_once() -> None:
+    waits = 0
+    while reading_ends(waits + 1):
+        waits += 1
+    assert waits >= 10
+
+
+def test_whoever_stops_at_a_gap_goes_on_behind_it() -> None:
+    """Told of a gap, the application has its task cancelled."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = await write_and_lose(cluster)
+            found: list[int] = []
+            gaps: list[Gap] = []
+            tasks: list[asyncio.Task[None]] = []
+
+            def stop(gap: Gap) -> None:
+                gaps.append(gap)
+                tasks[0].cancel()
+
+            reader = await client.logs.read(NAME, on_gap=stop)
+
+            async def read() -> None:
+                async for record in reader:
+                    found.append(record.offset)  # noqa: PERF401 what came before counts
+
+            tasks.append(asyncio.create_task(read()))
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert tasks[0].cancelled()
+            await read()
+            assert found == [*range(LOST), *range(LOST + 1, 12)]
+            assert len(gaps) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no"), StoreUnavailableError("mine", "no"), NoSuchLedgerError(9)]
+)
+@pytest.mark.parametrize("follow", [False, True])
+def test_whoever_refuses_a_gap_stays_in_front_of_it(error: Exception, follow: bool) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = await write_and_lose(cluster)
+            told: list[Gap] = []
+
+            def refuse_twice(gap: Gap) -> None:
+                told.append(gap)
+                if len(told) < 3:
+                    raise error
+
+            async with await client.logs.read(NAME, on_gap=refuse_twice, follow=follow) as reader:
+                assert [(await anext(reader)).offset for _ in range(LOST)] == [*range(LOST)]
+                for tries in (1, 2):
+                    with pytest.raises(type(error)):
+                        await anext(reader)
+                    assert (reader.position.entry, len(told)) == (LOST, tries)
+                left = [(await anext(reader)).offset for _ in range(LOST + 1, 12)]
+                assert left == [*range(LOST + 1, 12)]
+            assert told == [told[0]] * 3
 
     run(main)
 

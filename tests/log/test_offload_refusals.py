@@ -260,3 +260,32 @@ def test_a_file_system_that_does_not_answer_is_not_damage(
             assert await client.read(on_gap=gaps.append) == records
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_file_that_is_lost_is_a_gap(tmp_path: Path, is_missing: bool) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            records = await write_log(cluster)
+            await offload(client, tmp_path)
+            path = files(tmp_path)[1]
+            if is_missing:
+                path.unlink()
+            else:
+                data = bytearray(path.read_bytes())
+                data[-20] ^= 0xFF  # in the footer
+                path.write_bytes(data)
+            left = [each for each in records if each.position.segment != 2]
+            lost = next(each.offset for each in records if each.position.segment == 2)
+            for start in (0, lost, lost + 5):
+                gaps: list[Gap] = []
+                found = await client.read(start, on_gap=gaps.append)
+                assert found == [each for each in left if each.offset >= start]
+                assert [(each.first, each.end) for each in gaps] == [
+                    (Position(2, 0, 0), Position(3, 0, 0))
+                ]
+                with pytest.raises((ColdFileMissingError, CorruptStorageError)):
+                    await client.read(start)
+
+    asyncio.run(main())

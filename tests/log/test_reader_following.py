@@ -9,10 +9,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from quire.errors import DeposedError, LogReplacedError, NoSuchLogError, QuireError
-from quire.log.position import LATEST, Position, Record
+from quire.log.position import BEGINNING, LATEST, Position, Record
+from tests.support.faulty_store import Hook
 from tests.support.log_cluster import (
     NAME,
+    PATH,
     Client,
+    Gate,
     LogCluster,
     append_all,
     eventually,
@@ -147,6 +150,78 @@ def test_latest_of_a_log_that_does_not_exist_is_all_of_it() -> None:
                 await cluster.new_client().logs.read("another", LATEST, follow=True)
 
     run(main)
+
+
+@pytest.mark.parametrize("start", [BEGINNING, LATEST, 0])
+def test_a_log_that_is_being_deleted_is_gone_and_the_next_is_waited_for(
+    start: Position | int,
+) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, deleter = cluster.new_client(), cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            made_before = await client.logs.read(NAME, follow=True, wait_for_log=True)
+            dying = await client.manifest()
+            deleter.store.before = gate = Gate("commit", "")
+            deleting = asyncio.create_task(deleter.logs.delete(NAME))
+            await gate.reached.wait()
+            assert (await client.manifest()).retired
+            with pytest.raises(NoSuchLogError):
+                await client.logs.tail(NAME)
+            for follow in (False, True):
+                with pytest.raises(NoSuchLogError):
+                    await client.logs.read(NAME, start, follow=follow)
+            known = await client.logs.read(
+                NAME, start, follow=True, wait_for_log=True, log_id=dying.log_id
+            )
+            with pytest.raises(NoSuchLogError):
+                await anext(known)
+            readers = [
+                made_before,
+                await client.logs.read(NAME, start, follow=True, wait_for_log=True),
+            ]
+            reading = [asyncio.create_task(anext(each)) for each in readers]
+            await asyncio.sleep(1)
+            assert not any(each.done() for each in reading)
+            gate.open.set()
+            await deleting
+            async with await client.open() as log:
+                await append_all(log, numbered(3, 3))
+            assert [(await each).payload for each in reading] == [b"3", b"3"]
+            with pytest.raises(LogReplacedError):
+                await anext(known)
+            for reader in (known, *readers):
+                await reader.close()
+
+    run(main)
+
+
+def test_latest_of_a_log_that_is_deleted_meanwhile_is_all_of_the_next() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            await append_all(log, numbered(0, 3))
+            client.store.after = delete_when_read(cluster, client)
+            reader = await client.logs.read(NAME, LATEST, follow=True, wait_for_log=True)
+            async with await client.open() as log:
+                await append_all(log, numbered(3, 2))
+            assert (await anext(reader)).payload == b"3"
+            await reader.close()
+
+    run(main)
+
+
+def delete_when_read(cluster: LogCluster, client: Client) -> Hook:
+    """A hook for `after`: the log is deleted as soon as its manifest was read."""
+
+    async def after(method: str, path: str) -> None:
+        if (method, path) == ("get", PATH):
+            client.store.after = cluster.new_client().store.after
+            await cluster.new_client().logs.delete(NAME)
+
+    return after
 
 
 def test_latest_is_that_of_one_log() -> None:

@@ -11,7 +11,6 @@ from quire.errors import (
     CorruptRecordError,
     InvalidRequestError,
     LogReplacedError,
-    NoSuchEntryError,
     NoSuchLedgerError,
     NoSuchLogError,
     PositionTrimmedError,
@@ -97,12 +96,38 @@ def test_a_position_that_never_was_is_an_error() -> None:
         async with LogCluster() as cluster:
             await three_segments(cluster)
             client = cluster.new_client()
-            with pytest.raises(NoSuchEntryError):
-                await client.read(Position(1, 17, 0))
+            for entry in (4, 17):
+                with pytest.raises(InvalidRequestError, match=r"segment 1 ends at 1\.3\.0"):
+                    await client.read(Position(1, entry, 0))
             with pytest.raises(InvalidRequestError, match="ends before segment 4"):
                 await client.read(Position(9, 0, 0))
             with pytest.raises(InvalidRequestError, match="negative"):
                 await client.logs.read(NAME, -1)
+
+    run(main)
+
+
+def test_a_follower_whose_segment_ends_before_its_position_is_told() -> None:
+    """Where a reader came to when the segment ended is a position; what is behind that is none."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open(batch_records=1) as log:
+                await append_all(log, numbered(0, 3))
+                beyond = await client.logs.read(NAME, Position(1, 4, 0), follow=True)
+                end = await client.logs.read(NAME, Position(1, 3, 0), follow=True)
+                reading = [asyncio.create_task(anext(each)) for each in (beyond, end)]
+                await asyncio.sleep(1)
+                assert not any(each.done() for each in reading)
+            async with await cluster.new_client().open() as log:
+                await log.append(b"behind it")
+                assert (await reading[1]).payload == b"behind it"
+                for waiting in (reading[0], anext(beyond)):
+                    with pytest.raises(InvalidRequestError, match=r"no position 1\.4\.0"):
+                        await waiting
+            for each in (beyond, end):
+                await each.close()
 
     run(main)
 
@@ -176,14 +201,17 @@ def test_a_batch_that_does_not_belong_where_it_is_stops_the_reader(
         async with LogCluster() as cluster:
             log = await cluster.new_client().open()
             await append_all(log, numbered(0, 3))
-            foreign = encode_batch([b"x"], first_offset=offset, epoch=epoch, timestamp_ms=0)
-            await log._chain.current.writer.append(foreign)
+            writer = log._chain.current.writer
+            for first, its_epoch in ((offset, epoch), (3, 1)):
+                foreign = encode_batch([b"x"], first_offset=first, epoch=its_epoch, timestamp_ms=0)
+                await writer.append(foreign)
             await asyncio.sleep(0.1)
             async with await cluster.new_client().logs.read(NAME) as reader:
                 for number in range(3):
                     assert (await anext(reader)).payload == b"%d" % number
-                with pytest.raises(CorruptEntryError, match=complaint):
-                    await anext(reader)
+                for _ in range(3):  # what is behind it is not given either
+                    with pytest.raises(CorruptEntryError, match=complaint):
+                        await anext(reader)
             log.abandon()
 
     run(main)
@@ -197,7 +225,7 @@ def test_a_reader_by_offset_begins_nowhere_behind_it(monkeypatch: pytest.MonkeyP
             async def astray(*_: object) -> Position:
                 return positions[6]
 
-            monkeypatch.setattr("quire.log.reader.find_offset", astray)
+            monkeypatch.setattr("quire.log.seek.find_offset", astray)
             client = cluster.new_client()
             assert await client.payloads(7) == numbered(7, 5)
             for start in (0, 5):

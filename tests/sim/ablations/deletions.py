@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from quire.errors import DeposedError
-from quire.log import chain, deletion, directory, reader, takeover
+from quire.log import chain, deletion, directory, manifest_reader, takeover
 from tests.sim.ablations.patch import Patch
 
 
@@ -53,10 +53,10 @@ def delete_whatever_is_there() -> list[Patch]:
 
 
 def read_on_in_the_next_log() -> list[Patch]:
-    whole = reader.LogReader._read_manifest
+    whole = manifest_reader.ManifestReader.read
 
-    async def read_manifest(self: Any) -> Any:
-        self._log_id = None
+    async def read(self: Any) -> Any:
+        self.log_id = None
         return await whole(self)
 
-    return [(reader.LogReader, "_read_manifest", read_manifest)]
+    return [(manifest_reader.ManifestReader, "read", read)]

@@ -11,6 +11,7 @@ from typing import Any
 from quire.errors import NoSuchLedgerError, QuireError, StoreOutcomeUnknownError
 from quire.log import (
     chain,
+    course,
     cursor,
     directory,
     log,
@@ -199,15 +200,15 @@ def look_at_each_segment_as_it_is_then() -> list[Patch]:
 
     return [
         (search, "_walk", walk),
-        (reader.LogReader, "_take", partialmethod(_take_unchecked, reader.LogReader._take)),
+        (course.Course, "take", partialmethod(_take_unchecked, course.Course.take)),
     ]
 
 
-def _take_unchecked(self: Any, whole: Any, batch: Any) -> Any:
+def _take_unchecked(self: Any, whole: Any, batch: Any, ledger: Any) -> Any:
     if self._offset is None:
-        found = min(self._threshold.offset, batch.first_offset)
-        self._threshold = self._threshold._replace(offset=found)
-    return whole(self, batch)
+        found = min(self.threshold.offset, batch.first_offset)
+        self.threshold = self.threshold._replace(offset=found)
+    return whole(self, batch, ledger)
 
 
 def give_what_comes_next_at_the_end() -> list[Patch]:
@@ -220,19 +221,19 @@ def give_what_comes_next_at_the_end() -> list[Patch]:
 
 
 def look_for_the_end_as_reading_begins() -> list[Patch]:
-    whole = reader.LogReader._resolve
+    whole = reader.LogReader._begin
 
     async def find_end(self: Any, record: Any, log_id: Any, password: Any) -> Any:
         return LATEST, log_id
 
-    async def resolve(self: Any, manifest: Any) -> None:
+    async def begin(self: Any, manifest: Any) -> None:
         if self._start == LATEST:
             self._start = (await search.find_tail(manifest, self._open_segment)).position
         await whole(self, manifest)
 
     return [
         (directory.LogDirectory, "_find_end", find_end),
-        (reader.LogReader, "_resolve", resolve),
+        (reader.LogReader, "_begin", begin),
     ]
 
 

@@ -1,0 +1,111 @@
+"""Where a reader begins: the place of what was asked for, in a log that may have lost records.
+
+A search looks into few entries, and into as few segments as the manifest lets it. Where one of them
+is lost, a reader with a policy for gaps begins further in front, at a place with nothing before it
+that was asked for, and passes over what is too old for him. So the search need not be sure that an
+entry is lost, and the gaps are found, and told of, by him who reads.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import TypeAlias
+
+from quire.entry import EntryId
+from quire.errors import IntegrityError, NoSuchEntryError
+from quire.log.gap import LOST
+from quire.log.manifest import LogManifest
+from quire.log.position import AtTransaction, Position, to_ms
+from quire.log.search import OpenSegment, find_offset, find_time, find_transaction
+from quire.log.segment_reader import SegmentReader
+from quire.log.threshold import NO_OFFSET, Threshold
+from quire.log.transactions import NO_TRANSACTION
+
+Asked: TypeAlias = Position | int | datetime | AtTransaction
+"""A start that says by itself where it is: a position, an offset, a time or a transaction."""
+
+
+async def find_start(manifest: LogManifest, asked: Asked, open_segment: OpenSegment) -> Position:
+    """Return the position of what was asked for, or of the end from where it will come.
+
+    Raises `PositionTrimmedError` for an offset whose segment has left the log, and what reading
+    does.
+    """
+    if isinstance(asked, Position):
+        return asked
+    if isinstance(asked, AtTransaction):
+        return await find_transaction(manifest, asked.transaction, open_segment)
+    if isinstance(asked, datetime):
+        return await find_time(manifest, to_ms(asked), open_segment)
+    return await find_offset(manifest, asked, open_segment)
+
+
+async def find_in_front(
+    manifest: LogManifest, threshold: Threshold, open_segment: OpenSegment
+) -> Position | None:
+    """Return a position with nothing in front of it that is at or above a threshold, or only
+    what was trimmed, whichever entries are lost. None when what was asked for may be in a segment
+    that is still written: there nothing is left out.
+    """
+    segment = next((each for each in manifest.segments if not threshold.is_above(each)), None)
+    if segment is None or segment.end is None:
+        return None
+    first_left = max(segment.start, manifest.first_position)
+    try:
+        reader = await open_segment(segment)
+    except LOST:
+        return first_left
+    try:
+        place = await _bisect(reader, segment.end.last_entry, threshold)
+        if place < first_left and threshold.offset != NO_OFFSET:
+            with suppress(*LOST):  # else nobody can say that it was trimmed
+                header = await reader.header(first_left.entry)
+                if threshold.offset < header.first_offset + first_left.slot:
+                    return place
+    finally:
+        await reader.close()
+    return max(place, first_left)
+
+
+async def _bisect(reader: SegmentReader, last: EntryId, threshold: Threshold) -> Position:
+    """Return the first entry that is not known to be below, of those behind all that are."""
+    low, high = 0, last + 1
+    while low < high:
+        middle = (low + high) // 2
+        if await _is_below(reader, middle, threshold):
+            low = middle + 1
+        else:
+            high = middle
+    return Position(reader.segment.number, low, 0)
+
+
+async def _is_below(reader: SegmentReader, entry: EntryId, threshold: Threshold) -> bool:
+    """Whether every record of an entry is known to be below a threshold."""
+    try:
+        header = await reader.header(entry)
+        if header.next_offset <= threshold.offset or header.timestamp_ms < threshold.time_ms:
+            return True
+        if threshold.transaction == NO_TRANSACTION:
+            return False
+        return await reader.last_transaction(entry) < threshold.transaction
+    except LOST:
+        return False
+
+
+async def is_behind_last_slot(
+    manifest: LogManifest, position: Position, open_segment: OpenSegment
+) -> bool:
+    """Whether only the slot says that a position before the trim point is behind the last record
+    that was removed. Where nobody can say how many the entry had, it may have lost some.
+    """
+    segment = manifest.segment_from(position.segment)
+    if segment is None or (position.segment, position.entry + 1, 0) != manifest.trimmed_to:
+        return False
+    reader = await open_segment(segment)
+    try:
+        return (await reader.header(position.entry)).count <= position.slot
+    except (IntegrityError, NoSuchEntryError):
+        return False
+    finally:
+        await reader.close()
