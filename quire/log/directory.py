@@ -19,7 +19,7 @@ from quire.log.gap import OnGap
 from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
-from quire.log.manifest_record import Edit, ManifestRecord
+from quire.log.manifest_record import ManifestRecord
 from quire.log.offload import Offload
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, AtCursor, Position, Start

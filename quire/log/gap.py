@@ -5,8 +5,9 @@ says exactly what it leaves out and goes on behind it. It first tries for `PATIE
 is for records that are lost, not for bookies that are slow. A reader that is cut off from the
 metadata store as well leaves nothing out, and neither does one of a segment that is still written.
 
-Of a segment that cannot even be opened everything is lost: its ledger, or its file, is not where
-the log says, or its metadata cannot be believed.
+Of a segment that cannot even be opened everything is lost: its ledger is not where the log says, or
+its metadata, or its file's footer, cannot be believed. A file that is not there is an error all the
+same: whoever unmounts a directory has lost nothing.
 """
 
 from __future__ import annotations

@@ -59,7 +59,6 @@ LATEST: Final = Position(2**63 - 1, 0, 0)
 
 _NAMED: Final = {"beginning": BEGINNING, "latest": LATEST}
 
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -72,6 +71,17 @@ def to_ms(time: datetime) -> int:
     if time.utcoffset() is None:
         raise InvalidRequestError(f"{time} has no time zone: write it with one")
     return -((_EPOCH - time) // _MILLISECOND)
+
+
+def check_offset(offset: object) -> None:
+    """Raises `InvalidRequestError` for what is no offset, though it may be text that means a place:
+    `Position.parse` reads one.
+    """
+    if type(offset) is not int or not 0 <= offset < 2**63:
+        raise InvalidRequestError(
+            f"{offset!r} is no place in a log: give a Position (Position.parse reads one), "
+            "or an offset, a number in 0..2**63-1"
+        )
 
 
 class AtCursor(NamedTuple):

@@ -32,6 +32,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
+from quire.log.cold import ColdFileMissingError
 from quire.log.course import Course
 from quire.log.gap import LOST, Found, OnGap, all_of, be_patient, find_behind
 from quire.log.keyring import Keyring
@@ -210,6 +211,8 @@ class LogReader(Handle):
                 await self._leave()
                 missing = await self._manifests.find_missing(error)
                 if missing is not None:
+                    if isinstance(error, ColdFileMissingError):
+                        raise  # it may be there, where its place is mounted
                     self._check_passable(missing)
                     if missing.number == self._course.next.segment:
                         return all_of(missing, self._course.next, error)

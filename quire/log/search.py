@@ -22,7 +22,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.manifest import LogManifest, Segment
-from quire.log.position import LATEST, Position
+from quire.log.position import LATEST, Position, check_offset
 from quire.log.segment_reader import SegmentReader
 
 LOOKS_MAX: Final = 5
@@ -201,12 +201,14 @@ async def find_place(
     """
     if isinstance(where, Position) and where != LATEST:
         return where
+    if not isinstance(where, Position):
+        check_offset(where)
     tail = await find_tail(manifest, open_segment)
     if isinstance(where, Position):
         return tail.position
     if where > tail.offset:  # acknowledged, perhaps, and not announced yet
         tail = await find_acknowledged_tail(manifest, open_segment)
-    if not 0 <= where <= tail.offset:
+    if where > tail.offset:
         raise InvalidRequestError(
             f"log {manifest.name!r} has no offset {where}: its next record gets {tail.offset}"
         )

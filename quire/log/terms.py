@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from quire.errors import InvalidRequestError
+from quire.log.position import check_offset
 from quire.log.producers import Stamp
 from quire.log.transactions import check_transaction
 
@@ -46,8 +47,8 @@ def make_terms(expected_offset: int | None, stamp: Stamp | None, transaction: in
     Raises `InvalidRequestError` for a stamp or transaction that cannot be stored, and an offset
     that is none.
     """
-    if expected_offset is not None and (type(expected_offset) is not int or expected_offset < 0):
-        raise InvalidRequestError(f"offset {expected_offset!r} is not a number from 0 on")
+    if expected_offset is not None:
+        check_offset(expected_offset)
     if stamp is None and transaction is None:
         return ALWAYS if expected_offset is None else Terms(expected_offset)
     if stamp is not None:

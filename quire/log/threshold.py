@@ -10,8 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from quire.errors import InvalidRequestError
-from quire.log.position import AtTransaction, Position, to_ms
+from quire.log.position import AtTransaction, Position, check_offset, to_ms
 from quire.log.segment import Segment
 from quire.log.segment_reader import RecordBatch
 from quire.log.transactions import NO_TRANSACTION, check_transaction, first_slot
@@ -30,8 +29,8 @@ class Threshold(NamedTuple):
 
     @classmethod
     def of(cls, start: Position | int | datetime | AtTransaction) -> Threshold:
-        """Return that of a start. Raises `InvalidRequestError` for a negative offset or
-        transaction, or a time without a zone.
+        """Return that of a start. Raises `InvalidRequestError` for what is none: another offset or
+        transaction than a number from 0 on, a time without a zone.
         """
         if isinstance(start, Position):
             return cls()
@@ -40,8 +39,7 @@ class Threshold(NamedTuple):
             return cls(transaction=start.transaction)
         if isinstance(start, datetime):
             return cls(time_ms=to_ms(start))
-        if start < 0:
-            raise InvalidRequestError(f"offset {start} is negative")
+        check_offset(start)
         return cls(offset=start)
 
     def is_above(self, segment: Segment) -> bool:

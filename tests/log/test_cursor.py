@@ -151,7 +151,9 @@ def test_a_cursor_takes_offsets() -> None:
                 assert await billing.advance(1) == positions[4]
                 assert await billing.advance(5) > positions[4]
                 for beyond in (-1, 6):
-                    with pytest.raises(InvalidRequestError, match="its next record gets 5"):
+                    with pytest.raises(
+                        InvalidRequestError, match=r"next record gets 5|is no place"
+                    ):
                         await billing.advance(beyond)
                 await client.logs.trim(NAME, 3)
                 assert (await cursors.open("late", 0)).position == positions[3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -101,8 +102,10 @@ def test_a_position_that_never_was_is_an_error() -> None:
                     await client.read(Position(1, entry, 0))
             with pytest.raises(InvalidRequestError, match="ends before segment 4"):
                 await client.read(Position(9, 0, 0))
-            with pytest.raises(InvalidRequestError, match="negative"):
-                await client.logs.read(NAME, -1)
+            wrong: list[Any] = [-1, 1.5, True, None, "1.0.0", (1, 0, 0), 2**63]
+            for start in wrong:
+                with pytest.raises(InvalidRequestError, match="is no place"):
+                    await client.logs.read(NAME, start)
 
     run(main)
 
