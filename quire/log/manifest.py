@@ -74,6 +74,8 @@ class LogManifest:
     trimmed_to: Position = BEGINNING
     trimmed_transaction: int = NO_TRANSACTION
     """The last transaction id of the segments that have left the log."""
+    trimmed_timestamp_ms: int = 0
+    """The time of the last record of the segments that have left the log."""
     sealed: bool = False
     retired: bool = False
     """The log is being deleted: to readers it is gone."""
@@ -107,6 +109,12 @@ class LogManifest:
         """The last transaction id of the sealed segments, `NO_TRANSACTION` when there is none."""
         ends = [each.end.last_transaction for each in self.segments if each.end]
         return ends[-1] if ends else self.trimmed_transaction
+
+    @property
+    def last_timestamp_ms(self) -> int:
+        """The time that no later record is before: that of the last one of the sealed segments."""
+        times = [each.end.last_timestamp_ms for each in self.segments if each.end]
+        return max([self.trimmed_timestamp_ms, *times])
 
     @property
     def first_position(self) -> Position:
@@ -155,7 +163,7 @@ class LogManifest:
         is remembered, so that the same work is not adopted a second time.
         """
         manifest = self._next_epoch(ends)
-        now_ms = max([now_ms, *(each.last_timestamp_ms or 0 for each in manifest.segments)])
+        now_ms = max(now_ms, manifest.last_timestamp_ms)
         for ledger, end in parts:
             segment = Segment(
                 manifest.next_segment,
@@ -234,6 +242,9 @@ class LogManifest:
             segments=self.segments[len(gone) :],
             first_offset=first_offset,
             trimmed_transaction=gone[-1].end.last_transaction if gone[-1].end else NO_TRANSACTION,
+            trimmed_timestamp_ms=max(
+                self.trimmed_timestamp_ms, *(each.last_timestamp_ms or 0 for each in gone)
+            ),
             doomed=(*self.doomed, *(each.ledger for each in gone if each.is_hot)),
             doomed_files=(*self.doomed_files, *(each.cold.uri for each in gone if each.cold)),
         )
@@ -299,6 +310,8 @@ class LogManifest:
         body["settings"] = dict(self.settings)
         if not self.retired:
             del body["retired"]
+        if not self.trimmed_timestamp_ms:
+            del body["trimmed_timestamp_ms"]
         if self.tiers:
             return encode_record(KIND, COLD_VERSION, body)
         del body["tiers"], body["doomed_files"]

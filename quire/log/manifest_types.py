@@ -64,6 +64,7 @@ _CHECKS: Final[dict[str, _Check]] = {
     "first_offset": _number,
     "trimmed_to": _text,
     "trimmed_transaction": _number,
+    "trimmed_timestamp_ms": _number,
     "sealed": _flag,
     "retired": _flag,
     "doomed": _all(_number),
@@ -73,7 +74,16 @@ _CHECKS: Final[dict[str, _Check]] = {
     "doomed_files": _all(_text),
 }
 
-OPTIONAL: Final = frozenset({"retired", "jobs", "trimmed_transaction", "tiers", "doomed_files"})
+OPTIONAL: Final = frozenset(
+    {
+        "retired",
+        "jobs",
+        "trimmed_transaction",
+        "trimmed_timestamp_ms",
+        "tiers",
+        "doomed_files",
+    }
+)
 
 
 def check_types(body: Mapping[str, Any]) -> None:

@@ -86,7 +86,7 @@ class Pipeline:
         self._outbox = Outbox(
             epoch=chain.epoch,
             next_offset=chain.current.first_offset,
-            timestamp_ms=max((each.last_timestamp_ms or 0 for each in tenure.segments), default=0),
+            timestamp_ms=tenure.last_timestamp_ms,
             options=options,
             producers=producers,
             transaction=tenure.last_transaction,

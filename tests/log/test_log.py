@@ -13,7 +13,7 @@ from quire.errors import (
     InvalidRequestError,
     LogSealedError,
 )
-from quire.log.position import Position
+from quire.log.position import LATEST, Position
 from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, run
 from tests.support.memory_cluster import hung
 
@@ -219,6 +219,23 @@ def test_timestamps_never_run_backward_even_across_leaders() -> None:
                 await log.append(b"2")
             stamps = [each.timestamp_ms for each in await cluster.new_client().read()]
             assert stamps == [1_000_000] * 3
+
+    run(main)
+
+
+def test_timestamps_never_run_backward_though_all_before_was_trimmed() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            for number in range(3):
+                async with await client.open() as log:
+                    await log.append(b"%d" % number)
+                await client.logs.trim(NAME, LATEST)
+                assert (await cluster.check()).segments == ()
+                cluster.now -= 100
+            async with await client.open() as log:
+                await log.append(b"3")
+            assert [each.timestamp_ms for each in await client.read()] == [1_000_000]
 
     run(main)
 

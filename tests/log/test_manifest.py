@@ -128,6 +128,16 @@ def test_a_log_trimmed_to_its_end_keeps_counting() -> None:
     assert trimmed.first_position == Position(3, 0, 0)
 
 
+def test_a_log_trimmed_to_its_end_keeps_its_time() -> None:
+    later = _end(1, timestamp_ms=70)
+    trimmed = _log(3).seal_segment(2, later).trim(Position(2, 1, 0))
+    assert trimmed.segments == ()
+    assert trimmed.last_timestamp_ms == 70
+    assert LogManifest.decode("/p", trimmed.encode()) == trimmed
+    assert trimmed.adopt({}, [(9, later)], None, 50).segments[0].created_ms == 70
+    assert b"timestamp" not in _log(3).encode(), "a log without it is written as it always was"
+
+
 @pytest.mark.parametrize(
     ("seconds", "bytes_max", "point"),
     [
