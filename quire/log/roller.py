@@ -18,6 +18,7 @@ from typing import Final
 
 from quire.log.chain import Chain
 from quire.log.live_options import LiveOptions
+from quire.log.manifest import EMPTY
 from quire.log.retry import retry
 
 PREPARE_AT: Final = 0.5
@@ -54,7 +55,18 @@ class Roller:
         self._wanted.clear()
         self._filling.clear()
         self._switched.set()
+        self._move_rolls()
         self.restart_age()
+
+    def _move_rolls(self) -> None:
+        """Have those who wait for a segment whose ledger failed empty wait for the next one, to
+        which goes what was to go there.
+        """
+        left, now = self._chain.previous, self._chain.current.number
+        if left is not None and left.confirmed == EMPTY:
+            self._rolls = [
+                (now if asked == left.number else asked, done) for asked, done in self._rolls
+            ]
 
     async def roll(self, *, is_idle: bool) -> None:
         """Begin a new segment; return when the old one is sealed. One that is empty is left when

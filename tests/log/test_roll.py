@@ -210,6 +210,28 @@ def test_a_ledger_that_fails_in_the_middle_of_a_roll_is_mended_into_the_successo
     run(main)
 
 
+def test_a_roll_goes_on_with_what_a_ledger_that_failed_empty_leaves_to_the_next() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open()
+            for bookie in cluster.bookies.values():
+                bookie.before = down("add")
+            future = await log.submit(b"a")
+            roll = asyncio.create_task(log.roll())
+            await asyncio.sleep(4)  # append_timeout is 3 s
+            assert not roll.done()
+            for bookie in cluster.bookies.values():
+                bookie.before = down("nothing")
+            await roll
+            assert await future == Position(2, 0, 0)
+            segments = (await cluster.check()).segments
+            assert [(each.number, bool(each.end)) for each in segments] == [(2, True), (3, False)]
+            await log.close()
+
+    run(main)
+
+
 async def stranded(cluster: LogCluster) -> tuple[Log, asyncio.Future[Position]]:
     """Return a log with one record that is confirmed, and the future of one that cannot be."""
     log = await cluster.new_client().open(open_timeout=5.0)
