@@ -162,6 +162,10 @@ class Chain:
             await self._discard_spare(manifest)
             raise
 
+    async def find_mine(self) -> LogManifest:
+        """Return the manifest as it is now. Raises `DeposedError` when it is not ours any more."""
+        return self.check_mine((await self._record.find())[0])
+
     async def edit(
         self, change: Callable[[LogManifest], LogManifest], *, look: Look | None = None
     ) -> LogManifest:
@@ -300,7 +304,7 @@ class Chain:
         return await self._recover(self.current)
 
     async def _recover(self, segment: LiveSegment) -> SegmentEnd:
-        listed = self.check_mine((await self._record.find())[0]).segment_from(segment.number)
+        listed = (await self.find_mine()).segment_from(segment.number)
         if listed is None or listed.ledger != segment.writer.ledger:
             raise DeposedError(self.name, self.epoch, f"segment {segment.number} is gone")
         try:
@@ -330,8 +334,7 @@ class Chain:
 
     async def _listed_spare(self) -> list[LiveSegment]:
         """The spare ledger, if the change that installs it was made but not noticed."""
-        manifest = self.check_mine((await self._record.find())[0])
-        tail, spare = manifest.tail, self._spare
+        tail, spare = (await self.find_mine()).tail, self._spare
         if spare is None or tail is None or tail.ledger != spare.ledger:
             return []
         return [self._live(tail, spare)]

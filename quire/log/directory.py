@@ -30,7 +30,6 @@ from quire.log.search import (
     OpenSegment,
     Tail,
     find_acknowledged_tail,
-    find_record,
     find_tail,
     look,
 )
@@ -106,13 +105,6 @@ class LogDirectory:
         except BaseException:
             tenure.writer.abandon()
             raise
-
-        async def locate(offset: int) -> Position:
-            opener = self._opener(name, options.password)
-            return await look(
-                lambda: self.describe(name), lambda seen: find_record(seen, offset, opener)
-            )
-
         log = Log(
             record,
             self._catalog,
@@ -122,7 +114,7 @@ class LogDirectory:
             tenure=tenure,
             cursors=self.cursors(name, password=options.password),
             producers=producers,
-            locate=locate,
+            open_segment=self._opener(name, options.password),
         )
         log.start()
         return log

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -45,6 +45,7 @@ from quire.log.producers import Producers, Stamp
 from quire.log.retention import apply_retention, delete_doomed
 from quire.log.retry import retry
 from quire.log.roller import Roller
+from quire.log.search import OpenSegment, find_record, look
 from quire.log.takeover import Tenure
 from quire.log.terms import make_terms
 
@@ -70,7 +71,7 @@ class Log(Handle):
         tenure: Tenure,
         cursors: LogCursors,
         producers: Producers,
-        locate: Callable[[int], Awaitable[Position]],
+        open_segment: OpenSegment,
     ) -> None:
         live = LiveOptions(record.name, options)
         live.follow(tenure.manifest.settings)
@@ -79,6 +80,7 @@ class Log(Handle):
         self._live = live
         self._rng = rng
         self._cursors = cursors
+        self._open_segment = open_segment
         self._chain = Chain(record, catalog, live, clock, tenure)
         self._pipeline = Pipeline(
             self._chain,
@@ -87,7 +89,7 @@ class Log(Handle):
             on_fill=lambda share: self._roller.fill(share),
             on_switch=lambda: self._roller.switched(),
             producers=producers,
-            locate=locate,
+            locate=self._locate,
         )
         self._roller = Roller(self._chain, rng, live, self._pipeline.nudge)
         self._deposed = False
@@ -167,7 +169,9 @@ class Log(Handle):
 
         Raises `TailConflictError`, `SequenceConflictError` and `TransactionOrderError`, with which
         nothing was written, and `InvalidRequestError` for a stamp, transaction or offset that is
-        none. Raises `PositionTrimmedError` when the original was trimmed since.
+        none. Raises `PositionTrimmedError` when the original was trimmed since, and what reading
+        does when the original was confirmed before and cannot be looked up. Raises `TypeError` for
+        a record that is not bytes.
         Raises `EntryTooLargeError`, `DeposedError`, `LogSealedError`, `HandleClosedError`,
         `AppendOutcomeUnknownError`; so does the future.
         """
@@ -207,6 +211,12 @@ class Log(Handle):
         terms = make_terms(expected_offset, stamp, transaction)
         positions: list[Position] = await (await self._pipeline.submit(group, len(group), terms))
         return positions
+
+    async def _locate(self, offset: int) -> Position:
+        open_segment = self._open_segment
+        return await look(
+            self._chain.find_mine, lambda seen: find_record(seen, offset, open_segment)
+        )
 
     async def drain(self) -> None:
         """Return when everything submitted is confirmed. Raises what ended the handle."""

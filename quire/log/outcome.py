@@ -6,6 +6,7 @@ their futures, so that who gives up waiting takes nothing from the others.
 
 from __future__ import annotations
 
+import copy
 from asyncio import Future
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -54,11 +55,11 @@ class SharedOutcome:
                 answer(future, count, places)
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """Tell what went wrong."""
+        """Tell what went wrong, everybody by an error of his own."""
         self._on_decided()
         for future, _ in self._callers:
             if not future.done():
-                future.set_exception(exception)
+                future.set_exception(copy.copy(exception))
                 future.exception()  # not everybody waits for every record: no complaint about it
 
     def exception(self) -> BaseException | None:
@@ -68,4 +69,4 @@ class SharedOutcome:
 
 def answer(future: Future[Any], count: int, places: list[Position]) -> None:
     """Answer a call with the places of its records, as it was made: for one record or for many."""
-    future.set_result(places[0] if count == SINGLE else places)
+    future.set_result(places[0] if count == SINGLE else list(places))

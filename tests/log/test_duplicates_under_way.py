@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from quire.errors import AppendOutcomeUnknownError, PositionTrimmedError
+from quire.errors import AppendOutcomeUnknownError, DeposedError, PositionTrimmedError
 from quire.log.log import Log
 from quire.log.position import Position
 from quire.log.producers import Stamp
-from tests.support.log_cluster import NAME, LogCluster, run
+from tests.support.log_cluster import NAME, PATH, Gate, LogCluster, refuse, run
 
 ONE = Stamp("p", 1)
 
@@ -71,6 +71,42 @@ def test_all_who_share_an_append_hear_that_its_outcome_is_unknown() -> None:
                 AppendOutcomeUnknownError,
                 AppendOutcomeUnknownError,
             ]
+            assert told[1] is not told[2], "who adds to his error adds to no other's"
+
+    run(main)
+
+
+def test_all_who_share_an_append_have_positions_of_their_own() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await slow_log(cluster)
+            first, again = await asyncio.gather(
+                *(log.append_many([b"x", b"y"], stamp=ONE) for _ in range(2))
+            )
+            first.clear()
+            assert again == [Position(1, 1, 0), Position(1, 1, 1)]
+            await log.close()
+
+    run(main)
+
+
+def test_no_duplicate_is_looked_up_in_another_log_of_the_name() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            old = await client.open()
+            await old.append(b"x", stamp=ONE)
+            await asyncio.sleep(0.1)
+            client.store.before = watcher = Gate("get", PATH)  # is not told what has happened
+            other = cluster.new_client()
+            await other.logs.delete(NAME)
+            await watcher.reached.wait()
+            client.store.before = refuse("nothing")
+            async with await other.open() as log:
+                await log.append(b"y")
+                with pytest.raises(DeposedError):
+                    await old.append(b"x", stamp=ONE)
+            old.abandon()
 
     run(main)
 
