@@ -94,6 +94,7 @@ class Pipeline:
         self._sent: deque[Parcel] = deque()
         self._again: deque[Parcel] = deque()
         self._broken: BaseException | None = None
+        self._defect: Exception | None = None
         self._mends = 0
         self._stopped: Callable[[], QuireError] | None = None
         self._closing: Callable[[], QuireError] | None = None
@@ -160,28 +161,19 @@ class Pipeline:
         count: int,
         terms: Terms,
     ) -> asyncio.Future[Any]:
-        refused: list[QuireError] = []
         found: list[Numbered] = []
 
-        def serve() -> None:
-            try:
-                stamp = terms.marks.stamp
-                known = self._producers.find(stamp) if stamp else None
-                if known is None:
-                    self._check_size(group, size, terms)
-                    self._put(group, size, future, count, terms)
-                    return
+        def serve() -> bool:
+            stamp = terms.marks.stamp
+            known = self._producers.find(stamp) if stamp else None
+            if known is not None:
                 found.append(known)
-            except QuireError as error:
-                refused.append(error)
-            self._room.leave(len(group), size)
+                return False
+            self._check_size(group, size, terms)
+            self._put(group, size, future, count, terms)
+            return True
 
-        if self._room.enter_now(len(group), size):
-            serve()
-        else:
-            await self._room.enter(len(group), size, serve)
-        if refused:
-            raise refused[0]
+        await self._room.enter(len(group), size, serve)
         return await self._answer_again(found[0], future, len(group), count) if found else future
 
     def _put(
@@ -279,6 +271,8 @@ class Pipeline:
     async def run(self) -> None:
         """Send for ever. Ends by cancellation, or raises what ends the leader."""
         while True:
+            if self._defect is not None:
+                raise self._defect
             if self._broken is not None:
                 await self._mend(self._broken)
             elif self._chain.successor is not None and not self._sent:
@@ -315,8 +309,16 @@ class Pipeline:
         self._on_fill(share)
 
     def _on_ack(self, segment: LiveSegment, ack: asyncio.Future[EntryId]) -> None:
+        """Confirm what is acked. A defect that shows in it is the pump's to raise."""
+        try:
+            self._confirm_acked(segment)
+        except Exception as error:
+            self._defect = error
+        self.nudge()
+
+    def _confirm_acked(self, segment: LiveSegment) -> None:
         """Confirm from the front what is acked, in order whatever the order of callbacks."""
-        while self._sent and segment is self._chain.current and self._broken is None:
+        while self._sent and segment is self._chain.current and not (self._broken or self._defect):
             parcel = self._sent[0]
             if parcel.ack is None or not parcel.ack.done() or parcel.ack.cancelled():
                 break
@@ -324,12 +326,12 @@ class Pipeline:
             if self._broken is None:
                 assert parcel.ack.result() == parcel.entry, "a ledger has one writer"
                 self._mends = 0
-                self._confirm(segment, self._sent.popleft())
-        self.nudge()
+                self._confirm(segment, parcel)
 
     def _confirm(self, segment: LiveSegment, parcel: Parcel) -> None:
         segment.note_confirmed(parcel)
         parcel.confirm(segment.number)
+        self._sent.remove(parcel)  # only now: whoever was not told by then hears from `stop`
         self._room.leave(parcel.records, parcel.bytes)
         if self._idle and self.is_idle:
             self._wake_idle()
@@ -357,7 +359,7 @@ class Pipeline:
         timeout = self._open_timeout
         end = await retry(self._chain.recover_current, self._rng, timeout=timeout)
         while self._sent and self._sent[0].entry <= end.last_entry:
-            self._confirm(segment, self._sent.popleft())
+            self._confirm(segment, self._sent[0])
         assert segment.confirmed == end, f"{segment.confirmed} confirmed, {end} recovered"
         await retry(self._chain.replace_current, self._rng, timeout=timeout)
         self._again.extendleft(reversed(self._sent))

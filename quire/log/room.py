@@ -18,7 +18,7 @@ class _Waiting:
     turn: asyncio.Future[None]
     records: int
     size: int
-    serve: Callable[[], None]
+    serve: Callable[[], bool]
 
 
 class Room:
@@ -57,11 +57,17 @@ class Room:
         self._records, self._bytes = held + records, size_held + size
         return True
 
-    async def enter(self, records: int, size: int, serve: Callable[[], None]) -> None:
-        """Wait in line, and return after `serve` was called with the room taken.
+    async def enter(self, records: int, size: int, serve: Callable[[], bool]) -> None:
+        """Wait in line until there is room, and return after `serve` was called, which says whether
+        the room is taken.
 
-        Cancelling leaves the line, unless it was served already. Raises what `shut` was given.
+        Cancelling leaves the line, unless it was served already. Raises what `serve` does, which
+        takes no room then, and what `shut` was given.
         """
+        if not self._line and self._fits(records, size):
+            if serve():
+                self._enter(records, size)
+            return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append(_Waiting(turn, records, size, serve))
         await turn
@@ -74,9 +80,16 @@ class Room:
         while line and (line[0].turn.done() or self._fits(line[0].records, line[0].size)):
             first = line.popleft()
             if not first.turn.done():
+                self._serve(first)
+
+    def _serve(self, first: _Waiting) -> None:
+        try:
+            if first.serve():
                 self._enter(first.records, first.size)
-                first.serve()
-                first.turn.set_result(None)
+        except Exception as error:
+            first.turn.set_exception(error)  # his alone: whoever is behind him is served
+        else:
+            first.turn.set_result(None)
 
     def shut(self, error: Callable[[], BaseException]) -> None:
         """Send everybody in line away."""

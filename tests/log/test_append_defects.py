@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from enum import StrEnum
 from typing import Any
 
 import pytest
 
-from quire.errors import EntryTooLargeError, InvalidRequestError, QuireError
+from quire.errors import EntryTooLargeError, InvalidRequestError, QuireError, TailConflictError
 from quire.log import chain, outbox
 from quire.log.batch import BATCH_BYTES_MAX
 from quire.log.outbox import MARKED_BYTES_MAX
@@ -86,12 +87,39 @@ def test_records_with_marks_that_fill_a_batch_to_its_end_go_into_two() -> None:
     run(main)
 
 
+def test_any_number_of_appends_in_line_may_be_refused_at_once() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(records_in_flight_max=2)
+            for bookie in cluster.bookies.values():
+                bookie.before = slowly(0.5)
+            for payload in (b"a", b"b"):
+                await log.submit(payload)
+            waiting = [
+                asyncio.create_task(log.append(b"no", expected_offset=0)) for _ in range(2000)
+            ]
+            last = asyncio.create_task(log.append(b"c"))
+            told = await asyncio.gather(*waiting, return_exceptions=True)
+            assert {type(each) for each in told} == {TailConflictError}
+            assert (await log.append(b"d")).segment == (await last).segment == 1
+            await log.close()
+            assert await cluster.new_client().payloads() == [b"a", b"b", b"c", b"d"]
+
+    run(main)
+
+
 def fail(*_: Any, **options: Any) -> None:
     raise RuntimeError("a defect")
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(outbox, "encode_batch"), (chain.LiveSegment, "note_sent")]
+    ("place", "name"),
+    [
+        (outbox, "encode_batch"),
+        (chain.LiveSegment, "note_sent"),
+        (chain.LiveSegment, "note_confirmed"),
+        (outbox.Parcel, "confirm"),
+    ],
 )
 def test_whoever_waits_hears_of_a_defect_in_the_pump(
     place: Any, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -123,6 +151,20 @@ def test_a_roll_takes_what_was_submitted_a_moment_before() -> None:
             assert [bool(each.end) for each in (await client.manifest()).segments] == [True, False]
             await log.roll()
             assert await log.append(b"b") == Position(2, 0, 0)
+            await log.close()
+
+    run(main)
+
+
+def test_a_producer_may_be_named_by_a_kind_of_text() -> None:
+    class Name(StrEnum):
+        ONE = "one"
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            place = await log.append(b"a", stamp=Stamp(Name.ONE, 1))
+            assert await log.append(b"a", stamp=Stamp("one", 1)) == place
             await log.close()
 
     run(main)

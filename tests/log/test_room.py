@@ -10,6 +10,11 @@ import pytest
 from quire.log.room import Room
 
 
+def take(calls: list[int], number: int) -> bool:
+    calls.append(number)
+    return True
+
+
 def test_who_finds_no_room_waits_in_line() -> None:
     async def main() -> None:
         room = Room(2, 100)
@@ -18,7 +23,7 @@ def test_who_finds_no_room_waits_in_line() -> None:
         assert not room.enter_now(1, 10)
         order: list[int] = []
         tasks = [
-            asyncio.create_task(room.enter(1, 10, partial(order.append, number)))
+            asyncio.create_task(room.enter(1, 10, partial(take, order, number)))
             for number in range(3)
         ]
         await asyncio.sleep(0)
@@ -49,7 +54,7 @@ def test_who_gives_up_leaves_the_line_unless_he_was_served(served: bool) -> None
         room = Room(1, 100)
         room.enter_now(1, 10)
         calls: list[int] = []
-        waiting = asyncio.create_task(room.enter(1, 10, partial(calls.append, 1)))
+        waiting = asyncio.create_task(room.enter(1, 10, partial(take, calls, 1)))
         await asyncio.sleep(0)
         if served:
             room.leave(1, 10)
@@ -66,10 +71,47 @@ def test_when_it_shuts_everybody_in_line_is_told() -> None:
     async def main() -> None:
         room = Room(1, 100)
         room.enter_now(1, 10)
-        waiting = [asyncio.create_task(room.enter(1, 1, partial(print))) for _ in range(2)]
+        waiting = [asyncio.create_task(room.enter(1, 1, bool)) for _ in range(2)]
         await asyncio.sleep(0)
         room.shut(lambda: ValueError("shut"))
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert [str(each) for each in outcomes] == ["shut", "shut"]
+
+    asyncio.run(main())
+
+
+def test_any_number_in_line_may_need_no_room_after_all() -> None:
+    async def main() -> None:
+        room = Room(1, 100)
+        room.enter_now(1, 10)
+        waiting = [asyncio.create_task(room.enter(1, 1, bool)) for _ in range(3000)]
+        await asyncio.sleep(0)
+        room.leave(1, 10)
+        await asyncio.gather(*waiting)
+        assert room.enter_now(1, 10)
+        assert not room.enter_now(1, 10)
+
+    asyncio.run(main())
+
+
+def test_who_fails_when_he_is_served_takes_nothing_from_those_behind_him() -> None:
+    def fail() -> bool:
+        raise ValueError("no")
+
+    async def main() -> None:
+        room, served = Room(1, 100), list[int]()
+        room.enter_now(1, 10)
+        waiting = [
+            asyncio.create_task(room.enter(1, 1, serve))
+            for serve in (fail, partial(take, served, 1))
+        ]
+        await asyncio.sleep(0)
+        room.leave(1, 10)
+        told, behind = await asyncio.gather(*waiting, return_exceptions=True)
+        assert (str(told), behind, served, room.records) == ("no", None, [1], 1)
+        room.leave(1, 1)
+        with pytest.raises(ValueError, match="no"):
+            await room.enter(1, 1, fail)
+        assert room.records == 0
 
     asyncio.run(main())

@@ -83,7 +83,6 @@ def write_ahead_of_the_drain() -> list[Patch]:
         if parcels and self._broken is None:
             self._broken = ack.exception()
             if self._broken is None:
-                self._sent.remove(parcels[0])
                 self._confirm(segment, parcels[0])
         self.nudge()
 
