@@ -38,6 +38,9 @@ RETRY_SECONDS_MIN: Final = 0.05
 RETRY_SECONDS_MAX: Final = 1.0
 """Pauses before a failed bookie that has no replacement is probed, doubling with each failure."""
 
+DOUBLINGS_MAX: Final = 10
+"""More than are needed from the one to the other; a bookie may fail thousands of times."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -112,9 +115,10 @@ class Ensemble:
     @property
     def can_wait(self) -> bool:
         """Whether lanes that are not up may keep their place: by option, while Qa others do."""
-        if not self._options.delay_ensemble_change or any(lane.is_read_only for lane in self.lanes):
+        down = self.ailing
+        if not self._options.delay_ensemble_change or any(lane.is_read_only for lane in down):
             return False
-        replication, ailing = self._context.replication, {lane.position for lane in self.ailing}
+        replication, ailing = self._context.replication, {lane.position for lane in down}
         return all(
             len(ailing.intersection(replication.write_set(start))) < replication.coverage
             for start in range(replication.ensemble)
@@ -185,7 +189,7 @@ class Ensemble:
             _log.error("ledger %d, bookie %s", self.ledger, lane.bookie, exc_info=error)
         now = asyncio.get_running_loop().time()
         lane.is_read_only = isinstance(error, ReadOnlyBookieError)
-        pause = min(RETRY_SECONDS_MIN * 2**lane.failures, RETRY_SECONDS_MAX)
+        pause = min(RETRY_SECONDS_MIN * 2 ** min(lane.failures, DOUBLINGS_MAX), RETRY_SECONDS_MAX)
         level = logging.DEBUG if lane.failures else logging.WARNING
         _log.log(level, "ledger %d, position %d is down: %s", self.ledger, lane.position, error)
         self.suspects[lane.bookie] = now + self._options.quarantine

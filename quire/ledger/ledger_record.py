@@ -58,6 +58,8 @@ class LedgerRecord:
         self._attempt: Fragment | None = None
         self._doubt: StoreOutcomeUnknownError | None = None
         self._is_patient = False
+        self._is_asking = False
+        """Whether a change was sent of which nobody knows what became."""
 
     @property
     def ledger(self) -> LedgerId:
@@ -109,9 +111,10 @@ class LedgerRecord:
             async with time_limit(timeout):
                 await self._change(decide)
         except TimeoutError:
-            raise self._doubt or StoreUnavailableError(
-                self._store.uri, f"ledger {self.ledger} could not be closed within {timeout:g} s"
-            ) from None
+            text = f"ledger {self.ledger} could not be closed within {timeout:g} s"
+            if self._doubt is None and self._is_asking:
+                raise StoreOutcomeUnknownError(self._path, text) from None
+            raise self._doubt or StoreUnavailableError(self._store.uri, text) from None
 
     async def taken_over(self) -> QuireError:
         """Return, once the record says that this writer's time is over, the error that says so.
@@ -162,8 +165,18 @@ class LedgerRecord:
         self.metadata, self._version, self._doubt = current, version, None
 
     async def _put(self, wanted: LedgerMetadata, version: int) -> int:
+        async def put() -> int:
+            self._is_asking = True
+            try:
+                found = await self._store.put(self._path, wanted.encode(), version)
+            except Exception:
+                self._is_asking = False
+                raise
+            self._is_asking = False
+            return found
+
         try:
-            return await self._settle(lambda: self._store.put(self._path, wanted.encode(), version))
+            return await self._settle(put)
         except StoreOutcomeUnknownError as error:
             self._doubt = error
             await asyncio.sleep(PAUSE_SECONDS_MIN)

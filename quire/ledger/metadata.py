@@ -99,6 +99,9 @@ class LedgerMetadata:
     def _problem(self) -> str | None:
         if self.ledger < 0:
             return "id is negative"
+        strange = [each for pair in self.custom.items() for each in pair if type(each) is not str]
+        if strange:
+            return f"custom metadata is text only, {strange[0]!r} is none"
         firsts = [fragment.first for fragment in self.fragments]
         if not firsts or firsts[0] != 0 or firsts != sorted(set(firsts)):
             return f"fragments start at {firsts}, which must be 0 and then ascend"

@@ -94,6 +94,12 @@ class NumberedWriter(Handle):
 
     async def force(self) -> EntryId:
         """See `LedgerWriter.force`; what waits behind a gap is not part of it."""
+        through = self._next
+        while through in self._held:
+            through += 1
+        while self._next < through and self._held:
+            self._moved.clear()
+            await self._moved.wait()
         return await self.writer.force()
 
     async def close(self) -> None:

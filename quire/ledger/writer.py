@@ -189,11 +189,11 @@ class LedgerWriter(Handle):
     async def close(self) -> None:
         """Wait for what is in flight, then close the ledger at LAC. Harmless when called again.
 
-        What is not confirmed within `append_timeout` fails as unknown and is cut off. Raises
-        `LedgerFencedError` when another client recovers the ledger, `LedgerClosedError` when one
-        closed it at another end, and `StoreUnavailableError` or `StoreOutcomeUnknownError`
-        when it could not be decided in time; then it can be called again. Cancelling abandons the
-        writer.
+        What is not confirmed within `append_timeout` fails as unknown and is cut off: so does this
+        call if it was answered before (deferred sync). Raises `LedgerFencedError` when another
+        client recovers the ledger, `LedgerClosedError` when one closed it at another end, and
+        `StoreUnavailableError` or `StoreOutcomeUnknownError` when it could not be decided in time;
+        then it can be called again. Cancelling abandons the writer.
         """
         self._is_closing = True
         async with self._closing:
@@ -350,8 +350,7 @@ class LedgerWriter(Handle):
             return
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        lac = self._window.lac
-        self._lac_teller.tell_at_once(lac)
+        self._lac_teller.tell_at_once(lac := self._window.lac)
         try:
             replicas = await self._complete(lac)
             await self._record.close(lac, self.length, self._options.append_timeout, replicas)
@@ -359,6 +358,8 @@ class LedgerWriter(Handle):
         finally:
             self._tasks.cancel()
             await self._tasks.join()
+        if self._ensemble.answered > lac:  # with deferred sync: nobody else can be told
+            raise self._unconfirmed(lac + 1)
 
     async def _complete(self, lac: EntryId) -> list[Replica]:
         """With full quorum, see that every entry is on its whole write set."""
