@@ -74,12 +74,17 @@ async def check_disk(
 
     `on_progress` is told how many entry logs are done, and of how many.
 
-    Raises `ConfigurationError` when it has no cookie, `CorruptStorageError` when the cookie cannot
-    be believed, and OSError when something else than damage keeps a file from being read.
+    Raises `ConfigurationError` when it has no cookie, or is a part of a bookie,
+    `CorruptStorageError` when the cookie cannot be believed, and OSError when something else than
+    damage keeps a file from being read.
     """
     cookie = await read_cookie(disk)
     if cookie is None:
         raise ConfigurationError("the directory is not a bookie's: it has no cookie")
+    if cookie.part:
+        raise ConfigurationError(
+            f"the directory is a part of bookie {cookie.bookie}: name its main directory"
+        )
     findings = Findings(cookie.bookie, files=1)
     await _check_generations(disk, findings)
     if UNFINISHED in await disk.list():

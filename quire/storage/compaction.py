@@ -53,11 +53,13 @@ def choose(
     empty = tuple(use.number for use in uses if not use.live_bytes and not use.rows)
     if empty:
         return Plan(empty, is_empty=True)
-    wasteful = [use for use in uses if use.live_bytes < live_share * use.bytes]
+    wasteful = [
+        use
+        for use in uses
+        if use.live_bytes < live_share * use.bytes and use.live_bytes <= room_bytes
+    ]
     if wasteful:
-        worst = min(wasteful, key=lambda use: use.live_bytes / use.bytes)
-        if worst.live_bytes <= room_bytes:
-            return Plan((worst.number,))
+        return Plan((min(wasteful, key=lambda use: use.live_bytes / use.bytes).number,))
     return _join(uses, min(joined_bytes_max, room_bytes))
 
 

@@ -53,6 +53,8 @@ class EntryFiles:
         self._files: dict[int, File] = {}
         self.cache: Final = ReadCache(0) if cache is None else cache
         self._ends: OrderedDict[tuple[int, int], _Told] = OrderedDict()
+        self._retired: list[int] = []
+        self._doomed: list[int] = []
 
     async def read(
         self, ledger: LedgerId, chunks: Sequence[ChunkAt]
@@ -157,6 +159,20 @@ class EntryFiles:
         if len(self._files) > self._open_files_max:
             await self._files.pop(next(iter(self._files))).close()
         return file
+
+    def retire(self, numbers: Iterable[int]) -> None:
+        """Note files that only the older checkpoint lists."""
+        self._retired += numbers
+
+    def doom(self) -> None:
+        """Note that there is a newer checkpoint: none lists what was retired before."""
+        self._doomed += self._retired
+        self._retired.clear()
+
+    async def drop_doomed(self) -> None:
+        """Remove files that no checkpoint lists any more."""
+        while self._doomed:
+            await self.drop(self._doomed.pop(0))
 
     async def drop(self, number: int) -> None:
         """Remove a file that no checkpoint lists any more."""

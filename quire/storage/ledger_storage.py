@@ -76,7 +76,6 @@ class LedgerStorage:
         self._cache = WriteCache()
         self._flushing = WriteCache()
         self._position = FIRST.position
-        self._replaced: list[int] = []  # only the older generation may list them
 
     async def load(self) -> None:
         """Read checkpoint, indexes and states; remove files that no checkpoint lists.
@@ -186,7 +185,9 @@ class LedgerStorage:
         ENOSPC nothing is lost and flush may be called again; after any other the process must end.
         """
         async with self._turn:
-            return await self._flush(position())
+            freed = await self._flush(position())
+        await self._files.drop_doomed()
+        return freed
 
     async def _flush(self, position: JournalPosition) -> int:
         if not self._flushing.bytes:
@@ -245,16 +246,15 @@ class LedgerStorage:
             files = self.shelf.replaced(old, None if index is None else index.number)
             await self._list(files, self.checkpoint.position)
             self.shelf.replace(old, index)
-            self._replaced += old
+            self._files.retire(old)
             # Both generations, or the older one would name files that are gone.
             await self._list(files, self.checkpoint.position)
-        while self._replaced:
-            await self._files.drop(self._replaced.pop(0))
+        await self._files.drop_doomed()
 
     async def _list(self, files: tuple[int, ...], position: JournalPosition) -> None:
-        checkpoint = self.checkpoint.next(position, files)
-        await write_checkpoint(self._disk, checkpoint)
+        await write_checkpoint(self._disk, checkpoint := self.checkpoint.next(position, files))
         self.checkpoint = checkpoint
+        self._files.doom()
 
     async def _write_checkpoint(self, index: EntryIndex | None) -> None:
         files = self.checkpoint.files + (() if index is None else (index.number,))

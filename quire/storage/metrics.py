@@ -140,9 +140,10 @@ async def serve_metrics(bookie: Bookie, meter: Meter, host: str, port: int) -> A
     registry.register(BookieCollector(bookie, meter, asyncio.get_running_loop()))
     try:
         server, thread = start_http_server(port, host.strip("[]"), registry)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # of a name that cannot be one
+        reason = getattr(error, "strerror", None) or "that is no host"
         raise ConfigurationError(
-            f"cannot show metrics on {host}:{port}: {error.strerror}; choose another port, or "
+            f"cannot show metrics on {host}:{port}: {reason}; choose another port, or "
             "port 0 for any that is free"
         ) from error
     try:

@@ -117,8 +117,13 @@ class StorageOptions:
             )
         if self.read_cache_bytes < 0:
             raise ConfigurationError(f"read_cache_bytes {self.read_cache_bytes} is negative")
-        if min(self.write_cache_bytes, self.journal_segments_max, self.open_files_max) < 1:
+        if min(self.write_cache_bytes, self.open_files_max) < 1:
             raise ConfigurationError("storage sizes must be positive")
+        if self.journal_segments_max < 2:
+            raise ConfigurationError(
+                f"journal_segments_max {self.journal_segments_max} must be at least 2: one segment "
+                "is written, and the next one is ready"
+            )
 
     def low_mark(self, total_bytes: int) -> int:
         """Return the low mark of a disk, in bytes."""

@@ -104,7 +104,7 @@ async def serve_runs(reception: Reception, listen: str) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(runs.connection, host.strip("[]"), port)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # of a name that cannot be one
         raise ConfigurationError(cannot_listen(listen)) from error
     try:
         yield f"{host}:{server.sockets[0].getsockname()[1]}"

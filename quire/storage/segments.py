@@ -115,13 +115,9 @@ class Segments:
         Raises OSError; after ENOSPC nothing changed, so numbers stay without a gap.
         """
         number = self._number + 1
-        if not self._spares:
-            self._spares.append(await self._make_spare(number))
-        spare = self._spares[-1]
+        spare, file = await self._open_spare(number)
         identity = self._rng.getrandbits(64) | 1
-        size = self._options.segment_bytes
-        header = SegmentHeader(number, identity, previous, size, self._bookie)
-        file = await self._disk.open(spare_path(spare))
+        header = SegmentHeader(number, identity, previous, file.size, self._bookie)
         try:
             await file.write(0, [encode_segment(header)], sync=True)
             await self._disk.rename(spare_path(spare), segment_path(number))
@@ -133,6 +129,21 @@ class Segments:
         self._live.append(number)
         await self._disk.sync_directory(JOURNAL)
         return Segment(header, file)
+
+    async def _open_spare(self, number: int) -> tuple[int, File]:
+        """Open a spare, made under a number if there is none. One that was a segment when segments
+        had another size is removed.
+        """
+        while True:
+            if not self._spares:
+                self._spares.append(await self._make_spare(number))
+            spare = self._spares[-1]
+            file = await self._disk.open(spare_path(spare))
+            if file.size == self._options.segment_bytes:
+                return spare, file
+            await file.close()
+            await self._disk.unlink(spare_path(spare))
+            self._spares.remove(spare)
 
     async def _make_spare(self, number: int) -> int:
         """Write a file full of zeros; on a full disk leave nothing behind."""

@@ -28,6 +28,7 @@ from quire.storage.collector import Collector
 from quire.storage.copies import Copies
 from quire.storage.deletions import MetadataDeletions
 from quire.storage.directories import open_directory
+from quire.storage.disk import Disk
 from quire.storage.identity import identify, settle_twin
 from quire.storage.mending import Mender
 from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
@@ -37,6 +38,7 @@ from quire.storage.reception import ServiceLimits
 from quire.storage.registration import SESSION_SECONDS, Registration
 from quire.storage.scrub import Scrubber
 from quire.storage.service import serve_bookie
+from quire.timing import time_limit
 from quire.wire.transport import split_address
 
 _log = logging.getLogger(__name__)
@@ -69,6 +71,17 @@ def _naming_the_remedy(directory: Path) -> Iterator[None]:
     except CorruptStorageError as error:
         remedy = f"`quire bookie repair {directory}` accepts the loss and copies from others"
         raise CorruptStorageError(error.path, f"{error.reason}; {remedy}") from error
+
+
+async def close_in_time(
+    disk: Disk, seconds: float, on_fatal: Callable[[BaseException], None]
+) -> None:
+    """Close a disk. What hangs in it cannot be ended: after some seconds the process must."""
+    try:
+        async with time_limit(seconds):
+            await disk.close()
+    except TimeoutError:
+        on_fatal(TimeoutError(f"the disk did not answer for {seconds:g} s: ended as by a crash"))
 
 
 async def serve(
@@ -108,7 +121,8 @@ async def serve(
             disk = await open_directory(directory)
             if metrics is not None:
                 disk = MeteredDisk(disk, meter)
-            stack.push_async_callback(disk.close)
+            seconds = (options or StorageOptions()).close_seconds
+            stack.push_async_callback(close_in_time, disk, seconds, on_fatal)
             cookie = await identify(disk, store)
             await settle_twin(cookie, store)
             node = await BookieNode.open(

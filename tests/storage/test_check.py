@@ -13,6 +13,7 @@ from quire.entry import EntryId
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.storage.check import Findings, check_disk
 from quire.storage.checkpoint import KIND, LOST
+from quire.storage.cookie import LAYOUT_OF_PARTS, BookieCookie, write_first_cookie
 from quire.storage.disk import File
 from quire.storage.dump import Row, describe
 from quire.storage.record import (
@@ -24,7 +25,7 @@ from quire.storage.record import (
     encode_segment,
 )
 from quire.storage.segments import segment_path
-from tests.storage.scene import BOOKIE, KEY, Scene, drive, run_of
+from tests.storage.scene import BOOKIE, CLUSTER, KEY, Scene, drive, run_of
 from tests.support.sub_disk import SubDisk
 
 PAYLOAD = bytes(500)
@@ -135,6 +136,18 @@ def test_a_damaged_or_missing_cookie_is_refused() -> None:
         scene = Scene()
         with pytest.raises(ConfigurationError, match="no cookie"):
             await checked(scene)
+
+    drive(main())
+
+
+def test_a_part_of_a_bookie_is_no_bookie_that_lost_what_it_had() -> None:
+    async def main() -> None:
+        scene = Scene()
+        mount = scene.disk.mount()
+        cookie = BookieCookie(BOOKIE, CLUSTER, LAYOUT_OF_PARTS, part="p" * 32)
+        await write_first_cookie(mount, cookie)
+        with pytest.raises(ConfigurationError, match="name its main directory"):
+            await check_disk(mount)
 
     drive(main())
 

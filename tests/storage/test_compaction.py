@@ -64,6 +64,8 @@ def test_a_nearly_full_disk_is_not_filled_by_compaction() -> None:
     uses = [use(1, 1000, 150), use(2, 100, 0)]
     assert choose(uses, 0.2, 1000, 100) == Plan((2,), is_empty=True)
     assert choose(uses[:1], 0.2, 1000, 100) is None
+    fitting = [use(1, 1000, 101), use(3, 500, 90)]
+    assert choose(fitting, 0.2, 1000, 100) == Plan((3,)), "though the other one has less that lives"
 
 
 def test_parts_of_a_ledger_are_found_without_looking_at_all() -> None:
@@ -287,9 +289,11 @@ def test_a_disk_that_fills_between_two_checkpoints_costs_nothing() -> None:
         assert len(states) == 2
         present = set(scene.disk.files())
         assert {entries_path(number) for number in storage.checkpoint.files} <= present
+        assert entry_logs(scene) > listed(scene), "the older checkpoint lists what was replaced"
         await check(scene, held)
         await scene.node.add(7, KEY, run_of(7, 0))
         await scene.node._engine.upkeep.flush()
+        assert entry_logs(scene) == listed(scene)
         await check(scene, held)
         await scene.cut()
         await scene.start()
