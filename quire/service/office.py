@@ -27,6 +27,10 @@ class _Owed(Generic[T]):
     answer: asyncio.Future[T]
 
     def fail(self, error: BaseException) -> None:
+        if isinstance(error, StopIteration):  # no future takes one
+            wrapped = RuntimeError("a command ended in StopIteration")
+            wrapped.__cause__ = error
+            error = wrapped
         if not self.answer.done():
             self.answer.set_exception(error)
             self.answer.exception()
@@ -84,11 +88,11 @@ class Office(Generic[T]):
             try:
                 position = await owed.position
                 owed.succeed(self._apply(owed.payload, position))
-            except asyncio.CancelledError:
-                owed.fail(self._unknown())
-                raise
             except Exception as error:
                 owed.fail(error)
+            except BaseException:
+                owed.fail(self._unknown())
+                raise
 
     def _give_up(self) -> None:
         while not self._owed.empty():

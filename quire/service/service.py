@@ -142,6 +142,9 @@ class Service(Generic[R]):
         self._leading()
         self._heir = candidate
         self._resign.set()
+        await self._left_office()
+
+    async def _left_office(self) -> None:
         while self._office is not None:
             await self._wait_role()
 
@@ -163,6 +166,8 @@ class Service(Generic[R]):
     # Its life.
 
     async def __aenter__(self) -> Self:
+        if self._main is not None:
+            raise HandleClosedError(f"service {self._election.name!r}, which is entered once,")
         self._main = asyncio.create_task(self._live(), name=f"service {self._election.name}")
         return self
 
@@ -185,7 +190,7 @@ class Service(Generic[R]):
             if self._office is not None and self._failure is None:
                 with suppress(QuireError, TimeoutError):
                     async with time_limit(self._options.log.open_timeout):
-                        await self.hand_over()
+                        await (self._left_office() if self._resign.is_set() else self.hand_over())
         finally:
             await stop(self._main)
             self._set_role(Role.ENDED)

@@ -28,10 +28,11 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.log.batch import decode_batch, encode_batch
 from quire.log.encryption import Decryption, Encryption
+from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.log.transactions import NO_TRANSACTION
-from quire.metastore.changes import Change, Delete
+from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import service_path
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
@@ -180,19 +181,25 @@ class Snapshots:
         return [Delete(self._path, found.version)]
 
     async def _install(self, snapshot: Snapshot) -> LedgerId | None:
-        """Make a snapshot the newest; returns the ledger that is not needed now."""
+        """Make a snapshot the newest; returns the ledger that is not needed now: its own when there
+        is a newer one, or when its log is not there any more.
+        """
+        record = ManifestRecord(self._store, self._name)
         for _ in range(ATTEMPTS_MAX):
             found, version = await self._find()
             if found == snapshot:
                 return None
+            manifest, at = await record.find()
+            if manifest is None or manifest.retired or manifest.log_id != snapshot.log_id:
+                return snapshot.ledger
             is_same_log = found is not None and found.log_id == snapshot.log_id
             if found is not None and is_same_log and found.offset >= snapshot.offset:
                 return snapshot.ledger
-            with suppress(ConflictError):
-                if version is None:
-                    await self._store.create(self._path, snapshot.encode())
-                    return None
-                await self._store.put(self._path, snapshot.encode(), version)
+            data = snapshot.encode()
+            change = Create(self._path, data) if version is None else Put(self._path, data, version)
+            with suppress(ConflictError, NoSuchNodeError):
+                # with the manifest: the log may be deleted, and another one made, in between
+                await self._store.commit([*record.unchanged(manifest, at), change])
                 return found.ledger if found is not None else None
         raise ConflictError(f"the snapshot of service {self._name!r} changed over and over")
 

@@ -243,7 +243,9 @@ class SyncLogReader(SyncHandle):
         except BaseException:
             self._source = None  # a generator that raised is over; the reader knows where we are
             raise
-        if batch is not None:
+        if batch is None:
+            self._source = None  # there may be more later
+        else:
             self._batch, self._records = batch, None
         return batch is not None
 
@@ -253,5 +255,6 @@ class SyncLogReader(SyncHandle):
 
     async def _close(self) -> None:
         await self._reader.close()  # first: another thread may be reading
-        if self._source is not None:
-            await self._source.aclose()
+        source, self._source = self._source, None
+        if source is not None:
+            await source.aclose()

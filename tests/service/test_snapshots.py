@@ -139,7 +139,7 @@ def test_snapshots_that_were_never_finished_are_swept_once_they_are_outdone() ->
                 return [each.ledger for each in found if "service" in each.custom]
 
             in_order = client.store.before
-            client.store.before = refuse("create", "put", path=service_path(NAME))
+            client.store.before = refuse("commit", path=log_path(NAME))
             for number in range(5):
                 await leader.service.submit(b"%d" % number)
             await asyncio.sleep(1)

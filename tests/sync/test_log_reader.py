@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from quire.errors import HandleClosedError
 from quire.log.position import Position, Record
 from quire.log.reader import LogReader
 from quire.log.segment_reader import RecordBatch
@@ -29,9 +30,16 @@ class Source:
 
     def __init__(self) -> None:
         self.position = Position(0, 0, 0)
+        self.end = 3
+        self.is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
 
     async def read_batches(self) -> AsyncGenerator[RecordBatch, None]:
-        while self.position.entry < 3:
+        if self.is_closed:
+            raise HandleClosedError("reader of a log")
+        while self.position.entry < self.end:
             batch = Batch(self.position.entry)
             self.position = Position(0, self.position.entry + 1, 0)
             yield cast(RecordBatch, batch)
@@ -54,6 +62,30 @@ class Interrupted:
 @pytest.fixture
 def reader() -> SyncLogReader:
     return SyncLogReader(cast(Portal, Interrupted()), cast(LogReader, Source()))
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+def plain(source: Source) -> SyncLogReader:
+    return SyncLogReader(Portal.shared(), cast(LogReader, source))
+
+
+def test_a_reader_that_is_closed_is_not_at_the_end_of_the_log(source: Source) -> None:
+    reader = plain(source)
+    assert next(reader).position.entry == 0
+    reader.close()
+    with pytest.raises(HandleClosedError):
+        next(reader)
+
+
+def test_a_reader_at_the_end_goes_on_when_there_is_more(source: Source) -> None:
+    reader = plain(source)
+    assert entries(reader) == [0, 1, 2]
+    source.end = 5
+    assert entries(reader) == [3, 4]
 
 
 def entries(items: Iterator[Record] | Iterator[RecordBatch]) -> list[int]:

@@ -1,0 +1,99 @@
+"""Ends of services that come at a bad moment: nobody waits for ever, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quire.errors import HandleClosedError
+from quire.log.options import LogOptions
+from quire.metastore.layout import service_path
+from quire.service import Role
+from quire.service.snapshots import Snapshots
+from tests.service.replicas import NAME, Replica, replicas
+from tests.support.log_cluster import Gate, LogCluster, run, whole_client
+
+
+def test_a_command_that_ends_in_stop_iteration_is_answered() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [replica] = await replicas(cluster, 1)
+            replica.state.defect = StopIteration()
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await asyncio.wait_for(replica.service.submit(b"defect"), 60)
+            with pytest.raises((RuntimeError, StopIteration)):
+                await replica.service.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("how", ["hand over", "close"])
+def test_closing_waits_for_a_hand_over_that_is_under_way(how: str) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader, other = await replicas(cluster, 2)
+            service = leader.service
+            submits = [asyncio.create_task(service.submit(bytes(200_000))) for _ in range(50)]
+            await asyncio.sleep(0)
+            call = service.hand_over if how == "hand over" else service.close
+            first = asyncio.create_task(call())
+            await asyncio.sleep(0)
+            await service.close()
+            await first
+            assert len(await asyncio.gather(*submits)) == 50
+            await other.service.wait_role(Role.LEADS)
+            assert other.service.applied >= 50
+            await other.service.close()
+
+    run(main)
+
+
+def test_a_service_is_entered_once() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [replica] = await replicas(cluster, 1)
+            with pytest.raises(HandleClosedError, match="once"):
+                await replica.service.__aenter__()
+            await replica.service.close()
+            with pytest.raises(HandleClosedError):
+                await replica.service.__aenter__()
+
+    run(main)
+
+
+def test_a_snapshot_of_a_log_that_was_deleted_comes_too_late() -> None:
+    """Whoever was stopped while he wrote it leaves the snapshot of the next log as it is."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [old] = await replicas(cluster, 1)
+            for _ in range(5):
+                await old.service.submit(b"old")
+            paused = cluster.new_client()
+            paused.store.before = gate = Gate("get", service_path(NAME))
+            log_id = (await paused.logs.describe(NAME)).log_id
+            late = Snapshots(paused.store, paused.catalog, NAME, LogOptions())
+            place, count = old.service._next, old.service.applied
+            shape = LogOptions().replication
+            writing = asyncio.create_task(late.write(log_id, place, count, b"old", shape))
+            await gate.reached.wait()
+            await old.service.close()
+            await whole_client(cluster).delete_log(NAME)
+            new = Replica(cluster, "new", snapshot_records=5)
+            await new.service.__aenter__()
+            await new.service.wait_role(Role.LEADS)
+            for number in range(8):
+                assert await new.service.submit(b"new") == number + 1
+            await asyncio.sleep(1)
+            assert (await new.client.logs.describe(NAME)).trimmed_to.entry > 0
+            gate.open.set()
+            assert not await writing
+            third = Replica(cluster, "third")
+            await third.service.__aenter__()
+            await new.service.close()
+            await third.service.wait_role(Role.LEADS)
+            assert third.state.commands == [b"new"] * 8
+            await third.service.close()
+
+    run(main)
