@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -28,6 +30,8 @@ from quire.metastore.place import resolve_store
 
 if TYPE_CHECKING:
     from quire.storage.check import Damage
+
+DESCRIPTORS_MAX: Final = 65_536
 
 _directory = click.argument(
     "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIRECTORY"
@@ -153,8 +157,17 @@ def serve(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    allow_descriptors()
     work = partial(_serve, settings, directory, listen, runs_address(listen, listen_runs), metrics)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
+
+
+def allow_descriptors() -> None:
+    """Let this process have as many open files and connections as it may: 1,024 are soon used."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def runs_address(listen: str, listen_runs: str | None) -> str | None:

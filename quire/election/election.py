@@ -18,7 +18,6 @@ While the store is out of reach candidates and observers try again; they do not 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -56,6 +55,7 @@ from quire.metastore.layout import (
 from quire.metastore.store import MetadataStore, Session
 
 SESSION_SECONDS_MIN: Final = 0.1
+SESSION_SECONDS_MAX: Final = 2_000_000.0
 """Shorter ones end between two signs of life, and their candidate would stand in vain."""
 
 RETRY_SECONDS: Final = 0.25
@@ -147,10 +147,10 @@ class Election:
         """
         if not candidate:
             raise InvalidRequestError("a candidate needs a name: '' is empty")
-        if not SESSION_SECONDS_MIN <= session_timeout < math.inf:
+        if not SESSION_SECONDS_MIN <= session_timeout <= SESSION_SECONDS_MAX:
             raise InvalidRequestError(
                 f"a session cannot last {session_timeout:g} s: a candidate must be heard of in "
-                f"time, so choose {SESSION_SECONDS_MIN:g} s or more"
+                f"time, so choose {SESSION_SECONDS_MIN:g} to {SESSION_SECONDS_MAX:.0f} s"
             )
         self.name = name
         self.candidate = candidate

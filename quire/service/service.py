@@ -65,6 +65,10 @@ STEPPED_DOWN: Final = (
 R = TypeVar("R")
 
 
+class _Defect(Exception):  # noqa: N818
+    """What the application raised, of whatever kind: no trouble of the log's."""
+
+
 class Service(Generic[R]):
     """One replica. Made by `Client.service`; `async with` starts and ends it."""
 
@@ -208,7 +212,7 @@ class Service(Generic[R]):
                 logging.getLogger(__name__).info("%s steps down: %s", self._election.name, error)
                 await asyncio.sleep(PAUSE_SECONDS)
             except Exception as error:
-                self._failure = self._failure or error
+                self._failure = self._failure or _cause(error)
                 self._set_role(Role.ENDED)
                 return
             finally:
@@ -231,7 +235,7 @@ class Service(Generic[R]):
             except STEPPED_DOWN:
                 await asyncio.sleep(PAUSE_SECONDS)
             except Exception as error:
-                self._fail(error)
+                self._fail(_cause(error))
                 return
 
     async def _read_on(self, *, follow: bool) -> None:
@@ -277,7 +281,10 @@ class Service(Generic[R]):
                     raise
                 missing = snapshot
                 continue
-            self._application.restore(state)
+            try:
+                self._application.restore(state)
+            except Exception as error:
+                raise _Defect from error
             self._log_id, self._next = snapshot.log_id, snapshot.position
             self._offset = self._snapshot_offset = snapshot.offset
             return
@@ -287,7 +294,10 @@ class Service(Generic[R]):
         if record.offset != self._offset:  # BEGINNING is where the log begins, trimmed or not
             found = str(record.position)
             raise PositionTrimmedError(self._election.name, f"offset {self._offset}", found)
-        self._apply(record.payload, Applied(record.position, record.offset, record.epoch))
+        try:
+            self._apply(record.payload, Applied(record.position, record.offset, record.epoch))
+        except Exception as error:
+            raise _Defect from error
 
     def _apply(self, payload: bytes, at: Applied) -> list[R]:
         """Carry one record out; a barrier changes nothing."""
@@ -367,3 +377,8 @@ class Service(Generic[R]):
             await log.trim(at)
         except QuireError as error:  # whoever leads next trims behind its own snapshot
             logger.info("not trimmed behind the snapshot at offset %d: %s", offset, error)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what is to be told to whoever runs the service."""
+    return error.__cause__ or error if isinstance(error, _Defect) else error

@@ -260,6 +260,11 @@ class _Held(Generic[T]):
             self._left.cancel()  # a KeyboardInterrupt set in a future would end the loop
         try:
             await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            self._task.cancel()  # nothing goes on behind whoever interrupted this
+            await asyncio.gather(self._task, return_exceptions=True)
+            if error is None:
+                raise
         except BaseException as raised:
             if error is None or (raised is not error and isinstance(raised, Exception)):
                 raise

@@ -386,7 +386,7 @@ def test_unusable_names_are_refused_at_once(name: str, candidate: str) -> None:
         Election(MemoryStore(), name, candidate, rng=random.Random(1))
 
 
-@pytest.mark.parametrize("timeout", [0.0, -1.0, 1e-9, 0.09, float("nan"), float("inf")])
+@pytest.mark.parametrize("timeout", [0.0, -1.0, 1e-9, 0.09, float("nan"), float("inf"), 2.2e6])
 def test_a_session_that_cannot_last_or_end_is_refused_at_once(timeout: float) -> None:
     with pytest.raises(InvalidRequestError, match="session"):
         Election(MemoryStore(), NAME, "anna", rng=random.Random(1), session_timeout=timeout)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from quire.errors import HandleClosedError
+from quire.errors import ConflictError, HandleClosedError
 from quire.log.options import LogOptions
 from quire.metastore.layout import service_path
 from quire.service import Role
@@ -97,3 +99,47 @@ def test_a_snapshot_of_a_log_that_was_deleted_comes_too_late() -> None:
             await third.service.close()
 
     run(main)
+
+
+@pytest.mark.parametrize("defect", [ConflictError("of its own"), ZeroDivisionError()], ids=repr)
+def test_a_follower_ends_with_whatever_its_application_raises(defect: Exception) -> None:
+    """Also where it is an error of the kind that ends a leadership."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader, follower = await replicas(cluster, 2)
+            follower.state.apply = _raise(defect)  # type: ignore[method-assign]
+            assert await leader.service.submit(b"x") == 1
+            with pytest.raises(type(defect)):
+                await asyncio.wait_for(follower.service.wait_role(Role.LEADS), 60)
+            with pytest.raises(type(defect)):
+                await follower.service.close()
+            await leader.service.close()
+
+    run(main)
+
+
+def test_a_replica_that_cannot_restore_a_snapshot_ends_with_the_reason() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [leader] = await replicas(cluster, 1, snapshot_records=5)
+            for _ in range(8):
+                await leader.service.submit(b"x")
+            await asyncio.sleep(1)
+            late = Replica(cluster, "late")
+            late.state.restore = _raise(ConflictError("of its own"))  # type: ignore[method-assign]
+            await late.service.__aenter__()
+            with pytest.raises(ConflictError, match="of its own"):
+                await asyncio.wait_for(late.service.wait_role(Role.LEADS), 60)
+            with pytest.raises(ConflictError):
+                await late.service.close()
+            await leader.service.close()
+
+    run(main)
+
+
+def _raise(error: Exception) -> Callable[..., Any]:
+    def call(*_: Any) -> Any:
+        raise error
+
+    return call
