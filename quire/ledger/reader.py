@@ -211,7 +211,9 @@ class LedgerReader(Handle):
         await self._closed.wait()
 
     async def close(self) -> None:
-        """Close the handle; reads under way end with `HandleClosedError`. Harmless again."""
+        """Close the handle; a read under way may give what is on its way, and then ends with
+        `HandleClosedError` if there is more. Harmless again.
+        """
         self._closed.set()
 
     def _check_open(self) -> None:

@@ -171,7 +171,7 @@ class LedgerWriter(Handle):
         return future
 
     async def drain(self) -> None:
-        """Wait until everything appended so far is confirmed. Raises as `append`."""
+        """Wait until everything appended so far is answered. Raises as `append`."""
         self.check()
         await self._request(())
 

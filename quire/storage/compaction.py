@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from quire.entry import LedgerId
 from quire.errors import CorruptEntryError
 from quire.storage.disk import Disk
-from quire.storage.entry_log import EntryIndex, EntryWriter, entries_path
+from quire.storage.entry_log import ENTRIES, EntryIndex, EntryWriter, entries_path
 from quire.storage.ledger_state import encode_row
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions
@@ -132,8 +132,8 @@ class Compactor:
             return await self._do(self._plan(self._storage.shelf.full_uses(), 0.0, room))
 
     async def _room(self) -> int:
-        """Return how large a copy may be."""
-        return (await self._disk.space()).free_bytes // 2
+        """Return how large a copy may be, where entry logs go."""
+        return (await self._disk.space(ENTRIES)).free_bytes // 2
 
     async def _do(self, plan: Plan | None) -> bool:
         if plan is None:

@@ -99,8 +99,8 @@ class Disk(Protocol):
         """Make creations, renames and removals in a directory durable."""
         ...
 
-    async def space(self) -> DiskSpace:
-        """Return how much room there is."""
+    async def space(self, directory: str = "") -> DiskSpace:
+        """Return how much room a directory has for files; without one, where there is least."""
         ...
 
     async def close(self) -> None:

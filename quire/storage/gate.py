@@ -34,6 +34,11 @@ class Gate:
         self._waiting_bytes = 0
         self.bytes = 0
 
+    @property
+    def is_crowded(self) -> bool:
+        """Somebody waits for room."""
+        return bool(self._waiting)
+
     def try_enter(self, size: int) -> bool:
         """Enter at once if there is room and nobody waits."""
         if self._waiting or not self._fits(size):

@@ -133,7 +133,7 @@ class LocalDisk:
 
         await self._run(job)
 
-    async def space(self) -> DiskSpace:
+    async def space(self, directory: str = "") -> DiskSpace:
         def job() -> DiskSpace:
             status = os.statvfs(self.root)
             return DiskSpace(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)

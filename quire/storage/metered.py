@@ -214,5 +214,5 @@ class MeteredDisk:
         file = await self._disk.open(path, create=create)
         return _MeteredFile(file, directory if slash else "main", self._meter)
 
-    async def space(self) -> DiskSpace:
-        return await self._disk.space()
+    async def space(self, directory: str = "") -> DiskSpace:
+        return await self._disk.space(directory)

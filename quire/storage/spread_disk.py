@@ -104,10 +104,14 @@ class SpreadDisk:
         disks = self._all_of(directory)
         await asyncio.gather(*(disk.sync_directory(directory) for disk in disks))
 
-    async def space(self) -> DiskSpace:
+    async def space(self, directory: str = "") -> DiskSpace:
         """Return the room of the disk on which a bookie comes to its limits first: the main one,
-        the journal's, or of those for entries the one with most room.
+        the journal's, or of those for entries the one with most room. For a directory only those
+        count that have it.
         """
+        if directory:
+            spaces = await asyncio.gather(*(disk.space() for disk in self._all_of(directory)))
+            return max(spaces, key=lambda space: space.free_bytes)
         spaces = await asyncio.gather(*(disk.space() for disk in self._disks))
         of = dict(zip(self._disks, spaces, strict=True))
         entries = max((of[disk] for disk in self._entries), key=lambda space: space.free_bytes)

@@ -75,8 +75,10 @@ class Upkeep:
 
     def look(self) -> None:
         """Ask for a flush if a limit is reached. Called for every batch of the journal."""
+        cached = self._storage.cached_bytes
         if (
-            self._storage.cached_bytes >= self._options.write_cache_bytes
+            cached >= self._options.write_cache_bytes
+            or (cached and self._gate.is_crowded)
             or len(self._segments.live) > self._options.journal_segments_max
         ):
             self.request_flush()
@@ -112,7 +114,8 @@ class Upkeep:
             self._close_door()
             return
         self._is_blocked = False
-        self._gate.leave(freed)
+        if freed:  # else who waits would ask for the next one, which frees as little
+            self._gate.leave(freed)
         await self._segments.release(self._storage.checkpoint.position.segment)
         self.look()
 

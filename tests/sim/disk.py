@@ -284,7 +284,7 @@ class SimMount:
             raise OSError(errno.EIO, "injected sync error", directory)
         tree.sync()
 
-    async def space(self) -> DiskSpace:
+    async def space(self, directory: str = "") -> DiskSpace:
         await self.disk.turn(self)
         return DiskSpace(max(0, self.disk.free_bytes), self.disk.capacity_bytes)
 

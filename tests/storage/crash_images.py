@@ -226,8 +226,8 @@ class TracingDisk:
         await self._disk.sync_directory(directory)
         self._tracer.note(end)
 
-    async def space(self) -> DiskSpace:
-        return await self._disk.space()
+    async def space(self, directory: str = "") -> DiskSpace:
+        return await self._disk.space(directory)
 
     async def close(self) -> None:
         await self._disk.close()

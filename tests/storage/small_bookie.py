@@ -39,7 +39,7 @@ def _used(root: Path) -> int:
 def main() -> None:
     directory, store, size = sys.argv[1:]
 
-    async def space(disk: LocalDisk) -> DiskSpace:
+    async def space(disk: LocalDisk, directory: str = "") -> DiskSpace:
         """A small file system's word on how much room there is."""
         used = await asyncio.to_thread(_used, disk.root)
         return DiskSpace(max(0, int(size) - used), int(size))

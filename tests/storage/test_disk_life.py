@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -201,6 +202,35 @@ def test_a_hanging_disk_is_answered_for() -> None:
         held = await scene.entries(7)
         assert held == {entry: sealed(7, entry) for entry in range(3)}
         assert scene.fatal == []
+        await scene.close()
+
+    drive(main())
+
+
+def test_who_waits_for_memory_that_a_flush_cannot_free_makes_nobody_flush_again_and_again() -> None:
+    """What is in the journal's queue is in no cache yet; and it is flushed as soon as it is."""
+
+    async def main() -> None:
+        scene = Scene(options=replace(SMALL, space_check_seconds=10.0))
+        node = await scene.start()
+        hold = asyncio.Event()
+        opened = node._engine._journal._segment.file
+        write = opened.write
+
+        async def slow(offset: int, data: Sequence[bytes], *, sync: bool = False) -> None:
+            await hold.wait()
+            await write(offset, data, sync=sync)
+
+        opened.write = slow  # type: ignore[assignment, method-assign]
+        before = node._storage.checkpoint.generation
+        adds = [
+            asyncio.ensure_future(node.add(7, KEY, run_of(7, entry, payload=bytes(10_000))))
+            for entry in range(14)
+        ]
+        await asyncio.sleep(0.5)
+        assert node._storage.checkpoint.generation - before <= 2
+        hold.set()
+        await asyncio.gather(*adds)
         await scene.close()
 
     drive(main())

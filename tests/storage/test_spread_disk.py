@@ -30,6 +30,22 @@ async def spread(scene: SimDisk) -> tuple[SpreadDisk, SubDisk, SubDisk]:
     return disk, a, b
 
 
+def test_the_room_for_entry_logs_is_that_of_their_directories() -> None:
+    """A journal's device is often small, and compaction needs none of it."""
+
+    async def main() -> None:
+        disk, a, b = await spread(SimDisk(random.Random(1)))
+        journal = disk._journal
+        assert isinstance(journal, SubDisk)
+        journal.made += ["x"] * 9
+        a.made += ["x"] * 3
+        assert (await disk.space()).free_bytes == (await journal.space()).free_bytes
+        assert (await disk.space("journal")).free_bytes == (await journal.space()).free_bytes
+        assert (await disk.space("entries")).free_bytes == (await b.space()).free_bytes
+
+    drive(main())
+
+
 def test_new_files_go_where_most_room_is() -> None:
     async def main() -> None:
         disk, a, b = await spread(SimDisk(random.Random(1)))

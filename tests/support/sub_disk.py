@@ -41,7 +41,7 @@ class SubDisk:
     async def sync_directory(self, directory: str = "") -> None:
         await self._disk.sync_directory(self._at(directory))
 
-    async def space(self) -> DiskSpace:
+    async def space(self, directory: str = "") -> DiskSpace:
         space = await self._disk.space()
         return DiskSpace(space.free_bytes - FILE_BYTES * len(self.made), space.total_bytes)
 

@@ -87,7 +87,7 @@ class FillableDisk(LocalDisk):
 
     full = False
 
-    async def space(self) -> DiskSpace:
+    async def space(self, directory: str = "") -> DiskSpace:
         space = await super().space()
         return DiskSpace(0, space.total_bytes) if self.full else space
 
