@@ -246,6 +246,8 @@ class SqliteStore:
 
     async def open_session(self, timeout: float) -> SqliteSession:
         session, deadline = await self.change(lambda file: file.open_session(timeout))
+        if self._file is None:  # closed meanwhile: nobody will renew it
+            raise self._closed_error()
         lease = SqliteSession(self, session, timeout, deadline)
         self._sessions = [each for each in self._sessions if not each.expired] + [lease]
         return lease

@@ -325,7 +325,11 @@ class Service(Generic[R]):
             ends = (log.wait_deposed(), leadership.wait_lost(), self._resign.wait())
             await first_of(*ends)
             if self._resign.is_set() and not leadership.is_lost:
-                await leadership.hand_over(self._heir)
+                try:
+                    await leadership.hand_over(self._heir)
+                except QuireError:
+                    await office.close_log()
+                    raise
                 await office.close_log()
         finally:
             await self._leave(log)
@@ -347,7 +351,7 @@ class Service(Generic[R]):
             raise self._failure  # the state lacks what failed
         try:
             result = self._apply(payload, Applied(position, self._offset, log.epoch))
-        except Exception as error:
+        except BaseException as error:
             self._fail(error)
             raise
         self._consider_snapshot(log)

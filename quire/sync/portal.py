@@ -19,6 +19,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
+import logging
 import os
 import threading
 from collections import deque
@@ -30,6 +31,8 @@ from quire.errors import ForkedError, HandleClosedError, InvalidRequestError
 from quire.timing import time_limit
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 CANCEL_SECONDS: Final = 10.0
 """Longest wait for interrupted work to end; it is left to itself after that."""
@@ -161,10 +164,20 @@ class Portal:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not self._is_over():
+            pass  # somebody's code in a task wanted to end the process: that is not ours to do
         self._loop.run_until_complete(self._end_everything())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+    def _is_over(self) -> bool:
+        """Run until `_stop`; False when a task ended the loop, which it may not."""
+        try:
+            self._loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            _log.critical("a task of quire.sync ended with %r", error, exc_info=error)
+            return False
+        return True
 
     async def _end_everything(self) -> None:
         rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

@@ -1,4 +1,4 @@
-"""The thread of a SQLite store lasts as long as its store."""
+"""The thread of a SQLite store, and its sessions, last as long as their store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from quire.errors import HandleClosedError
 from quire.metastore.sqlite import SqliteStore, _Worker
 
 
@@ -35,3 +36,19 @@ def test_a_worker_that_was_shut_down_takes_no_call_that_nobody_would_make() -> N
     worker.shutdown()
     with pytest.raises(RuntimeError, match="shut down"):
         worker.submit(lambda: 8)
+
+
+def test_a_session_that_comes_when_its_store_is_closed_is_none(tmp_path: Path) -> None:
+    """Nobody would renew it, and its heartbeat would run on."""
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(tmp_path / "m.db"))
+        opening = asyncio.create_task(store.open_session(1.0))
+        await asyncio.sleep(0)
+        await store.close()
+        with pytest.raises(HandleClosedError):
+            await opening
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        assert "sqlite session heartbeat" not in names
+
+    asyncio.run(asyncio.wait_for(main(), 30.0))

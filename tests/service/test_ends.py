@@ -10,11 +10,11 @@ import pytest
 
 from quire.errors import ConflictError, HandleClosedError
 from quire.log.options import LogOptions
-from quire.metastore.layout import service_path
+from quire.metastore.layout import election_epoch_path, service_path
 from quire.service import Role
 from quire.service.snapshots import Snapshots
 from tests.service.replicas import NAME, Replica, replicas
-from tests.support.log_cluster import Gate, LogCluster, run, whole_client
+from tests.support.log_cluster import Gate, LogCluster, refuse, run, whole_client
 
 
 def test_a_command_that_ends_in_stop_iteration_is_answered() -> None:
@@ -26,6 +26,21 @@ def test_a_command_that_ends_in_stop_iteration_is_answered() -> None:
                 await asyncio.wait_for(replica.service.submit(b"defect"), 60)
             with pytest.raises((RuntimeError, StopIteration)):
                 await replica.service.close()
+
+    run(main)
+
+
+def test_a_log_is_closed_though_no_heir_could_be_named() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [leader] = await replicas(cluster, 1)
+            assert await leader.service.submit(b"x") == 1
+            in_order = leader.client.store.before
+            leader.client.store.before = refuse(path=election_epoch_path(NAME))
+            await leader.service.hand_over("nobody")
+            leader.client.store.before = in_order
+            assert (await leader.client.logs.describe(NAME)).open_segments == ()
+            await leader.service.close()
 
     run(main)
 

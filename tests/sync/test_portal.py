@@ -318,3 +318,24 @@ def test_an_iterator_whose_source_is_cancelled_does_not_look_complete(portal: Po
     assert [next(iterator) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(HandleClosedError):
         next(iterator)
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_a_task_that_wants_to_end_the_process_does_not_end_the_loop(
+    portal: Portal, end: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every call of the process would wait for ever."""
+
+    async def die() -> None:
+        raise end("of somebody's own")
+
+    async def begin() -> asyncio.Task[None]:
+        return asyncio.create_task(die())
+
+    async def look(task: asyncio.Task[None]) -> bool:
+        await asyncio.wait([task])
+        return isinstance(task.exception(), end)
+
+    task = portal.call(begin())
+    assert portal.call(look(task))
+    assert "of somebody's own" in caplog.text
