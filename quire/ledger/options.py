@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from quire.errors import ConfigurationError
+
+SECONDS_MAX: Final = 1e8
+"""Three years: a deadline that is further away than machines can count comes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class LedgerOptions:
     """A bookie that failed a writer is no spare for it for so long."""
 
     read_ahead_bytes: int = 4 * 1024 * 1024
-    """Bytes a sequential read keeps requested ahead of its consumer."""
+    """Bytes a sequential read keeps requested ahead of its consumer, in four pieces: of large
+    entries each piece is one from every bookie that is asked, however large."""
 
     speculative_delay: float = 0.250
     """A read asks a second bookie when the first took this long."""
@@ -56,5 +61,19 @@ class LedgerOptions:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if not isinstance(value, bool) and not value > 0:
-                raise ConfigurationError(f"{name} must be positive, not {getattr(self, name)}")
+            if isinstance(value, bool):
+                continue
+            if not value > 0:
+                raise ConfigurationError(f"{name} must be positive, not {value}")
+            if name in _COUNTS and not isinstance(value, int):
+                raise ConfigurationError(f"{name} must be a whole number, not {value}")
+            if name not in _COUNTS and value > SECONDS_MAX:
+                raise ConfigurationError(f"{name} must be at most {SECONDS_MAX:.0f} s, not {value}")
+
+
+_COUNTS: Final = {
+    "entries_in_flight_max",
+    "bytes_in_flight_max",
+    "runs_outstanding_max",
+    "read_ahead_bytes",
+}
