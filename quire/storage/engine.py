@@ -95,7 +95,12 @@ class Engine:
         self.bookie: Final = bookie
         self.options: Final = options
         self.storage: Final = LedgerStorage(disk, bookie, options)
-        self.gate: Final = Gate(bookie, options.memory_bytes_max, self._request_flush)
+        self.gate: Final = Gate(
+            bookie,
+            options.memory_bytes_max,
+            self._request_flush,
+            stall_seconds=options.stall_seconds,
+        )
         self.compactor: Final = Compactor(disk, self.storage, options)
         self.patcher: Final = Patcher(self.storage, self.compactor, options, self._store_copies)
         self._disk = disk
@@ -268,9 +273,7 @@ class Engine:
         Raises `BookieUnavailableError`, and `BookieBusyError` or `ReadOnlyBookieError` when there
         is no room in memory or on the disk: what is left there is for fences and recoveries.
         """
-        self.check_moving()
-        if not self.upkeep.is_writable:
-            raise ReadOnlyBookieError(self.bookie, NEARLY_FULL)
+        self.check_room()
         scanned = scan_run(run)
         size = cost(scanned)
         await self.gate.enter(size)
@@ -288,6 +291,21 @@ class Engine:
         """Raise `BookieUnavailableError` after a failure or the end."""
         if self._failure is not None:
             raise BookieUnavailableError(self.bookie, self._failure)
+
+    def check_room(self) -> None:
+        """Raise as `check_moving`, and when there is no room for new entries `BookieBusyError` or
+        `ReadOnlyBookieError`: what is left in memory or on the disk is for fences and recoveries.
+        """
+        self.check_moving()
+        if self.gate.is_stalled:
+            raise self.gate.stalled()
+        if not self.upkeep.is_writable:
+            raise ReadOnlyBookieError(self.bookie, NEARLY_FULL)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `check_room` has nothing to say."""
+        return self.is_moving and self.upkeep.is_writable and not self.gate.is_stalled
 
     @property
     def is_stalled(self) -> bool:

@@ -2,42 +2,62 @@
 
 Bytes are inside from an add's arrival until its entries are in an entry-log file, so one number
 bounds the journal's queue and both write caches. Whoever waits asks for a flush (`on_full`); when
-as many bytes wait as may be inside, the next one is refused as busy.
+as many bytes wait as may be inside, the next one is refused as busy. So is everybody when no room
+came for `stall_seconds`: then the disk that entries are flushed to hangs, which the journal's need
+not do with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
 from quire.errors import BookieBusyError, QuireError
+from quire.timing import time_limit
 
 
 class _Waiter(NamedTuple):
     """Somebody before the gate; `has_priority` when only memory may keep it there."""
 
     size: int
-    turn: asyncio.Future[None]
     has_priority: bool
 
 
 class Gate:
     """A bounded room for bytes, with a bounded queue before it."""
 
-    def __init__(self, bookie: str, bytes_max: int, on_full: Callable[[], None]) -> None:
+    def __init__(
+        self, bookie: str, bytes_max: int, on_full: Callable[[], None], *, stall_seconds: float
+    ) -> None:
         self._bookie = bookie
         self._bytes_max = bytes_max
         self._on_full = on_full
-        self._waiting: deque[_Waiter] = deque()
+        self._stall_seconds = stall_seconds
+        self._waiting: OrderedDict[asyncio.Future[None], _Waiter] = OrderedDict()
         self._waiting_bytes = 0
+        self._full_since: float | None = None
+        self._full_bytes = 0
+        """What was inside then: with less inside somebody left for good."""
         self.bytes = 0
 
     @property
     def is_crowded(self) -> bool:
         """Somebody waits for room."""
         return bool(self._waiting)
+
+    @property
+    def is_stalled(self) -> bool:
+        """There was too little room, and none came, for `stall_seconds`."""
+        if self._full_since is None:
+            return False
+        return asyncio.get_running_loop().time() - self._full_since > self._stall_seconds
+
+    def stalled(self) -> BookieBusyError:
+        """Return what those are told for whom no room comes."""
+        reason = f"its memory is full, and nothing was flushed for {self._stall_seconds:g} s"
+        return BookieBusyError(self._bookie, reason)
 
     def try_enter(self, size: int) -> bool:
         """Enter at once if there is room and nobody waits."""
@@ -50,40 +70,64 @@ class Gate:
         return self.bytes == 0 or self.bytes + size <= self._bytes_max
 
     async def enter(self, size: int, *, has_priority: bool = False) -> None:
-        """Wait for room. Raises `BookieBusyError` when too many bytes wait already, and what
-        `turn_away` says, except to those with priority.
+        """Wait for room. Raises `BookieBusyError` when too many bytes wait already or no room
+        comes, and what `turn_away` says, except to those with priority.
         """
         if self.try_enter(size):
             return
         self._on_full()
         if self._waiting_bytes + size > self._bytes_max:
             raise BookieBusyError(self._bookie, f"{self._waiting_bytes} bytes wait for memory")
+        if self._full_since is None:
+            self._note_full()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiter(size, turn, has_priority))
+        self._waiting[turn] = _Waiter(size, has_priority)
         self._waiting_bytes += size
         try:
-            await turn
+            async with time_limit(self._stall_seconds):
+                await turn
+        except TimeoutError:
+            self._withdraw(turn, size)
+            raise self.stalled() from None
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.leave(size)
+            self._withdraw(turn, size)
             raise
+
+    def _note_full(self) -> None:
+        self._full_since = asyncio.get_running_loop().time()
+        self._full_bytes = self.bytes
+
+    def _withdraw(self, turn: asyncio.Future[None], size: int) -> None:
+        """Forget somebody who waits no more, or came in at the same moment."""
+        if turn in self._waiting:
+            self._remove(turn)
+        elif not turn.cancelled() and turn.exception() is None:
+            self.leave(size)
+
+    def _remove(self, turn: asyncio.Future[None]) -> None:
+        self._waiting_bytes -= self._waiting.pop(turn).size
 
     def leave(self, size: int) -> None:
         """Give room back, and let in those who now fit, in order."""
         self.bytes -= size
-        while self._waiting and (self._waiting[0].turn.done() or self._fits(self._waiting[0].size)):
-            size, turn, _ = self._waiting.popleft()
-            self._waiting_bytes -= size
+        if self.bytes < self._full_bytes:
+            self._full_since = None
+        while self._waiting:
+            turn, waiter = next(iter(self._waiting.items()))
+            if not turn.done() and not self._fits(waiter.size):
+                if self._full_since is None:
+                    self._note_full()
+                self._on_full()
+                return
+            self._remove(turn)
             if not turn.done():
-                self.bytes += size
+                self.bytes += waiter.size
                 turn.set_result(None)
-        if self._waiting:
-            self._on_full()
 
     def turn_away(self, error: QuireError) -> None:
         """Refuse those who wait without priority: there will be no room for them soon."""
-        for waiter in self._waiting:
-            if not waiter.has_priority and not waiter.turn.done():
-                waiter.turn.set_exception(error)
-        while self._waiting and self._waiting[0].turn.done():
-            self._waiting_bytes -= self._waiting.popleft().size
+        for turn, waiter in list(self._waiting.items()):
+            if not waiter.has_priority:
+                self._remove(turn)
+                if not turn.done():
+                    turn.set_exception(error)

@@ -43,7 +43,6 @@ from quire.storage.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.mending import Mender
 from quire.storage.options import StorageOptions
 from quire.storage.scrub import Scrubber
-from quire.storage.upkeep import NEARLY_FULL
 from quire.storage.write_cache import cost
 from quire.timing import time_limit
 
@@ -89,7 +88,7 @@ class BookieNode:
         """Whether new entries are taken. A read-only bookie reads, fences and takes recovery
         adds.
         """
-        return self._engine.upkeep.is_writable and not self._engine.is_stalled
+        return self._engine.has_room
 
     def add(
         self,
@@ -138,8 +137,11 @@ class BookieNode:
             and state is not None
             and state.key is not None
             and state.accepts(key)
-            and self._engine.is_moving
-            and (recovery or (state.fence is None and not state.is_fenced and self.is_writable))
+            and (
+                self._engine.is_moving
+                if recovery
+                else state.fence is None and not state.is_fenced and self.is_writable
+            )
         )
 
     async def _add(
@@ -183,9 +185,10 @@ class BookieNode:
         return state
 
     def _check_takes(self, recovery: bool) -> None:
-        self._engine.check_moving()
-        if not recovery and not self.is_writable:
-            raise ReadOnlyBookieError(self.bookie, NEARLY_FULL)
+        if recovery:
+            self._engine.check_moving()
+        else:
+            self._engine.check_room()
 
     async def _authorize(self, ledger: LedgerId, key: bytes) -> LedgerState:
         """Return the ledger's state if the key is right. A durable key alone refuses another."""

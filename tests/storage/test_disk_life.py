@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from quire.errors import BookieBusyError, ConfigurationError, ReadOnlyBookieError
+from quire.storage.disk import File
 from quire.storage.gate import Gate
 from quire.storage.options import StorageOptions
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
@@ -60,7 +61,7 @@ def test_the_high_mark_is_not_below_the_low_one() -> None:
 
 def test_who_waits_for_memory_is_turned_away_unless_it_has_priority() -> None:
     async def main() -> None:
-        gate = Gate("b", 10, lambda: None)
+        gate = Gate("b", 10, lambda: None, stall_seconds=60)
         await gate.enter(10)
         waiting = [
             asyncio.ensure_future(gate.enter(1, has_priority=number % 2 == 1))
@@ -231,6 +232,52 @@ def test_who_waits_for_memory_that_a_flush_cannot_free_makes_nobody_flush_again_
         assert node._storage.checkpoint.generation - before <= 2
         hold.set()
         await asyncio.gather(*adds)
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_disk_of_entries_that_hangs_alone_is_answered_for() -> None:
+    """The journal goes on, until memory is full; fences do not need any."""
+
+    async def main() -> None:
+        scene = Scene(options=replace(SMALL, stall_seconds=0.1, space_check_seconds=0.02))
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0))
+        comes_back = asyncio.Event()
+        opened = scene.mount.open
+
+        async def hanging(path: str, *, create: bool = False) -> File:
+            if path.startswith("entries/"):
+                await comes_back.wait()
+            return await opened(path, create=create)
+
+        scene.mount.open = hanging  # type: ignore[assignment, method-assign]
+        payload = bytes(4000)
+        adds = [
+            asyncio.ensure_future(node.add(7, KEY, run_of(7, entry, payload=payload)))
+            for entry in range(1, 40)
+        ]
+        recovery = asyncio.ensure_future(
+            node.add(8, KEY, run_of(8, 0, payload=payload), recovery=True)
+        )
+        answers = await asyncio.gather(*adds, recovery, return_exceptions=True)
+        refused = [answer for answer in answers if answer is not None]
+        assert 0 < len(refused) < len(answers)
+        assert {type(answer) for answer in refused} == {BookieBusyError}
+        assert "nothing was flushed for 0.1 s" in str(refused[0])
+        assert refused[-1] is answers[-1]
+        await eventually(lambda: not node.is_writable)
+        assert not (await node.info()).writable
+        with pytest.raises(BookieBusyError, match="nothing was flushed"):
+            await node.add(7, KEY, run_of(7, 99))
+        assert (await node.read_tail(7, fence_key=KEY)).fenced
+        comes_back.set()
+        await eventually(lambda: node.is_writable)
+        await node.add(9, KEY, run_of(9, 0, payload=payload))
+        stored = [at for at, answer in enumerate(answers[:-1], 1) if answer is None]
+        assert sorted(await scene.entries(7)) == [0, *stored]
+        assert scene.fatal == []
         await scene.close()
 
     drive(main())

@@ -14,7 +14,7 @@ from tests.storage.scene import drive
 def test_whoever_came_first_goes_first_and_the_rest_is_busy() -> None:
     async def main() -> None:
         calls: list[None] = []
-        gate = Gate("b", 10, lambda: calls.append(None))
+        gate = Gate("b", 10, lambda: calls.append(None), stall_seconds=60)
         assert gate.try_enter(8)
         order: list[str] = []
 
@@ -39,7 +39,7 @@ def test_whoever_came_first_goes_first_and_the_rest_is_busy() -> None:
 
 def test_a_cancelled_waiter_takes_no_room() -> None:
     async def main() -> None:
-        gate = Gate("b", 10, lambda: None)
+        gate = Gate("b", 10, lambda: None, stall_seconds=60)
         assert gate.try_enter(10)
         gone = asyncio.ensure_future(gate.enter(10))
         await asyncio.sleep(0)
@@ -59,7 +59,7 @@ def test_a_cancelled_waiter_takes_no_room() -> None:
 
 
 def test_more_than_the_limit_goes_alone() -> None:
-    gate = Gate("b", 10, lambda: None)
+    gate = Gate("b", 10, lambda: None, stall_seconds=60)
     assert gate.try_enter(50)
     assert not gate.try_enter(1)
     gate.leave(50)
@@ -70,13 +70,53 @@ def test_who_is_turned_away_and_cancelled_at_once_gives_nothing_back() -> None:
     """It was never let in: what it gave back would be somebody else's room."""
 
     async def main() -> None:
-        gate = Gate("b", 10, lambda: None)
+        gate = Gate("b", 10, lambda: None, stall_seconds=60)
         assert gate.try_enter(10)
         refused = asyncio.ensure_future(gate.enter(5))
         await asyncio.sleep(0)
         gate.turn_away(ReadOnlyBookieError("b", "full"))
         refused.cancel()
         await asyncio.gather(refused, return_exceptions=True)
+        assert gate.bytes == 10
+
+    drive(main())
+
+
+def test_when_no_room_comes_everybody_is_told() -> None:
+    async def main() -> None:
+        gate = Gate("b", 10, lambda: None, stall_seconds=0.05)
+        assert gate.try_enter(9)
+        with pytest.raises(BookieBusyError, match="nothing was flushed"):
+            await gate.enter(5, has_priority=True)
+        assert gate.try_enter(1)
+        gate.leave(1)
+        stalled = gate.is_stalled
+        assert stalled, "who came in meanwhile and was refused has flushed nothing"
+        gate.leave(9)
+        stalled = gate.is_stalled
+        assert not stalled
+        assert gate.bytes == 0
+
+    drive(main())
+
+
+def test_who_was_turned_away_behind_a_recovery_waits_no_more() -> None:
+    """It would count as waiting for as long as the recovery does, and others be refused for it."""
+
+    async def main() -> None:
+        gate = Gate("b", 10, lambda: None, stall_seconds=60)
+        assert gate.try_enter(10)
+        recovery = asyncio.ensure_future(gate.enter(1, has_priority=True))
+        refused = asyncio.ensure_future(gate.enter(9))
+        await asyncio.sleep(0)
+        gate.turn_away(ReadOnlyBookieError("b", "full"))
+        with pytest.raises(ReadOnlyBookieError):
+            await refused
+        another = asyncio.ensure_future(gate.enter(9, has_priority=True))
+        await asyncio.sleep(0)
+        assert not another.done()
+        gate.leave(10)
+        await asyncio.gather(recovery, another)
         assert gate.bytes == 10
 
     drive(main())
