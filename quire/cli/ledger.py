@@ -24,7 +24,7 @@ from quire.cli.payloads import encode_payload, payload_fields, payload_option, r
 from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.entry import DigestKind, Entry
-from quire.errors import CorruptEntryError, NoSuchLedgerError
+from quire.errors import CorruptEntryError, CorruptRecordError, NoSuchLedgerError
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -283,6 +283,8 @@ def _summary(metadata: LedgerMetadata) -> dict[str, Value]:
 def list_(settings: Settings) -> None:
     """List the ledgers, those of logs included.
 
+    One whose metadata cannot be read is "unreadable"; the exit code is 9 then.
+
     \b
     Example:
       quire ledger list --json
@@ -291,22 +293,30 @@ def list_(settings: Settings) -> None:
 
 
 async def _list(settings: Settings) -> None:
+    unreadable: CorruptRecordError | None = None
     async with settings.connect() as client:
         ledgers = await client.list_ledgers()
         with progress("Reading metadata", len(ledgers)) as advance:
-            found = []
+            found: list[dict[str, Value]] = []
             for each in ledgers:
                 with suppress(NoSuchLedgerError):  # deleted meanwhile, as by a log's retention
-                    found.append(_summary(await client.ledger_metadata(each)))
+                    try:
+                        found.append(_summary(await client.ledger_metadata(each)))
+                    except CorruptRecordError as error:
+                        found.append({"ledger": each, "state": "unreadable"})
+                        unreadable = error
                 advance(1)
     if settings.json:
         for summary in found:
             print_json(summary)
-        return
-    names = ("ledger", "state", "last_entry", "length", "created")
-    rows = [tuple(summary[name] for name in names) for summary in found]
-    columns = ("ledger", "state", "last entry", "bytes", "created")
-    print_table(columns, rows, empty="No ledgers yet: `quire ledger create` makes one.")
+    else:
+        names = ("ledger", "state", "last_entry", "length", "created")
+        rows = [tuple(summary.get(name) for name in names) for summary in found]
+        columns = ("ledger", "state", "last entry", "bytes", "created")
+        print_table(columns, rows, empty="No ledgers yet: `quire ledger create` makes one.")
+    if unreadable is not None:
+        flush()
+        raise unreadable
 
 
 @ledger.command()

@@ -8,8 +8,9 @@ which it knows itself again, a deletion is done when the record is gone.
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -17,6 +18,8 @@ from typing import Final
 from quire.entry import DigestKind, LedgerId, Sealer, key_check
 from quire.errors import (
     ConflictError,
+    CorruptRecordError,
+    InvalidRequestError,
     NodeExistsError,
     NoSuchLedgerError,
     NoSuchNodeError,
@@ -37,13 +40,18 @@ from quire.ledger.roster import BookieRoster
 from quire.ledger.versioned import VersionedMetadata, read_metadata
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.changes import Change, Create, Delete
-from quire.metastore.layout import LEDGERS, ledger_path, parent_of, parse_ledger
+from quire.metastore.layout import LEDGERS, VALUE_BYTES_MAX, ledger_path, parent_of, parse_ledger
 from quire.metastore.store import MetadataStore
 
 ATTEMPTS_MAX: Final = 16
 """Attempts at one change of the store whose outcome stays unknown."""
 
 TOKEN_BITS: Final = 128
+
+NEW_BYTES_MAX: Final = VALUE_BYTES_MAX // 2
+"""Bytes of a new record: it grows with every fragment, and must still take its end."""
+
+_log = logging.getLogger(__name__)
 
 
 class LedgerCatalog:
@@ -86,8 +94,9 @@ class LedgerCatalog:
         only when every entry is on all bookies of its write set; otherwise on an ack quorum. The
         changes that `along` gives for the ledger's id are made with its record or not at all.
 
-        Raises `NotEnoughBookiesError` when too few bookies are up and writable, and the store's
-        errors; a creation that fails or is cancelled may leave an empty ledger behind.
+        Raises `NotEnoughBookiesError` when too few bookies are up and writable,
+        `InvalidRequestError` for more than half a megabyte of `custom`, and the store's errors; a
+        creation that fails or is cancelled may leave an empty ledger behind.
         """
         wanted, ensemble = await self._choose(replication or Replication())
         created_ms = int(self._clock() * 1000)
@@ -183,6 +192,18 @@ class LedgerCatalog:
             ledgers.extend(parse_ledger(name) for name in names)
         return sorted(ledgers)
 
+    async def each(self) -> AsyncIterator[LedgerMetadata]:
+        """Yield the metadata of all ledgers, by id, but of those that are deleted meanwhile. A
+        record that cannot be believed is logged and left out. Raises the store's errors.
+        """
+        for ledger in await self.list():
+            try:
+                yield await self.metadata(ledger)
+            except NoSuchLedgerError:
+                continue
+            except CorruptRecordError as error:
+                _log.warning("ledger %d is passed over: %s", ledger, error)
+
     async def metadata(self, ledger: LedgerId) -> LedgerMetadata:
         """Return a ledger's metadata. Raises `NoSuchLedgerError` and the store's errors."""
         return (await read_metadata(self._store, ledger)).metadata
@@ -204,6 +225,11 @@ class LedgerCatalog:
     ) -> VersionedMetadata | None:
         """Create a record; None when its id is somebody else's."""
         path, value = ledger_path(metadata.ledger), metadata.encode()
+        if len(value) > NEW_BYTES_MAX:
+            raise InvalidRequestError(
+                f"with its custom metadata a ledger's record has {len(value)} bytes, and may begin "
+                f"with {NEW_BYTES_MAX}: keep what is large in entries"
+            )
         for attempt in range(ATTEMPTS_MAX):
             try:
                 if along:

@@ -87,11 +87,7 @@ async def find_orphans(
 ) -> tuple[LedgerId, ...]:
     """Return the orphans among all ledgers. Each manifest is read after the ledger's metadata."""
     orphans = []
-    for ledger in await catalog.list():
-        try:
-            metadata = await catalog.metadata(ledger)
-        except NoSuchLedgerError:
-            continue
+    async for metadata in catalog.each():
         labels = Labels.of(metadata.custom)
         if labels is None:
             continue
@@ -103,7 +99,7 @@ async def find_orphans(
             continue
         if _is_anothers(labels, manifest) and not await _is_empty(catalog, metadata):
             continue
-        orphans.append(ledger)
+        orphans.append(metadata.ledger)
     return tuple(orphans)
 
 
@@ -112,17 +108,15 @@ async def find_unlisted(
 ) -> dict[str, tuple[LedgerId, ...]]:
     """Return closed ledgers with records of which no manifest knows anything, by log."""
     found: dict[str, tuple[LedgerId, ...]] = {}
-    for ledger in await catalog.list():
-        with suppress(NoSuchLedgerError):
-            metadata = await catalog.metadata(ledger)
-            labels = Labels.of(metadata.custom)
-            if labels is None or metadata.last_entry is None or metadata.last_entry < 0:
-                continue
-            manifest: LogManifest | None = None
-            with suppress(NoSuchLogError):
-                manifest = await describe(labels.log)
-            if _is_anothers(labels, manifest):
-                found[labels.log] = (*found.get(labels.log, ()), ledger)
+    async for metadata in catalog.each():
+        labels = Labels.of(metadata.custom)
+        if labels is None or metadata.last_entry is None or metadata.last_entry < 0:
+            continue
+        manifest: LogManifest | None = None
+        with suppress(NoSuchLogError):
+            manifest = await describe(labels.log)
+        if _is_anothers(labels, manifest):
+            found[labels.log] = (*found.get(labels.log, ()), metadata.ledger)
     return found
 
 

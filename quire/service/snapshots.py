@@ -218,10 +218,10 @@ async def sweep_snapshots(store: MetadataStore, catalog: LedgerCatalog) -> Seque
     Raises the store's errors, and `CorruptRecordError`.
     """
     orphans: list[LedgerId] = []
-    for ledger in await catalog.list():
-        with suppress(NoSuchLedgerError):
-            labels = (await catalog.metadata(ledger)).custom
-            if SERVICE in labels and await _is_outdone(store, ledger, labels):
+    async for metadata in catalog.each():
+        ledger, labels = metadata.ledger, metadata.custom
+        if SERVICE in labels and await _is_outdone(store, ledger, labels):
+            with suppress(NoSuchLedgerError):
                 await catalog.delete(ledger)
                 orphans.append(ledger)
     return orphans

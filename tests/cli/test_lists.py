@@ -11,7 +11,10 @@ from click.testing import CliRunner
 
 from quire.cli import main
 from quire.client import Client
-from quire.errors import NoSuchCursorError
+from quire.entry import DigestKind
+from quire.errors import CorruptRecordError, NoSuchCursorError
+from quire.ledger.metadata import Fragment, LedgerMetadata
+from quire.ledger.quorum import Replication
 from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
 
@@ -57,3 +60,23 @@ def test_a_log_that_is_rebuilt_has_the_records_that_are_left(
     command = ["log", "rebuild", "orders", "--json", "--store", "memory:"]
     said = json.loads(CliRunner().invoke(main, command).output)
     assert said == {"log": "orders", "segments": 2, "records": 3, "first_position": "2.0.0"}
+
+
+def test_a_ledger_whose_record_is_damaged_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = LedgerMetadata(2, Replication(1, 1, 1), DigestKind.CRC32C, "", (Fragment(0, ("b",)),))
+
+    async def metadata(_: Client, ledger: int) -> LedgerMetadata:
+        if ledger == 1:
+            raise CorruptRecordError("/ledgers/1", "checksum does not match")
+        return sound
+
+    monkeypatch.setattr(Client, "list_ledgers", returning([1, 2]))
+    monkeypatch.setattr(Client, "ledger_metadata", metadata)
+    result = CliRunner().invoke(main, ["ledger", "list", "--json", "--store", "memory:"])
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["ledger"], row["state"]) for row in rows] == [(1, "unreadable"), (2, "open")]
+    assert result.exit_code == 9
+    assert "checksum does not match" in result.stderr
+    table = CliRunner().invoke(main, ["ledger", "list", "--store", "memory:"])
+    assert "unreadable" in table.stdout
+    assert table.exit_code == 9

@@ -10,12 +10,14 @@ import pytest
 from quire.entry import DigestKind, LedgerId
 from quire.errors import (
     InvalidReplicationError,
+    InvalidRequestError,
     LedgerFencedError,
     NoSuchLedgerError,
     NotEnoughBookiesError,
     StoreOutcomeUnknownError,
     UnauthorizedError,
 )
+from quire.ledger.catalog import NEW_BYTES_MAX
 from quire.ledger.metadata import LedgerState
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
@@ -327,3 +329,33 @@ def test_opportunistic_striping_takes_as_many_as_there_are(
                 assert await writer.append(b"a") == 0
 
     virtually(main)
+
+
+def test_a_record_keeps_room_for_its_end() -> None:
+    """One that just fits can never be recovered: what was acknowledged is out of reach."""
+
+    async def main(cluster: MemoryCluster) -> None:
+        large = {"k": "x" * (NEW_BYTES_MAX - 1000)}
+        writer = await cluster.catalog.create(custom=large)
+        await writer.append(b"kept")
+        writer.abandon()
+        async with await cluster.catalog.open(writer.ledger) as reader:
+            assert (await reader.read_entry(0)).payload == b"kept"
+        with pytest.raises(InvalidRequestError, match="keep what is large in entries"):
+            await cluster.catalog.create(custom={"k": "x" * NEW_BYTES_MAX})
+
+    scenario(3, main)
+
+
+def test_a_record_that_cannot_be_believed_keeps_no_other_from_being_seen() -> None:
+    async def main(cluster: MemoryCluster) -> None:
+        writers = [await cluster.catalog.create() for _ in range(3)]
+        for writer in writers:
+            await writer.close()
+        path = ledger_path(writers[1].ledger)
+        found = await cluster.store.get(path)
+        await cluster.store.put(path, b"rotten", found.version)
+        seen = [metadata.ledger async for metadata in cluster.catalog.each()]
+        assert seen == [writers[0].ledger, writers[2].ledger]
+
+    scenario(3, main)
