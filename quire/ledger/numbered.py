@@ -14,6 +14,7 @@ import asyncio
 
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, as_bytes
 from quire.errors import (
+    AppendOutcomeUnknownError,
     DuplicateEntryError,
     EntryTooLargeError,
     HandleClosedError,
@@ -172,14 +173,20 @@ class NumberedWriter(Handle):
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Nothing of what is held was sent, nor can it be; whoever waits for room looks again."""
+        """Of what is held the first may just have been sent, the rest was not, nor can it be;
+        whoever waits for room looks again.
+        """
         self._moved.set()
-        for _, answer in self._held.values():
+        for entry, (_, answer) in self._held.items():
             if not answer.done():
-                answer.set_exception(error)
+                is_sent = entry <= self.writer.last_pushed
+                answer.set_exception(self._unknown(entry, error) if is_sent else error)
                 answer.exception()
         self._held.clear()
         self._bytes = 0
+
+    def _unknown(self, entry: EntryId, error: Exception) -> QuireError:
+        return AppendOutcomeUnknownError(self.ledger, entry, str(error))
 
     def _fail_held(self) -> None:
         self._fail(HandleClosedError(f"writer of ledger {self.ledger}"))

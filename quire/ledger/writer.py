@@ -164,7 +164,7 @@ class LedgerWriter(Handle):
     async def submit(self, payload: bytes) -> asyncio.Future[EntryId]:
         """Wait for room and return a future of the entry's id. Futures resolve in order.
 
-        Cancelling the call while it waits for room leaves the entry unsent.
+        Cancelling the call while it waits for room leaves the entry unsent, unless room came then.
         """
         future = self._append(payload, admitted := self._loop.create_future())
         await admitted

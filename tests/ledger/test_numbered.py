@@ -198,6 +198,40 @@ def test_an_entry_that_cannot_be_sent_frees_its_id_and_the_room_behind_it() -> N
     virtually(main)
 
 
+@pytest.mark.parametrize("end", ["abandon", "close"])
+def test_what_is_sent_as_the_writer_is_abandoned_is_not_called_unsent(end: str) -> None:
+    async def main() -> None:
+        async with Writing(entries_in_flight_max=1) as world:
+            writer = NumberedWriter(world.writer)
+            gates = [world.bookies[each].hold() for each in "abc"]
+            await writer.submit(0, b"zero")
+            sent = await writer.submit(1, b"one")
+            held = await writer.submit(3, b"three")
+            closing = asyncio.create_task(writer.close()) if end == "close" else None
+
+            async def abandon_once_sent() -> None:
+                while world.writer.last_pushed < 1:  # noqa: ASYNC110 - the very next turn
+                    await asyncio.sleep(0)
+                if closing is None:
+                    writer.abandon()
+                else:
+                    closing.cancel()
+
+            abandoning = asyncio.create_task(abandon_once_sent())
+            await asyncio.sleep(0)
+            for gate in gates:
+                gate.set()
+            await abandoning
+            await settle()
+            with pytest.raises(OutcomeUnknownError):
+                await sent
+            with pytest.raises(HandleClosedError):
+                await held
+            writer.abandon()
+
+    virtually(main)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_random_orders_with_failing_bookies(seed: int) -> None:
     """Scenario 36: whatever comes first and whoever fails, the ledger is the sequence of ids."""
