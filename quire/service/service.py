@@ -28,6 +28,7 @@ from quire.election.election import Election, Leader, Leadership
 from quire.entry import as_bytes
 from quire.errors import (
     ConflictError,
+    DeposedError,
     HandleClosedError,
     LeadershipLostError,
     NoSuchLedgerError,
@@ -95,6 +96,8 @@ class Service(Generic[R]):
         self._office: Office[list[R]] | None = None
         self._resign = asyncio.Event()
         self._heir: str | None = None
+        self._has_named: bool | None = None
+        """Of the last hand-over: whether the heir was named; None before the log is closed."""
         self._failure: BaseException | None = None
         self._main: asyncio.Task[None] | None = None
         self._snapshotting: asyncio.Task[None] | None = None
@@ -137,20 +140,26 @@ class Service(Generic[R]):
         """
         await self._leading().submit(BARRIER)
 
-    async def hand_over(self, candidate: str | None = None) -> None:
+    async def hand_over(self, candidate: str | None = None) -> bool:
         """Resign in favour of a candidate, or of the next; return when somebody else may lead.
 
         Everything submitted is confirmed first and the log is closed, so the successor needs no
-        recovery. Raises `LeadershipLostError` when this replica does not lead.
+        recovery. False when no such candidate stands, or could be named: then the first in the
+        queue follows. Raises `LeadershipLostError` when this replica does not lead, or ceased to
+        before the log was closed.
         """
         self._leading()
-        self._heir = candidate
+        self._heir, self._has_named = candidate, None
         self._resign.set()
-        await self._left_office()
+        has_named = await self._left_office()
+        if has_named is None:
+            raise LeadershipLostError(self._election.name, "it ended before the log was closed")
+        return has_named
 
-    async def _left_office(self) -> None:
+    async def _left_office(self) -> bool | None:
         while self._office is not None:
             await self._wait_role()
+        return self._has_named
 
     async def wait_role(self, role: Role) -> None:
         """Return when this replica has a role. Raises what ended the service."""
@@ -326,11 +335,13 @@ class Service(Generic[R]):
             await first_of(*ends)
             if self._resign.is_set() and not leadership.is_lost:
                 try:
-                    await leadership.hand_over(self._heir)
+                    has_named = await leadership.hand_over(self._heir)
                 except QuireError:
                     await office.close_log()
+                    self._has_named = False
                     raise
                 await office.close_log()
+                self._has_named = has_named
         finally:
             await self._leave(log)
 
@@ -348,7 +359,7 @@ class Service(Generic[R]):
     def _apply_confirmed(self, log: Log, payload: bytes, position: Position) -> list[R]:
         """Carry out what is confirmed: the next record of the log."""
         if self._failure is not None:
-            raise self._failure  # the state lacks what failed
+            raise DeposedError(log.name, log.epoch, f"its state lacks what failed: {self._failure}")
         try:
             result = self._apply(payload, Applied(position, self._offset, log.epoch))
         except BaseException as error:

@@ -52,9 +52,9 @@ class SyncService(Generic[R]):
         """See `Service.barrier`."""
         self._portal.call(self._service.barrier())
 
-    def hand_over(self, candidate: str | None = None) -> None:
+    def hand_over(self, candidate: str | None = None) -> bool:
         """See `Service.hand_over`."""
-        self._portal.call(self._service.hand_over(candidate))
+        return self._portal.call(self._service.hand_over(candidate))
 
     def wait_role(self, role: Role) -> None:
         """See `Service.wait_role`."""

@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
-from quire.errors import ConflictError, HandleClosedError
+from quire.errors import (
+    ConflictError,
+    DeposedError,
+    HandleClosedError,
+    LeadershipLostError,
+    StoreUnavailableError,
+)
 from quire.log.options import LogOptions
 from quire.metastore.layout import election_epoch_path, service_path
 from quire.service import Role
 from quire.service.snapshots import Snapshots
 from tests.service.replicas import NAME, Replica, replicas
-from tests.support.log_cluster import Gate, LogCluster, refuse, run, whole_client
+from tests.support.log_cluster import Gate, LogCluster, eventually, refuse, run, whole_client
 
 
 def test_a_command_that_ends_in_stop_iteration_is_answered() -> None:
@@ -37,10 +43,63 @@ def test_a_log_is_closed_though_no_heir_could_be_named() -> None:
             assert await leader.service.submit(b"x") == 1
             in_order = leader.client.store.before
             leader.client.store.before = refuse(path=election_epoch_path(NAME))
-            await leader.service.hand_over("nobody")
+            assert not await leader.service.hand_over("nobody")
             leader.client.store.before = in_order
             assert (await leader.client.logs.describe(NAME)).open_segments == ()
             await leader.service.close()
+
+    run(main)
+
+
+def test_who_hands_over_is_told_to_whom() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader, other = await replicas(cluster, 2)
+            assert not await leader.service.hand_over("nobody")
+            await other.service.wait_role(Role.LEADS)
+            await eventually(lambda: leader.service.role is Role.FOLLOWS)
+            await asyncio.sleep(1)
+            assert await other.service.hand_over("r0")
+            await leader.service.wait_role(Role.LEADS)
+            for each in (other, leader):
+                await each.service.close()
+
+    run(main)
+
+
+def test_who_hands_over_a_log_that_cannot_be_closed_is_told() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader, other = await replicas(cluster, 2)
+            office = leader.service._office
+            assert office is not None
+            office.close_log = _raise(StoreUnavailableError("memory:", "away"))  # type: ignore[method-assign]
+            with pytest.raises(LeadershipLostError, match="before the log was closed"):
+                await leader.service.hand_over("r1")
+            await other.service.wait_role(Role.LEADS)
+            for each in (leader, other):
+                await each.service.close()
+
+    run(main)
+
+
+def test_a_command_behind_one_that_failed_has_an_unknown_outcome() -> None:
+    """It is in the log, and was not carried out here. What another one raised is not its own."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            [leader] = await replicas(cluster, 1)
+            submits = [asyncio.create_task(leader.service.submit(b"x")) for _ in range(3)]
+            await asyncio.sleep(0)
+            submits += [asyncio.create_task(leader.service.submit(b"defect")) for _ in range(1)]
+            submits += [asyncio.create_task(leader.service.submit(b"y")) for _ in range(3)]
+            found = await asyncio.gather(*submits, return_exceptions=True)
+            assert found[:3] == [1, 2, 3]
+            assert isinstance(found[3], ZeroDivisionError)
+            assert {type(each) for each in found[4:]} <= {DeposedError, LeadershipLostError}
+            assert DeposedError in {type(each) for each in found[4:]}
+            with pytest.raises(ZeroDivisionError):
+                await leader.service.close()
 
     run(main)
 

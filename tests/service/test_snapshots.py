@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from quire.errors import HandleClosedError, NoSuchLedgerError, NoSuchNodeError
+from quire.errors import DeposedError, HandleClosedError, NoSuchLedgerError, NoSuchNodeError
 from quire.ledger.quorum import Replication
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
@@ -227,7 +227,7 @@ def test_a_snapshot_that_cannot_be_taken_is_a_defect_and_the_command_is_answered
             submits = [found[0].service.submit(command) for command in (b"a", b"b", b"c")]
             outcomes = await asyncio.gather(*submits, return_exceptions=True)
             assert outcomes[:2] == [1, 2], "they are in the log, and were carried out"
-            assert isinstance(outcomes[2], ZeroDivisionError)
+            assert isinstance(outcomes[2], DeposedError)
             with pytest.raises(ZeroDivisionError):
                 await found[0].service.close()
 
