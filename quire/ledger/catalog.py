@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from quire.entry import DigestKind, LedgerId, Sealer, key_check
+from quire.entry import BookieId, DigestKind, LedgerId, Sealer, key_check
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
@@ -23,6 +23,7 @@ from quire.errors import (
     NodeExistsError,
     NoSuchLedgerError,
     NoSuchNodeError,
+    NotEnoughBookiesError,
     OutcomeUnknownError,
     RetryError,
     StoreOutcomeUnknownError,
@@ -208,8 +209,20 @@ class LedgerCatalog:
         """Return a ledger's metadata. Raises `NoSuchLedgerError` and the store's errors."""
         return (await read_metadata(self._store, ledger)).metadata
 
+    async def check_bookies(self, wanted: Replication) -> None:
+        """Raise `NotEnoughBookiesError` when no ledger could be created now; a moment later one
+        may, or not. Raises the store's errors.
+        """
+        found, writable = await self._candidates(wanted)
+        if len(writable) < found.ensemble:
+            raise NotEnoughBookiesError(found.ensemble, len(writable))
+
     async def _choose(self, wanted: Replication) -> tuple[Replication, tuple[str, ...]]:
-        """Return an ensemble; look at the registrations again before giving up.
+        found, writable = await self._candidates(wanted)
+        return found, choose_ensemble(self._rng, writable, found.ensemble)
+
+    async def _candidates(self, wanted: Replication) -> tuple[Replication, Sequence[BookieId]]:
+        """Return who can be in an ensemble; look at the registrations again if these are too few.
 
         With opportunistic striping it may be smaller than wanted: all there are, at least Qw.
         """
@@ -218,7 +231,7 @@ class LedgerCatalog:
         writable, found = self._roster.writable(), wanted
         if self._options.opportunistic_striping and len(writable) < wanted.ensemble:
             found = replace(wanted, ensemble=max(len(writable), wanted.write_quorum))
-        return found, choose_ensemble(self._rng, writable, found.ensemble)
+        return found, writable
 
     async def _create(
         self, metadata: LedgerMetadata, along: Sequence[Change]

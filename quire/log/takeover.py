@@ -212,7 +212,8 @@ class TakeOver:
         Raises `LeadershipLostError` when `is_leader` says no before an attempt; `LogSealedError`;
         `ConfigurationError` when the log's settings are impossible with the options given, or what
         `rehearse` reads needs something that is missing; `UnauthorizedError`; `DecryptionError`;
-        the last transient error, or `ConflictError`, when `open_timeout` is over. Cancelling may
+        the last transient error, or `ConflictError`, when `open_timeout` is over: with
+        `NotEnoughBookiesError` nobody was deposed, unless bookies failed meanwhile. Cancelling may
         leave an empty ledger behind that no log lists.
         """
         loop = asyncio.get_running_loop()
@@ -239,7 +240,7 @@ class TakeOver:
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
         options = self._options.with_settings(base.settings)
-        ends = await self._recover(base, version)
+        ends = await self._recover(base, version, options.replication)
         writer = await self._create_ledger(base, options.replication)
         try:
             manifest = await self._install(seen, base, ends, writer.ledger, deadline)
@@ -257,10 +258,13 @@ class TakeOver:
         assert segment is not None
         return Tenure(manifest, segment, writer)
 
-    async def _recover(self, base: LogManifest, version: int | None) -> dict[int, SegmentEnd]:
-        """Recover what is open, when it is certain that the log can be led on."""
+    async def _recover(
+        self, base: LogManifest, version: int | None, replication: Replication
+    ) -> dict[int, SegmentEnd]:
+        """Recover what is open, when nothing is known that keeps the log from being led on."""
         try:
             await self._check_access(base)
+            await self._catalog.check_bookies(replication)
             return await recover_open_segments(self._catalog, base, self._options.password)
         except NoSuchLedgerError:
             if (await self._record.find())[1] == version:

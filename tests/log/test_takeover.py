@@ -16,6 +16,7 @@ from quire.errors import (
     StoreUnavailableError,
     UnauthorizedError,
 )
+from quire.ledger.quorum import Replication
 from quire.log.batch import UNPLACED, encode_batch
 from quire.log.manifest import Job
 from quire.log.options import LogOptions
@@ -264,6 +265,21 @@ def test_an_outage_that_lasts_is_reported_in_time(
                 await client.open(open_timeout=10.0)
             assert isinstance(caught.value, StoreUnavailableError | NotEnoughBookiesError)
             assert 10 <= asyncio.get_running_loop().time() - started < 20
+
+    run(main)
+
+
+def test_who_asks_for_more_bookies_than_there_are_deposes_nobody() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader = await cluster.new_client().open()
+            await leader.append(b"0")
+            many = Replication(len(cluster.bookies) + 1, 2, 2)
+            with pytest.raises(NotEnoughBookiesError):
+                await cluster.new_client().open(replication=many, open_timeout=1.0)
+            await leader.append(b"1")
+            await leader.close()
+            assert await cluster.new_client().payloads() == [b"0", b"1"]
 
     run(main)
 
