@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
 import click
@@ -86,17 +86,22 @@ async def _create(
     password: bytes,
     replication: Replication,
 ) -> None:
-    async with settings.connect() as client:
+    async with settings.connect() as client, aclosing(records(arguments, encoding)) as batches:
+        batch = await anext(batches, None)  # nothing is created for what cannot be appended
         writer = await client.create_ledger(replication, password=password, digest=digest)
-        with progress("Appending", len(arguments) or None) as advance:
-            async for batch in records(arguments, encoding):
-                await writer.append_many(batch)
-                advance(len(batch))
-        last = writer.last_confirmed
-        if leave_open:
-            writer.abandon()
-        else:
-            await writer.close()
+        try:
+            async with writer:
+                with progress("Appending", len(arguments) or None) as advance:
+                    while batch is not None:
+                        await writer.append_many(batch)
+                        advance(len(batch))
+                        batch = await anext(batches, None)
+                last = writer.last_confirmed
+                if leave_open:
+                    writer.abandon()
+        except BaseException:
+            note(f"Ledger {writer.ledger} ends behind entry {writer.last_confirmed}.")
+            raise
     if settings.json:
         print_json({"ledger": writer.ledger, "last_entry": last, "closed": not leave_open})
     else:

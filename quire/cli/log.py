@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
+from typing import Final
 
 import click
 
@@ -18,11 +19,15 @@ from quire.cli.upkeep import rebuild, sweep
 from quire.client import Client
 from quire.errors import NoSuchLogError
 from quire.ledger.quorum import Replication
+from quire.log.batch import BATCH_BYTES_MAX
 from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
 from quire.log.position import LATEST, AtTransaction, Position, Record
 from quire.log.reader import LogReader
 from quire.log.transactions import check_order
+
+RECORD_BYTES_MAX: Final = BATCH_BYTES_MAX - 4
+"""What a batch of one record takes, its size aside."""
 
 
 def _parse_start(text: str) -> Position | int | datetime | AtTransaction:
@@ -103,7 +108,7 @@ async def _append(
 ) -> None:
     async with (
         settings.connect() as client,
-        contextlib.aclosing(records(arguments, encoding)) as batches,
+        contextlib.aclosing(records(arguments, encoding, RECORD_BYTES_MAX)) as batches,
     ):
         # Nobody is fenced off for what cannot be appended.
         batch = await anext(batches, None)

@@ -52,13 +52,18 @@ payload_option = click.option(
 )
 
 
-def decode_payload(line: bytes, encoding: str) -> bytes:
-    """Return the payload that a line stands for. Raises `ConfigurationError`."""
+def decode_payload(line: bytes, encoding: str, bytes_max: int = ENTRY_BYTES_MAX) -> bytes:
+    """Return the payload that a line stands for. Raises `ConfigurationError`, and
+    `EntryTooLargeError` for more than `bytes_max`.
+    """
     try:
-        return _DECODERS[encoding](line)
+        payload = _DECODERS[encoding](line)
     except (ValueError, binascii.Error) as error:
         shown = line[:40].decode(errors="backslashreplace")
         raise ConfigurationError(f"record {shown!r} is not {encoding}: {error}") from None
+    if len(payload) > bytes_max:
+        raise EntryTooLargeError(len(payload), bytes_max)
+    return payload
 
 
 def encode_payload(payload: bytes, encoding: str) -> bytes:
@@ -80,14 +85,17 @@ def payload_fields(payload: bytes, encoding: str) -> dict[str, str]:
         return {"payload_base64": base64.b64encode(payload).decode()}
 
 
-async def records(arguments: Sequence[str], encoding: str) -> AsyncGenerator[list[bytes], None]:
+async def records(
+    arguments: Sequence[str], encoding: str, bytes_max: int = ENTRY_BYTES_MAX
+) -> AsyncGenerator[list[bytes], None]:
     """Yield batches of records: the arguments, or else the lines of standard input.
 
-    Raises `ConfigurationError` for what is not written in the encoding, `EntryTooLargeError` for a
-    line without end, `OSError` when the input cannot be read.
+    Raises `ConfigurationError` for what is not written in the encoding, `EntryTooLargeError` for
+    a record of more than `bytes_max` or a line without end, `OSError` when the input cannot be
+    read.
     """
     if arguments:
-        yield [decode_payload(os.fsencode(argument), encoding) for argument in arguments]
+        yield [decode_payload(os.fsencode(each), encoding, bytes_max) for each in arguments]
         return
     if sys.stdin.isatty():
         click.echo("Reading records from the terminal, one a line; Ctrl-D ends.", err=True)
@@ -97,9 +105,9 @@ async def records(arguments: Sequence[str], encoding: str) -> AsyncGenerator[lis
         if len(rest) > LINE_BYTES_MAX:  # it may go on for ever
             raise EntryTooLargeError(len(rest), ENTRY_BYTES_MAX)
         if lines:
-            yield [decode_payload(line, encoding) for line in lines]
+            yield [decode_payload(line, encoding, bytes_max) for line in lines]
     if rest:
-        yield [decode_payload(rest, encoding)]
+        yield [decode_payload(rest, encoding, bytes_max)]
 
 
 async def stdin_chunks() -> AsyncIterator[bytes]:

@@ -121,6 +121,12 @@ def test_an_input_that_was_closed_is_not_taken_for_an_empty_one(
             collect()
 
 
+def test_a_record_that_is_too_large_is_refused_before_anything_is_done_for_it() -> None:
+    with pytest.raises(EntryTooLargeError):
+        decode_payload(bytes(11), "raw", 10)
+    assert decode_payload(b"00" * 10, "hex", 10) == bytes(10)
+
+
 def test_lines_from_memory_are_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb")))
     assert collect() == [b"a", b"b"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import signal
 import socket
 from datetime import UTC, datetime
@@ -229,6 +230,30 @@ class TestLedgers:
         done = quire("ledger", "create", "x", "--ensemble", "9", store=cluster.store)
         assert done.code == 4
         assert "9 writable bookies are needed, 3 can be used" in done.err
+
+    def test_nothing_is_created_for_what_cannot_be_appended(self, cluster: RunningCluster) -> None:
+        before = quire("ledger", "list", "--json", store=cluster.store).json
+        bad = quire("ledger", "create", "00", "zz", "--payload", "hex", store=cluster.store)
+        assert (bad.code, "is not hex" in bad.err) == (2, True)
+        large = "x" * (4 * 1024 * 1024)
+        for command in (("ledger", "create"), ("log", "append", "never")):
+            done = quire(*command, store=cluster.store, stdin=large + "x\n")
+            assert done.code == 2
+            assert "exceeds the limit" in done.err
+        assert quire("ledger", "list", "--json", store=cluster.store).json == before
+
+    def test_what_came_before_a_bad_record_is_closed(self, cluster: RunningCluster) -> None:
+        lines = "00\n" * 200_000 + "zz\n"
+        done = quire("ledger", "create", "--payload", "hex", store=cluster.store, stdin=lines)
+        assert done.code == 2
+        told = re.search(r"Ledger (\d+) ends behind entry (\d+)", done.err)
+        assert told is not None
+        [row] = [
+            each
+            for each in quire("ledger", "list", "--json", store=cluster.store).json
+            if each["ledger"] == int(told[1])
+        ]
+        assert (row["state"], row["last_entry"]) == ("closed", int(told[2]))
 
     def test_impossible_replication(self, cluster: RunningCluster) -> None:
         done = quire("ledger", "create", "x", "--ack-quorum", "4", store=cluster.store)
