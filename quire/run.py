@@ -12,6 +12,7 @@ journal as it is. `scan_run` is the gateway at which a run from outside is belie
 from __future__ import annotations
 
 import struct
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ RUN_BYTES_MAX: Final = 1024 * 1024
 FRAME_BYTES_MAX: Final = ENTRY_BYTES_MAX + HEADER.size + 32
 
 SIZE: Final = struct.Struct(">I")
+NUMBER_BYTES: Final = array("q").itemsize
+"""What one number of a column costs that is no `range`."""
+
 _PREFIX: Final = struct.Struct(">Iqqq")
 
 
@@ -44,7 +48,8 @@ class ScannedRun:
     """A run that was checked by `scan_run`, and where its frames are.
 
     Columns instead of one object per frame: for frames of one size with consecutive ids, which is
-    what writers send, both columns are `range`s and cost nothing per frame.
+    what writers send, both columns are `range`s and cost nothing per frame. Any other column is an
+    array of 64-bit numbers: as a list it would cost more than a small frame does.
     """
 
     ledger: LedgerId
@@ -71,6 +76,12 @@ class ScannedRun:
     def size(self) -> int:
         """Bytes of all frames with their sizes."""
         return len(self.data)
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of memory that the columns cost."""
+        columns = (self.entries, self.bounds)
+        return sum(NUMBER_BYTES * len(each) for each in columns if not isinstance(each, range))
 
     @property
     def frames(self) -> Iterator[FrameAt]:
@@ -150,8 +161,7 @@ def _scan_any(run: bytes | memoryview) -> ScannedRun:
         raise InvalidRequestError("run is empty")
     offset, previous, lac_max = 0, NO_ENTRY, NO_ENTRY
     ledger: int | None = None
-    entries: list[EntryId] = []
-    bounds = [0]
+    entries, bounds = array("q"), array("q", [0])
     while offset < end:
         if end - offset < _PREFIX.size:
             raise InvalidRequestError(f"run ends inside a frame at byte {offset} of {end}")
@@ -171,4 +181,6 @@ def _scan_any(run: bytes | memoryview) -> ScannedRun:
     assert ledger is not None
     if ledger < 0:
         raise InvalidRequestError(f"ledger id {ledger} is negative")
-    return ScannedRun(ledger, run, entries, bounds, lac_max)
+    first, is_dense = entries[0], previous - entries[0] == len(entries) - 1
+    ids = range(first, previous + 1) if is_dense else entries
+    return ScannedRun(ledger, run, ids, bounds, lac_max)

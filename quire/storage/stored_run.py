@@ -9,9 +9,7 @@ the very bytes that were read are the answer. Pure.
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from quire.entry import EntryId, LedgerId
@@ -74,9 +72,6 @@ class StoredRun:
             if (scanned.first, scanned.last, scanned.count) != (self.first, self.last, self.count):
                 reason = f"its chunk holds {scanned.count} entries to {scanned.last}"
                 raise CorruptEntryError(self.ledger, self.first, reason)
-            if not isinstance(scanned.entries, range):  # lists of numbers cost five times as much
-                entries, bounds = array("q", scanned.entries), array("q", scanned.bounds)
-                scanned = replace(scanned, entries=entries, bounds=bounds)
             self._scanned = scanned
         return self._scanned
 

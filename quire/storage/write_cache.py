@@ -16,12 +16,12 @@ from quire.run import ScannedRun
 from quire.storage.slices import Slice, overlay, whole, within
 
 RUN_BYTES_OVERHEAD: Final = 512
-"""What a run in memory costs besides its bytes: the objects around it, rounded up."""
+"""What a run in memory costs besides its bytes and columns: the objects around it, rounded up."""
 
 
 def cost(run: ScannedRun) -> int:
     """Return the bytes of memory a run counts for."""
-    return len(run.data) + RUN_BYTES_OVERHEAD
+    return len(run.data) + run.column_bytes + RUN_BYTES_OVERHEAD
 
 
 @dataclass(slots=True)
