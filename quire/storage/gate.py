@@ -101,6 +101,7 @@ class Gate:
         """Forget somebody who waits no more, or came in at the same moment."""
         if turn in self._waiting:
             self._remove(turn)
+            self._admit()  # one behind it may fit
         elif not turn.cancelled() and turn.exception() is None:
             self.leave(size)
 
@@ -112,17 +113,21 @@ class Gate:
         self.bytes -= size
         if self.bytes < self._full_bytes:
             self._full_since = None
+        self._admit()
+        if self._waiting:
+            if self._full_since is None:
+                self._note_full()
+            self._on_full()
+
+    def _admit(self) -> None:
         while self._waiting:
             turn, waiter = next(iter(self._waiting.items()))
-            if not turn.done() and not self._fits(waiter.size):
-                if self._full_since is None:
-                    self._note_full()
-                self._on_full()
-                return
-            self._remove(turn)
-            if not turn.done():
+            if not turn.done():  # else its task was cancelled, and has not run yet
+                if not self._fits(waiter.size):
+                    return
                 self.bytes += waiter.size
                 turn.set_result(None)
+            self._remove(turn)
 
     def turn_away(self, error: QuireError) -> None:
         """Refuse those who wait without priority: there will be no room for them soon."""
@@ -131,3 +136,4 @@ class Gate:
                 self._remove(turn)
                 if not turn.done():
                     turn.set_exception(error)
+        self._admit()

@@ -100,23 +100,39 @@ def test_when_no_room_comes_everybody_is_told() -> None:
     drive(main())
 
 
-def test_who_was_turned_away_behind_a_recovery_waits_no_more() -> None:
-    """It would count as waiting for as long as the recovery does, and others be refused for it."""
+def test_whoever_was_turned_away_or_left_waits_no_longer() -> None:
+    """They stood behind one that stays, and counted as if they stayed as well."""
 
     async def main() -> None:
         gate = Gate("b", 10, lambda: None, stall_seconds=60)
         assert gate.try_enter(10)
-        recovery = asyncio.ensure_future(gate.enter(1, has_priority=True))
-        refused = asyncio.ensure_future(gate.enter(9))
+        urgent = asyncio.ensure_future(gate.enter(4, has_priority=True))
+        refused = asyncio.ensure_future(gate.enter(4))
+        gone = asyncio.ensure_future(gate.enter(2, has_priority=True))
         await asyncio.sleep(0)
         gate.turn_away(ReadOnlyBookieError("b", "full"))
-        with pytest.raises(ReadOnlyBookieError):
-            await refused
-        another = asyncio.ensure_future(gate.enter(9, has_priority=True))
+        gone.cancel()
+        await asyncio.gather(refused, gone, return_exceptions=True)
+        late = asyncio.ensure_future(gate.enter(6))
         await asyncio.sleep(0)
-        assert not another.done()
+        assert not late.done(), "six bytes of ten may wait beside four"
         gate.leave(10)
-        await asyncio.gather(recovery, another)
+        await asyncio.gather(urgent, late)
         assert gate.bytes == 10
+
+    drive(main())
+
+
+def test_one_that_leaves_lets_in_those_behind_it() -> None:
+    async def main() -> None:
+        gate = Gate("b", 10, lambda: None, stall_seconds=60)
+        assert gate.try_enter(8)
+        large = asyncio.ensure_future(gate.enter(8))
+        small = asyncio.ensure_future(gate.enter(2))
+        await asyncio.sleep(0)
+        large.cancel()
+        await small
+        assert gate.bytes == 10
+        assert not gate.is_crowded
 
     drive(main())
