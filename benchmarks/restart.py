@@ -21,12 +21,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks.appenders import BOOKIE, CLUSTER
 from benchmarks.storage import KEY, OPTIONS, sealed_run
-from quire.bookie import BookieAddress
+from quire.bookie import BookieAddress, list_all
 from quire.errors import QuireError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.checkpoint import read_checkpoint
@@ -119,7 +120,7 @@ async def check(address: BookieAddress, held: dict[int, int]) -> int:
     stub = RemoteBookie(address)
     total = 0
     for ledger, last in sorted(held.items()):
-        ranges = await stub.list_entries(ledger)
+        ranges = await list_all(partial(stub.list_entries, ledger))
         if ranges[0][0] != 0 or ranges[0][1] < last:
             raise SystemExit(f"ledger {ledger}: 0 to {last} was acknowledged, {ranges} is there")
         held[ledger] = ranges[0][1]

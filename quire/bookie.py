@@ -21,11 +21,11 @@ abandons its answer; the work may still be done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.entry import ENTRY_MAX, NO_ENTRY, BookieId, EntryId, LedgerId
 
 READ_BYTES_MAX: Final = 1024 * 1024
 """Default bound on the bytes of one read's answer; a first frame that is larger is sent alone."""
@@ -165,13 +165,40 @@ class Bookie(Protocol):
         """
         ...
 
-    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
-        """Return the ids held as ascending, disjoint, inclusive (first, last) ranges."""
+    async def list_entries(
+        self, ledger: LedgerId, first: EntryId = 0
+    ) -> list[tuple[EntryId, EntryId]]:
+        """Return the ids held from `first` on as ascending, disjoint, inclusive (first, last)
+        ranges, complete up to the last of them.
+
+        What takes long to find out, or fills a message, is cut: it goes on behind the last range
+        (`list_all`). Nothing is returned only when nothing is held from `first` on. Raises
+        `CorruptEntryError` when the next copy that must be looked at is damaged.
+        """
         ...
 
     async def info(self) -> BookieInfo:
         """Return the bookie's account of itself."""
         ...
+
+
+async def list_all(
+    ask: Callable[[EntryId], Awaitable[list[tuple[EntryId, EntryId]]]],
+    first: EntryId = 0,
+    last: EntryId = ENTRY_MAX,
+) -> list[tuple[EntryId, EntryId]]:
+    """Return the ids held from `first` to `last`, and perhaps some above, as one list.
+
+    `ask` is `Bookie.list_entries` of one ledger, and is called with where to go on. Raises what it
+    raises.
+    """
+    found: list[tuple[EntryId, EntryId]] = []
+    while first <= last and (piece := await ask(first)):
+        if found and piece[0][0] == found[-1][1] + 1:
+            piece = [(found.pop()[0], piece[0][1]), *piece[1:]]
+        found += piece
+        first = found[-1][1] + 1
+    return found
 
 
 def refused(error: Exception) -> asyncio.Future[None]:

@@ -34,6 +34,9 @@ BookieId: TypeAlias = str
 NO_ENTRY: Final = -1
 """The entry id before the first: the LAC of a ledger in which nothing is confirmed."""
 
+ENTRY_MAX: Final = 2**63 - 1
+"""The highest id an entry can have."""
+
 ENTRY_BYTES_MAX: Final = 4 * 1024 * 1024
 """Largest payload of one entry, in bytes."""
 

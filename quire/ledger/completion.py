@@ -18,7 +18,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from quire.bookie import READ_BYTES_MAX, Bookie
+from quire.bookie import READ_BYTES_MAX, Bookie, list_all
 from quire.entry import BookieId, EntryId, Sealer
 from quire.errors import CorruptEntryError, NotEnoughBookiesError, QuireError
 from quire.ledger.asking import Asking, within
@@ -95,7 +95,7 @@ class Completion:
         failed = []
         async with Asking[int, Ranges]() as asking:
             for position in positions:
-                asking.ask(position, self._held(holders[position]))
+                asking.ask(position, self._held(holders[position], fragment.first, last))
             while asking.outstanding:
                 position, held = await asking.next()
                 if isinstance(held, CorruptEntryError):
@@ -112,10 +112,12 @@ class Completion:
                     failed.append(position)
         return sorted(failed)
 
-    async def _held(self, bookie: BookieId) -> Ranges:
-        link = self._bookies.bookie(bookie)
-        call = link.list_entries(self._sealer.ledger)
-        return await within(self._options.request_timeout, bookie, call)
+    async def _held(self, bookie: BookieId, first: EntryId, last: EntryId) -> Ranges:
+        async def ask(start: EntryId) -> list[tuple[EntryId, EntryId]]:
+            call = self._bookies.bookie(bookie).list_entries(self._sealer.ledger, start)
+            return await within(self._options.request_timeout, bookie, call)
+
+        return await list_all(ask, first, last)
 
     async def _give(
         self,

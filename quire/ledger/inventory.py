@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeAlias
 
+from quire.bookie import list_all
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import QuireError
 from quire.ledger.asking import Asking, persist, within
@@ -80,8 +81,9 @@ async def take_inventory(
 ) -> Inventory:
     """Ask every registered bookie, and those that metadata names, what it holds of a ledger.
 
-    One that does not answer within `request_timeout` seconds, or with an error, is part of the
-    result. Changes nothing and disturbs nobody. Raises `NoSuchLedgerError` and the store's errors.
+    One that does not answer within `request_timeout` seconds, for any piece of its list, or with an
+    error, is part of the result. Changes nothing and disturbs nobody. Raises `NoSuchLedgerError`
+    and the store's errors.
     """
     found = await read_metadata(store, ledger)
     for _ in range(ATTEMPTS_MAX):
@@ -104,11 +106,14 @@ async def take_inventory(
 async def _ask(
     roster: BookieRoster, bookie: BookieId, ledger: LedgerId, request_timeout: float
 ) -> Ranges:
-    async def attempt() -> Ranges:
-        call = roster.bookie(bookie).list_entries(ledger)
-        return await within(request_timeout, bookie, call)
+    async def ask(first: EntryId) -> list[tuple[EntryId, EntryId]]:
+        async def attempt() -> list[tuple[EntryId, EntryId]]:
+            call = roster.bookie(bookie).list_entries(ledger, first)
+            return await within(request_timeout, bookie, call)
 
-    return await persist(attempt)
+        return await persist(attempt)
+
+    return await list_all(ask)
 
 
 def named_by(metadata: LedgerMetadata) -> set[BookieId]:

@@ -166,10 +166,14 @@ class RemoteBookie:
         )
         return await self._call_for_ranges(self._stub.Sync, request)
 
-    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+    async def list_entries(
+        self, ledger: LedgerId, first: EntryId = 0
+    ) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.list_entries`."""
-        request = _build(pb.ListEntriesRequest, bookie=self._bookie, ledger=ledger)
-        return await self._call_for_ranges(self._stub.ListEntries, request)
+        request = _build(pb.ListEntriesRequest, bookie=self._bookie, ledger=ledger, first=first)
+        found = await self._call_for_ranges(self._stub.ListEntries, request)
+        # A bookie that does not know of pieces says it all again.
+        return [(max(low, first), high) for low, high in found if high >= first]
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""

@@ -20,7 +20,7 @@ import errno
 import struct
 from array import array
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from quire.entry import EntryId, LedgerId
@@ -93,6 +93,14 @@ class LedgerChunks:
 
     def all(self) -> list[ChunkAt]:
         return [self.at(number) for number in range(len(self.firsts))]
+
+    def since(self, first: EntryId) -> Iterator[ChunkAt]:
+        """Yield the chunks that may hold ids from first on."""
+        start = max(0, bisect_right(self.firsts, first) - 1)
+        for number in range(start, len(self.firsts)):
+            chunk = self.at(number)
+            if chunk.last >= first:
+                yield chunk
 
     def without(self, chunk: ChunkAt) -> LedgerChunks | None:
         """Return the others; None when there are none."""

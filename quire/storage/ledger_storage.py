@@ -21,7 +21,7 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from quire.entry import EntryId, LedgerId
+from quire.entry import ENTRY_MAX, EntryId, LedgerId
 from quire.errors import CorruptEntryError, CorruptStorageError
 from quire.run import ScannedRun
 from quire.storage import slices as tidy
@@ -41,20 +41,19 @@ from quire.storage.entry_log import (
 )
 from quire.storage.fresh import check_first
 from quire.storage.ledger_state import LedgerState, decode_rows, encode_row
+from quire.storage.listing import Lister
 from quire.storage.options import StorageOptions
 from quire.storage.read_cache import ReadCache, ReadCounts
 from quire.storage.replay import JournalPosition
 from quire.storage.segments import JOURNAL, numbered
-from quire.storage.shelf import LedgerParts, Shelf, are_tidy, choose_chunks, slices_of
+from quire.storage.shelf import NO_PARTS, LedgerParts, Shelf, are_tidy, choose_chunks, slices_of
 from quire.storage.slices import Slice
 from quire.storage.stored_run import joined
 from quire.storage.write_cache import WriteCache
 
-ENTRY_MAX: Final = 2**63 - 1
 UNFINISHED: Final = "repair-unfinished"
 """A state file that is there while a repair of the directory is under way (salvage.py)."""
 
-NO_PARTS: Final = LedgerParts()
 AHEAD_BYTES: Final = 1024 * 1024
 """What the disk is told of at once, ahead of somebody who reads in order: a usual answer."""
 
@@ -76,6 +75,9 @@ class LedgerStorage:
         self._cache = WriteCache()
         self._flushing = WriteCache()
         self._position = FIRST.position
+        self.lists: Final = Lister(
+            self._files, self.shelf, self._find_cached, options.list_bytes_max
+        )
 
     async def load(self) -> None:
         """Read checkpoint, indexes and states; remove files that no checkpoint lists.
@@ -368,33 +370,6 @@ class LedgerStorage:
         """Read a chunk and return what is wrong with it."""
         _, damage = await self._files.read(ledger, [chunk])
         return damage
-
-    async def ranges(
-        self, ledger: LedgerId, first: EntryId = 0, last: EntryId = ENTRY_MAX
-    ) -> list[tuple[EntryId, EntryId]]:
-        """Return the ids held from first to last. Raises `CorruptEntryError` when a chunk that
-        must be read is damaged.
-        """
-        found = [
-            span
-            for cache in (self._flushing, self._cache)
-            for span in tidy.ranges(cache.all(ledger))
-        ]
-        for part in self.shelf.ledgers.get(ledger, NO_PARTS).overlapping(first, last):
-            for chunk in part.all():
-                if chunk.last < first or chunk.first > last:
-                    continue
-                if chunk.is_dense:
-                    found.append((chunk.first, chunk.last))
-                    continue
-                runs, damage = await self._files.serve(ledger, [chunk], None, lambda _: ())
-                if damage is not None:
-                    if chunk.file not in self.shelf:
-                        return await self.ranges(ledger, first, last)
-                    raise damage
-                found += tidy.ranges(map(tidy.whole, runs))
-        clipped = ((max(low, first), min(high, last)) for low, high in found)
-        return tidy.join_ranges([(low, high) for low, high in clipped if low <= high])
 
     async def close(self) -> None:
         await self._files.close()

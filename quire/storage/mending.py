@@ -132,10 +132,10 @@ class Mender:
     async def _held(self, copies: Copies, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         """Return the ids held. Where damage hides them, it is patched first."""
         try:
-            return await self._storage.ranges(ledger)
+            return await self._storage.lists.all(ledger)
         except CorruptEntryError:
             await self._patcher.patch_ledger(copies, ledger)
-            return await self._storage.ranges(ledger)
+            return await self._storage.lists.all(ledger)
 
     async def close(self) -> None:
         """Stop at once; what was fetched is kept."""

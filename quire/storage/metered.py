@@ -154,9 +154,11 @@ class MeteredBookie:
         """See `Bookie.sync`."""
         return await self._measured("sync", self._bookie.sync(ledger, key, first, last))
 
-    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+    async def list_entries(
+        self, ledger: LedgerId, first: EntryId = 0
+    ) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.list_entries`."""
-        return await self._measured("list_entries", self._bookie.list_entries(ledger))
+        return await self._measured("list_entries", self._bookie.list_entries(ledger, first))
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""

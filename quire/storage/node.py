@@ -338,12 +338,16 @@ class BookieNode:
         await self._check_fence(state)
         self._forget_if_unknown(state)
         await self._engine.settle()
-        return await self._engine.watched(self._storage.ranges(ledger, first, last))
+        return await self._engine.watched(self._storage.lists.all(ledger, first, last))
 
-    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+    async def list_entries(
+        self, ledger: LedgerId, first: EntryId = 0
+    ) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.list_entries`."""
         self._engine.check_alive()
-        return await self._engine.watched(self._storage.ranges(ledger))
+        if first < 0:
+            raise InvalidRequestError(f"there are no entries from {first} on")
+        return await self._engine.watched(self._storage.lists.some(ledger, first))
 
     def doubts(self, ledger: LedgerId) -> bool:
         """Whether this bookie may have lost something of a ledger that it has not got back."""

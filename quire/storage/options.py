@@ -35,6 +35,10 @@ class StorageOptions:
     """What readers of entry logs fetched lately: an answer of 1 MiB for each of some sixty readers.
     (What is fetched ahead of those who read in order is in the page cache.) 0 keeps nothing."""
 
+    list_bytes_max: int = 1024 * 1024
+    """What is read, or looked at in memory, for one piece of the list of a ledger's entries: 50 ms
+    where entries are smallest, and a hundred seeks of a slow disk take a second."""
+
     journal_segments_max: int = 12
     """Segments that may wait for a flush: lone small adds fill the journal (4 KiB each) long before
     they fill the write cache."""
@@ -117,7 +121,7 @@ class StorageOptions:
             )
         if self.read_cache_bytes < 0:
             raise ConfigurationError(f"read_cache_bytes {self.read_cache_bytes} is negative")
-        if min(self.write_cache_bytes, self.open_files_max) < 1:
+        if min(self.write_cache_bytes, self.open_files_max, self.list_bytes_max) < 1:
             raise ConfigurationError("storage sizes must be positive")
         if self.journal_segments_max < 2:
             raise ConfigurationError(

@@ -12,17 +12,17 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
-from quire.bookie import READ_ANSWER_BYTES_MAX, Bookie, BookieAddress
+from quire.bookie import READ_ANSWER_BYTES_MAX, Bookie, BookieAddress, list_all
 from quire.entry import BookieId
 from quire.storage.add_stream import AddStream
 from quire.storage.reception import Reception, ServiceLimits
 from quire.storage.run_port import serve_runs
 from quire.timing import time_limit
 from quire.wire import bookie_pb2 as pb
-from quire.wire.codec import encode_info, encode_ranges, encode_tail
+from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
 from quire.wire.reads import encode_parts
 from quire.wire.transport import ServerContext, add_service, bind, open_server
 
@@ -110,7 +110,10 @@ class BookieService:
 
     @_answers(pb.ListEntriesReply)
     async def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesReply:  # noqa: N802
-        return encode_ranges(await self.bookie.list_entries(request.ledger))
+        list_from = partial(self.bookie.list_entries, request.ledger)
+        if not request.HasField("first"):  # of a client that does not know of pieces
+            return encode_ranges(await list_all(list_from))
+        return encode_ranges((await list_from(request.first))[:RANGES_MAX])
 
     @_answers(pb.InfoReply)
     async def Info(self, request: pb.InfoRequest) -> pb.InfoReply:  # noqa: N802

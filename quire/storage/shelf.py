@@ -70,6 +70,9 @@ class LedgerParts:
         return [part for part in self.parts[low:high] if part.first <= last and part.last >= first]
 
 
+NO_PARTS: Final = LedgerParts()
+
+
 class Shelf:
     """See the module."""
 

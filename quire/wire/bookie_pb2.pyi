@@ -177,12 +177,14 @@ class SyncRequest(_message.Message):
     def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., key: _Optional[bytes] = ..., first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class ListEntriesRequest(_message.Message):
-    __slots__ = ("bookie", "ledger")
+    __slots__ = ("bookie", "ledger", "first")
     BOOKIE_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
     bookie: str
     ledger: int
-    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ...) -> None: ...
+    first: int
+    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., first: _Optional[int] = ...) -> None: ...
 
 class ListEntriesReply(_message.Message):
     __slots__ = ("bounds", "failure")

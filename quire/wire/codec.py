@@ -127,6 +127,10 @@ def decode_tail(reply: pb.TailReply) -> LedgerTail:
     )
 
 
+RANGES_MAX: Final = 262_144
+"""Ranges in one piece of a list: at ten bytes for an id at most, 5 of the 8 MiB of a message."""
+
+
 def encode_ranges(ranges: list[tuple[EntryId, EntryId]]) -> pb.ListEntriesReply:
     return pb.ListEntriesReply(bounds=[bound for pair in ranges for bound in pair])
 

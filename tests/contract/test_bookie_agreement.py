@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quire.bookie import Bookie
+from quire.bookie import Bookie, list_all
 from quire.entry import DigestKind, Sealer
 from quire.errors import NoSuchEntryError, NoSuchLedgerError, QuireError
 from quire.run import pack_run, scan_run
@@ -24,7 +25,10 @@ from tests.sim.disk import SimDisk
 from tests.support.memory_bookie import MemoryBookie
 
 OPTIONS = StorageOptions(
-    segment_bytes=64 * 1024, write_cache_bytes=600, memory_bytes_max=1024 * 1024
+    segment_bytes=64 * 1024,
+    write_cache_bytes=600,
+    memory_bytes_max=1024 * 1024,
+    list_bytes_max=150,
 )
 SEALERS = {
     (ledger, password): Sealer(ledger, DigestKind.CRC32C, password)
@@ -75,12 +79,16 @@ def calls(draw: st.DrawFn) -> Call:
         return Call("wait_tail", (ledger, draw(st.integers(-1, 12)), 0.0), {})
     if method == "lac":
         return Call("write_lac", (ledger, key, sealer.seal_lac(draw(ENTRIES))), {})
-    return Call("list_entries", (ledger,), {}) if method == "list" else Call("restart", (), {})
+    if method == "list":
+        return Call("list_entries", (ledger,), {"first": draw(ENTRIES)})
+    return Call("restart", (), {})
 
 
 async def answer(bookie: Bookie, call: Call) -> object:
     """What a bookie says; an error is its class and what it carries."""
     try:
+        if call.method == "list_entries":
+            return await list_all(partial(bookie.list_entries, *call.arguments), **call.options)
         return await getattr(bookie, call.method)(*call.arguments, **call.options)
     except (NoSuchEntryError, NoSuchLedgerError):
         return "absent"

@@ -58,6 +58,26 @@ def test_a_bookie_that_was_away_is_given_what_it_missed_before_the_writer_closes
     assert not virtually(lambda: main(False)), "without the option Qa copies are enough"
 
 
+def test_nothing_is_copied_that_a_later_piece_of_a_list_names() -> None:
+    async def main() -> None:
+        async with MemoryCluster(3, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(Replication(3, 2, 2), full_quorum=True)
+            await writer.append_many([b"x"] * 9)
+            copied = 0
+
+            async def before(method: str, ledger: int) -> None:
+                nonlocal copied
+                copied += method == "add"
+
+            for bookie in cluster.bookies.values():
+                bookie.ranges_max = 1
+                bookie.before = before
+            await writer.close()
+            assert copied == 0
+
+    virtually(main)
+
+
 def test_a_bookie_that_cannot_say_what_it_holds_is_given_all_of_it_again() -> None:
     """Found by the simulator: of a ledger on all bookies there are, none could take its place."""
 

@@ -123,6 +123,18 @@ def test_a_bookie_without_an_answer_is_unknown_and_nothing_is_said_to_be_lost(
     virtually(main)
 
 
+def test_a_list_that_comes_in_pieces_is_put_together() -> None:
+    async def main() -> None:
+        async with closed_ledger(3, Replication(3, 2, 2)) as (cluster, metadata):
+            whole = await taken(cluster, metadata.ledger)
+            for bookie in cluster.bookies.values():
+                bookie.ranges_max = 1
+            assert await taken(cluster, metadata.ledger) == whole
+            assert not whole.shortages
+
+    virtually(main)
+
+
 def test_a_bookie_that_left_the_cluster_is_unknown() -> None:
     async def main() -> None:
         async with closed_ledger(4) as (_, metadata):
@@ -190,7 +202,7 @@ def test_bookies_are_asked_again_when_metadata_changed_meanwhile() -> None:
 
             cluster.bookies["b2"].before = before
             found = await taken(cluster, writer.ledger)
-            assert asked == 2
+            assert asked == 4, "twice, each time until nothing more came"
             assert found.metadata.is_closed
             assert found.compared_to == 9
 

@@ -143,8 +143,10 @@ class Line:
     ) -> list[tuple[EntryId, EntryId]]:
         return await self._carry("sync", lambda far: far.sync(ledger, key, first, last))
 
-    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
-        return await self._carry("list_entries", lambda far: far.list_entries(ledger))
+    async def list_entries(
+        self, ledger: LedgerId, first: EntryId = 0
+    ) -> list[tuple[EntryId, EntryId]]:
+        return await self._carry("list_entries", lambda far: far.list_entries(ledger, first))
 
     async def info(self) -> BookieInfo:
         return await self._carry("info", lambda far: far.info())

@@ -341,8 +341,12 @@ class SimLink:
         )
         return ranges
 
-    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
-        ranges: list[tuple[EntryId, EntryId]] = await self._ask("list_entries", ledger=ledger)
+    async def list_entries(
+        self, ledger: LedgerId, first: EntryId = 0
+    ) -> list[tuple[EntryId, EntryId]]:
+        ranges: list[tuple[EntryId, EntryId]] = await self._ask(
+            "list_entries", ledger=ledger, first=first
+        )
         return ranges
 
     async def info(self) -> BookieInfo:

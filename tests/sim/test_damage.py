@@ -141,7 +141,8 @@ def test_the_budget_is_one_bookie_where_an_ack_means_two_copies() -> None:
         ("read_tail", {"ledger": 7, "fence_key": b"k"}),
         ("wait_tail", {"ledger": 7, "above": -1, "timeout": 30.0}),
         ("sync", {"ledger": 7, "key": b"k", "first": 0, "last": 3}),
-        ("list_entries", {"ledger": 7}),
+        ("list_entries", {"ledger": 7, "first": 0}),
+        ("list_entries", {"ledger": 7, "first": 9}),
         ("info", {}),
     ],
 )

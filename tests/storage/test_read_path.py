@@ -28,21 +28,6 @@ ENTRIES = 640
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of all reads of entry logs."""
-    sizes: list[int] = []
-    read = SimFile.read
-
-    async def counted(self: SimFile, offset: int, size: int) -> bytes:
-        if self._path.startswith("entries"):
-            sizes.append(size)
-        return await read(self, offset, size)
-
-    monkeypatch.setattr(SimFile, "read", counted)
-    return sizes
-
-
-@pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[range]:
     """What the disk was told of before it was read."""
     ranges: list[range] = []

@@ -64,6 +64,8 @@ class MemoryBookie:
     def __init__(self, bookie: BookieId = "memory") -> None:
         self.bookie = bookie
         self.writable = True
+        self.ranges_max = 1 << 20
+        """Where a list of entries is cut."""
         self.before: Callable[[str, LedgerId], Awaitable[None]] = _nothing
         self.ledgers: defaultdict[LedgerId, _Ledger] = defaultdict(_Ledger)
 
@@ -190,9 +192,12 @@ class MemoryBookie:
         held = [(max(low, first), min(high, last)) for low, high in self._ranges(ledger)]
         return [(low, high) for low, high in held if low <= high]
 
-    async def list_entries(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
+    async def list_entries(
+        self, ledger: LedgerId, first: EntryId = 0
+    ) -> list[tuple[EntryId, EntryId]]:
         await self.before("list_entries", ledger)
-        return self._ranges(ledger)
+        found = [(max(low, first), high) for low, high in self._ranges(ledger) if high >= first]
+        return found[: self.ranges_max]
 
     def _ranges(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
         ranges: list[tuple[EntryId, EntryId]] = []

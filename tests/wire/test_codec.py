@@ -21,6 +21,7 @@ from quire.errors import (
 )
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import (
+    RANGES_MAX,
     REASON_CHARACTERS_MAX,
     RULES,
     Rule,
@@ -34,6 +35,7 @@ from quire.wire.codec import (
     encode_tail,
     is_internal,
 )
+from quire.wire.transport import MESSAGE_BYTES_MAX
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=REASON_CHARACTERS_MAX)
@@ -118,6 +120,13 @@ def test_tails_travel(frame: bytes | None, packet: bytes | None, hint: int, fenc
 def test_ranges_travel(ranges: list[tuple[int, int]]) -> None:
     reply = encode_ranges(ranges)
     assert decode_ranges(pb.ListEntriesReply.FromString(reply.SerializeToString())) == ranges
+
+
+def test_the_longest_piece_of_a_list_fits_into_a_message() -> None:
+    ids = range(2**63 - 2 * RANGES_MAX, 2**63)
+    reply = encode_ranges([(entry, entry) for entry in ids[::2]])
+    assert len(reply.bounds) == 2 * RANGES_MAX
+    assert reply.ByteSize() < MESSAGE_BYTES_MAX
 
 
 def test_accounts_travel() -> None:

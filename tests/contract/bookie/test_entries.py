@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
+from quire.bookie import list_all
 from quire.entry import DigestKind, Sealer
 from quire.errors import NoSuchEntryError
 from quire.run import pack_run
@@ -99,6 +101,19 @@ def test_gaps_are_left_out(run: Run) -> None:
         assert await subject.bookie.list_entries(LEDGER) == [(0, 0), (2, 2), (4, 5), (9, 9)]
         with pytest.raises(NoSuchEntryError):
             await subject.bookie.read(LEDGER, 6, 8)
+
+    run(check)
+
+
+def test_a_list_begins_where_it_is_to_begin(run: Run) -> None:
+    async def check(subject: Subject) -> None:
+        bookie = subject.bookie
+        await bookie.add(LEDGER, KEY, run_of(0, 2, 4))
+        await bookie.add(LEDGER, KEY, run_of(5, 9))
+        assert await list_all(partial(bookie.list_entries, LEDGER), 3) == [(4, 5), (9, 9)]
+        assert await bookie.list_entries(LEDGER, 5) == [(5, 5), (9, 9)]
+        assert await bookie.list_entries(LEDGER, 10) == []
+        assert await bookie.list_entries(8, 0) == []
 
     run(check)
 

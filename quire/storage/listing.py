@@ -1,0 +1,128 @@
+"""Which ids a bookie holds of a ledger, piece by piece.
+
+A chunk in which no id is missing is known by its index row. One with gaps, as in a striped
+ensemble, must be read and looked at. What that takes is bounded, so that somebody who asks for all
+of a large ledger waits for a piece at a time, and nobody waits long behind him. The read cache is
+passed by: what readers fetched stays there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from quire.bookie import list_all
+from quire.entry import ENTRY_MAX, EntryId, LedgerId
+from quire.errors import CorruptEntryError
+from quire.storage import slices as tidy
+from quire.storage.entry_files import EntryFiles
+from quire.storage.entry_log import ChunkAt, LedgerChunks
+from quire.storage.shelf import NO_PARTS, Shelf
+from quire.storage.slices import Slice
+
+ROW_COST_BYTES: Final = 64
+"""What a chunk costs that need not be read: a row of the index, taken apart."""
+
+READ_AT_ONCE: Final = 4
+"""Chunks in memory together, of about 64 KiB: 10 ms of looking at the smallest frames."""
+
+FindCached: TypeAlias = Callable[[LedgerId, EntryId, EntryId, int], tuple[Sequence[Slice], EntryId]]
+"""Finds slices of entries in memory, of a ledger from first to last, until so many bytes are
+reached; and says up to which id they are complete."""
+
+
+class Lister:
+    """Lists what is on the shelf and in memory."""
+
+    def __init__(
+        self, files: EntryFiles, shelf: Shelf, find_cached: FindCached, bytes_max: int
+    ) -> None:
+        self._files = files
+        self._shelf = shelf
+        self._find_cached = find_cached
+        self._bytes_max = bytes_max
+
+    async def some(
+        self, ledger: LedgerId, first: EntryId = 0, last: EntryId = ENTRY_MAX
+    ) -> list[tuple[EntryId, EntryId]]:
+        """Return the ids held from first to last, complete up to the last of them; none only when
+        there are none.
+
+        Raises `CorruptEntryError` when what may tell the first of them is damaged.
+        """
+        while first <= last:
+            cached, end = self._find_cached(ledger, first, last, self._bytes_max)
+            parts = self._shelf.ledgers.get(ledger, NO_PARTS).overlapping(first, end)
+            chunks, end = choose_listed(parts, first, end, self._bytes_max)
+            found, damage = await self._look(ledger, chunks)
+            if damage is not None:
+                if not all(chunk.file in self._shelf for chunk in chunks):
+                    continue  # compaction has put another file in the place of one of them
+                if damage.entry <= first:
+                    raise damage
+                end = damage.entry - 1
+            listed = _clipped([*tidy.ranges(cached), *found], first, end)
+            if listed:
+                return listed
+            first = end + 1
+        return []
+
+    async def all(
+        self, ledger: LedgerId, first: EntryId = 0, last: EntryId = ENTRY_MAX
+    ) -> list[tuple[EntryId, EntryId]]:
+        """Return all ids held from first to last. Raises as `some`."""
+        return await list_all(lambda start: self.some(ledger, start, last), first, last)
+
+    async def _look(
+        self, ledger: LedgerId, chunks: Sequence[ChunkAt]
+    ) -> tuple[list[tuple[EntryId, EntryId]], CorruptEntryError | None]:
+        """Return the ids in chunks, as ranges in any order; only some of those behind the first
+        entry of a chunk that is damaged or cannot be read.
+        """
+        found = [(chunk.first, chunk.last) for chunk in chunks if chunk.is_dense]
+        sparse = [chunk for chunk in chunks if not chunk.is_dense]
+        for start in range(0, len(sparse), READ_AT_ONCE):
+            runs, damage = await self._files.read(ledger, sparse[start : start + READ_AT_ONCE])
+            found += tidy.ranges(map(tidy.whole, runs))
+            if damage is not None:
+                return found, damage
+        return found, None
+
+
+def choose_listed(
+    parts: Sequence[LedgerChunks], first: EntryId, last: EntryId, bytes_max: int
+) -> tuple[list[ChunkAt], EntryId]:
+    """Return the chunks that tell which ids from first on are held, ascending by first id: at least
+    those that may hold the first, else not many more bytes to be read than `bytes_max`. And the id
+    up to which nothing is missing.
+    """
+    found: list[ChunkAt] = []
+    for part in parts:
+        cost = 0
+        for chunk in part.since(first):
+            if chunk.first > last:
+                break
+            if cost >= bytes_max:
+                last = chunk.first - 1
+                break
+            found.append(chunk)
+            cost += _cost(chunk)
+    found.sort(key=lambda chunk: chunk.first)
+    cost = 0
+    for number, chunk in enumerate(found):
+        if chunk.first > last or (cost >= bytes_max and chunk.first > first):
+            return found[:number], min(last, chunk.first - 1)
+        cost += _cost(chunk)
+    return found, last
+
+
+def _cost(chunk: ChunkAt) -> int:
+    return ROW_COST_BYTES if chunk.is_dense else chunk.size
+
+
+def _clipped(
+    ranges: Iterable[tuple[EntryId, EntryId]], first: EntryId, last: EntryId
+) -> list[tuple[EntryId, EntryId]]:
+    """Return what of ranges lies between the two, sorted and joined."""
+    cut = ((max(low, first), min(high, last)) for low, high in ranges)
+    return tidy.join_ranges((low, high) for low, high in cut if low <= high)
