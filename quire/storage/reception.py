@@ -31,6 +31,11 @@ class ServiceLimits:
     runs_per_stream: int = 256
     bytes_per_stream: int = 4 * SENT_RUN_BYTES_MAX
     reads: int = 256
+    """Each holds an answer of up to 4 MiB, and so does what follows, if an entry is that large."""
+    tails: int = 256
+    lists: int = 256
+    syncs: int = 4096
+    """These wait for the journal only, and a writer whose sync is refused gives the bookie up."""
     waits: int = 8192
 
 
@@ -79,6 +84,9 @@ class Reception:
         self._unanswered = 0
         """Of these and those that have just ended: whose answer gRPC has not taken over yet."""
         self.reads = Places(bookie_id, self.limits.reads, "reads are under way")
+        self.tails = Places(bookie_id, self.limits.tails, "reads of tails are under way")
+        self.lists = Places(bookie_id, self.limits.lists, "lists of entries are under way")
+        self.syncs = Places(bookie_id, self.limits.syncs, "syncs are under way")
         self.waits = Places(bookie_id, self.limits.waits, "reads wait for entries")
         self._streams: list[Stream] = []
         self._settled = asyncio.Event()

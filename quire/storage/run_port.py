@@ -24,6 +24,10 @@ from quire.wire.transport import EOF, cannot_listen, split_address
 STREAMS_MAX: Final = 4096
 """Connections at the same time; one more is closed at once."""
 
+SILENT_MAX: Final = 1024
+"""Connections at the same time that have not greeted yet. One more ends the one that has been
+silent longest: our clients greet at once, whoever else is there."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -51,17 +55,23 @@ class _RunPort:
 
     def __init__(self, reception: Reception) -> None:
         self._reception = reception
-        self._streams: dict[FramedConnection, asyncio.Task[None] | None] = {}
-        """None for a connection that has not greeted yet."""
+        self._streams: dict[FramedConnection, asyncio.Task[None]] = {}
+        self._silent: dict[FramedConnection, None] = {}
+        """Those that have not greeted yet, in the order in which they came."""
 
     def connection(self) -> FramedConnection:
         """Return the protocol of a connection that comes in."""
         connection = FramedConnection(on_greeted=self._greeted, on_lost=self._lost)
-        self._streams[connection] = None
+        if len(self._silent) >= SILENT_MAX:
+            longest = next(iter(self._silent))
+            del self._silent[longest]
+            longest.abort()
+        self._silent[connection] = None
         return connection
 
     def _greeted(self, connection: FramedConnection) -> None:
-        if len(self._streams) > STREAMS_MAX:
+        self._silent.pop(connection, None)
+        if len(self._streams) >= STREAMS_MAX:
             _log.warning("%d connections for runs are open: one more is refused", STREAMS_MAX)
             connection.abort()
             return
@@ -69,6 +79,7 @@ class _RunPort:
 
     def _lost(self, connection: FramedConnection) -> None:
         """Give up the stream of a connection: nobody hears its answers any more."""
+        self._silent.pop(connection, None)
         serving = self._streams.pop(connection, None)
         if serving is not None:
             serving.cancel()
@@ -84,8 +95,8 @@ class _RunPort:
 
     async def close(self) -> None:
         """Break off what is under way; answers that were written are still sent."""
-        serving = [stream for stream in self._streams.values() if stream is not None]
-        for connection in list(self._streams):
+        serving = list(self._streams.values())
+        for connection in (*self._silent, *self._streams):
             connection.close()
         for stream in serving:
             stream.cancel()

@@ -93,7 +93,8 @@ class BookieService:
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802
         fence_key = request.fence_key if request.HasField("fence_key") else None
-        return encode_tail(await self.bookie.read_tail(request.ledger, fence_key=fence_key))
+        with self.reception.tails.take():
+            return encode_tail(await self.bookie.read_tail(request.ledger, fence_key=fence_key))
 
     @_answers(pb.TailReply)
     async def WaitTail(self, request: pb.WaitTailRequest) -> pb.TailReply:  # noqa: N802
@@ -104,16 +105,17 @@ class BookieService:
 
     @_answers(pb.ListEntriesReply)
     async def Sync(self, request: pb.SyncRequest) -> pb.ListEntriesReply:  # noqa: N802
-        bookie = self.bookie
-        ranges = await bookie.sync(request.ledger, request.key, request.first, request.last)
-        return encode_ranges(ranges)
+        wanted = (request.ledger, request.key, request.first, request.last)
+        with self.reception.syncs.take():
+            return encode_ranges(await self.bookie.sync(*wanted))
 
     @_answers(pb.ListEntriesReply)
     async def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesReply:  # noqa: N802
         list_from = partial(self.bookie.list_entries, request.ledger)
-        if not request.HasField("first"):  # of a client that does not know of pieces
-            return encode_ranges(await list_all(list_from))
-        return encode_ranges((await list_from(request.first))[:RANGES_MAX])
+        with self.reception.lists.take():
+            if not request.HasField("first"):  # of a client that does not know of pieces
+                return encode_ranges(await list_all(list_from))
+            return encode_ranges((await list_from(request.first))[:RANGES_MAX])
 
     @_answers(pb.InfoReply)
     async def Info(self, request: pb.InfoRequest) -> pb.InfoReply:  # noqa: N802

@@ -37,6 +37,9 @@ _SENT_BYTES_MAX: Final = 1024 * 1024
 _PROBES: Final = 3
 
 
+UNWANTED: Final = "it was ended before it was made"
+
+
 class ConnectionOverError(Exception):
     """A connection that ended, or never began, with the reason in a few words."""
 
@@ -101,19 +104,26 @@ class FramedConnection(asyncio.Protocol):
         self._transport.writelines((_SIZE.pack(len(message)), message))
 
     def close(self) -> None:
-        """Send what was written, then end the connection."""
+        """Send what was written, then end the connection; one that is being made ends then."""
         if self._transport is not None:
             self._transport.close()
+        else:
+            self._over = UNWANTED
 
     def abort(self) -> None:
-        """End the connection now."""
+        """End the connection now; one that is being made ends when it is."""
         if self._transport is not None:
             self._transport.abort()
+        else:
+            self._over = UNWANTED
 
     # What the transport reports.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = made = cast("asyncio.Transport", transport)  # uvloop's is none by type
+        if self._over is not None:
+            made.abort()
+            return
         _probe(made.get_extra_info("socket"))
         made.set_write_buffer_limits(high=_SENT_BYTES_MAX)
         if self._on_greeted is None:

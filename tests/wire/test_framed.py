@@ -307,6 +307,45 @@ def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(main())
 
 
+def test_whoever_is_silent_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many say nothing, they are so many, and nobody who speaks is turned away."""
+    monkeypatch.setattr(run_port, "SILENT_MAX", 2)
+    monkeypatch.setattr(run_port, "STREAMS_MAX", 1)
+
+    async def main() -> None:
+        bookie = MemoryBookie("b1")
+        async with serve_bookie(bookie, "b1", listen_runs=HERE) as address:
+            assert address.runs is not None
+            host, port = address.runs.split(":")
+            silent = [await asyncio.open_connection(host, int(port)) for _ in range(5)]
+            stub = RemoteBookie(address)
+            await stub.add(7, KEY, run_of(0))
+            async with asyncio.timeout(SOON):
+                for reader, _ in silent[:3]:
+                    with contextlib.suppress(ConnectionError):
+                        assert await reader.read() == b""
+            assert not silent[4][0].at_eof()
+            for _, writer in silent:
+                writer.close()
+            await stub.close()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_is_ended_before_it_is_made_ends_when_it_is() -> None:
+    async def main() -> None:
+        for end in (FramedConnection.close, FramedConnection.abort):
+            connection = FramedConnection(on_greeted=lambda _: None)
+            end(connection)
+            wire = Wire()
+            connection.connection_made(wire)
+            assert wire.is_closing()
+            with pytest.raises(ConnectionOverError):
+                await connection.read()
+
+    asyncio.run(main())
+
+
 @settings(max_examples=50)
 @given(st.binary(max_size=64), st.booleans(), st.integers(0, 2**32 - 1))
 def test_no_bytes_harm_a_bookie(noise: bytes, is_greeted: bool, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import grpc.aio
@@ -17,6 +18,7 @@ from quire.errors import (
     WrongBookieError,
 )
 from quire.ledger import run_stream
+from quire.ledger.remote import RemoteBookie
 from quire.storage.reception import ServiceLimits
 from quire.storage.service import serve_bookie
 from quire.wire import bookie_pb2 as pb
@@ -180,6 +182,33 @@ def test_reads_and_waits_are_bounded() -> None:
             await stub.add(7, KEY, run_of(0))
             assert await stub.read(7, 0, 0) == run_of(0)
             wait.cancel()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("limits", "call"),
+    [
+        (ServiceLimits(tails=1), lambda stub: stub.read_tail(7)),
+        (ServiceLimits(tails=1), lambda stub: stub.read_tail(7, fence_key=KEY)),
+        (ServiceLimits(lists=1), lambda stub: stub.list_entries(7)),
+        (ServiceLimits(syncs=1), lambda stub: stub.sync(7, KEY, 0, 1)),
+    ],
+    ids=["tail", "fencing tail", "list", "sync"],
+)
+def test_everything_that_waits_is_bounded(
+    limits: ServiceLimits, call: Callable[[RemoteBookie], Awaitable[object]]
+) -> None:
+    async def main() -> None:
+        bookie = GatedBookie()
+        async with connected(bookie, limits=limits) as stub:
+            first = asyncio.ensure_future(call(stub))
+            await bookie.arrived(1)
+            with pytest.raises(BookieBusyError):
+                await call(stub)
+            bookie.gate.set()
+            await first
+            await call(stub)
 
     asyncio.run(main())
 
