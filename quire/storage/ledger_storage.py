@@ -126,6 +126,15 @@ class LedgerStorage:
                 state.doubt()
         return state
 
+    def forget_if_unknown(self, state: LedgerState) -> None:
+        """Drop a state that says nothing and that nobody waits for: anybody can name ledgers.
+
+        For whoever asked for it and may have left nothing in it.
+        """
+        is_wanted = state.is_known or bool(state.waiters)
+        if not is_wanted and self.states.get(state.ledger) is state:
+            del self.states[state.ledger]
+
     def is_doubtful(self, ledger: LedgerId) -> bool:
         """Whether something of a ledger may have been lost: nothing is absent from it then."""
         state = self.states.get(ledger)

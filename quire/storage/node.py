@@ -298,7 +298,7 @@ class BookieNode:
         except TimeoutError:
             pass
         finally:
-            self._forget_if_unknown(state)
+            self._storage.forget_if_unknown(state)
         self._engine.check_alive()
         return await self._tail(ledger)
 
@@ -312,20 +312,18 @@ class BookieNode:
             if changed in state.waiters:
                 state.waiters.remove(changed)
 
-    def _forget_if_unknown(self, state: LedgerState) -> None:
-        """Drop a state that only the last waiter kept."""
-        if not state.is_known and not state.waiters:
-            self._storage.states.pop(state.ledger, None)
-
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         """See `Bookie.write_lac`. Kept in memory and by flushes."""
         self._engine.check_alive()
         state = await self._authorize(ledger, key)
         await self._check_fence(state)
-        if state.set_packet(packet):
-            self._note_key(state, key)
-            self._storage.touch(ledger)
-            state.wake()
+        try:
+            if state.set_packet(packet):
+                self._note_key(state, key)
+                self._storage.touch(ledger)
+                state.wake()
+        finally:
+            self._storage.forget_if_unknown(state)
 
     async def sync(
         self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
@@ -336,7 +334,7 @@ class BookieNode:
             raise InvalidRequestError(f"entries {first} to {last} are no range")
         state = await self._authorize(ledger, key)
         await self._check_fence(state)
-        self._forget_if_unknown(state)
+        self._storage.forget_if_unknown(state)
         await self._engine.settle()
         return await self._engine.watched(self._storage.lists.all(ledger, first, last))
 

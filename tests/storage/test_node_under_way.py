@@ -12,6 +12,7 @@ from quire.entry import DigestKind, Sealer
 from quire.errors import (
     BookieBusyError,
     BookieUnavailableError,
+    InvalidRequestError,
     LedgerFencedError,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -240,6 +241,31 @@ def test_memory_is_bounded() -> None:
         await asyncio.gather(*(adding[entry] for entry in stored))
         assert len(stored) == len(range(stored[0], stored[-1] + 1))
         assert list(await scene.entries(7)) == stored
+        await scene.close()
+
+    drive(main())
+
+
+def test_whoever_names_ledgers_and_leaves_nothing_leaves_nothing() -> None:
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        for ledger in range(100, 120):
+            sealer = Sealer(ledger, DigestKind.CRC32C, b"")
+            with pytest.raises(InvalidRequestError):
+                await node.write_lac(ledger, KEY, b"garbage")
+            await node.write_lac(ledger, KEY, sealer.seal_lac(-1))
+            with pytest.raises(InvalidRequestError):
+                await node.add(ledger, b"k" * 65, run_of(ledger, 0))
+            assert not node._storage.states
+            await node.sync(ledger, KEY, 0, 9)
+            await node.wait_tail(ledger, 0, 0.0)
+        assert not node._storage.states
+        waiting = asyncio.ensure_future(node.wait_tail(99, -1, 1000.0))
+        await _settle()
+        await node.write_lac(99, KEY, Sealer(99, DigestKind.CRC32C, b"").seal_lac(-1))
+        await node.add(99, KEY, run_of(99, 0, 1))
+        assert (await waiting).hint == 0
         await scene.close()
 
     drive(main())
