@@ -12,9 +12,11 @@ reads under way finish.)
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -44,6 +46,15 @@ class _Told(NamedTuple):
     """The entry at which it is told of more."""
 
 
+@dataclass(slots=True)
+class _Opening:
+    """A file that tasks wait for to be open."""
+
+    tasks: int = 0
+    is_void: bool = False
+    """It was dropped meanwhile."""
+
+
 class EntryFiles:
     """The open entry-log files of a bookie, and what was read from them lately."""
 
@@ -53,6 +64,7 @@ class EntryFiles:
         self._files: dict[int, File] = {}
         self.cache: Final = ReadCache(0) if cache is None else cache
         self._ends: OrderedDict[tuple[int, int], _Told] = OrderedDict()
+        self._opening: dict[int, _Opening] = {}
         self._retired: list[int] = []
         self._doomed: list[int] = []
 
@@ -150,15 +162,38 @@ class EntryFiles:
     async def _open(self, number: int) -> File:
         file = self._files.pop(number, None)
         if file is None:
-            file = await self._disk.open(entries_path(number))
-            raced = self._files.pop(number, None)
-            if raced is not None:
-                await file.close()
-                file = raced
+            file = await self._open_new(number)
         self._files[number] = file
         if len(self._files) > self._open_files_max:
             await self._files.pop(next(iter(self._files))).close()
         return file
+
+    async def _open_new(self, number: int) -> File:
+        """Open a file, unless another task was faster. Raises `FileNotFoundError` for one that was
+        dropped meanwhile.
+        """
+        opening = self._opening.setdefault(number, _Opening())
+        opening.tasks += 1
+        try:
+            file = await self._disk.open(entries_path(number))
+        finally:
+            opening.tasks -= 1
+            if not opening.tasks and not opening.is_void:
+                del self._opening[number]
+        if opening.is_void:
+            await file.close()
+            raise FileNotFoundError(errno.ENOENT, "it was dropped", entries_path(number))
+        raced = self._files.pop(number, None)
+        if raced is None:
+            return file
+        await file.close()
+        return raced
+
+    def _void(self, number: int) -> None:
+        """Let nobody keep a file open that he began to open before."""
+        opening = self._opening.pop(number, None)
+        if opening is not None:
+            opening.is_void = True
 
     def retire(self, numbers: Iterable[int]) -> None:
         """Note files that only the older checkpoint lists."""
@@ -178,6 +213,7 @@ class EntryFiles:
         """Remove a file that no checkpoint lists any more."""
         with suppress(FileNotFoundError):  # lost while it counted, and made up for
             await self._disk.unlink(entries_path(number))  # first: nobody opens it after that
+        self._void(number)
         self.cache.drop(number)
         file = self._files.pop(number, None)
         if file is not None:
@@ -185,6 +221,8 @@ class EntryFiles:
 
     async def close(self) -> None:
         """Close the files."""
+        for number in list(self._opening):
+            self._void(number)
         while self._files:
             await self._files.popitem()[1].close()
 

@@ -121,13 +121,13 @@ class Segments:
         try:
             await file.write(0, [encode_segment(header)], sync=True)
             await self._disk.rename(spare_path(spare), segment_path(number))
-        except OSError:
+            self._spares.remove(spare)
+            self._number = number
+            self._live.append(number)
+            await self._disk.sync_directory(JOURNAL)
+        except BaseException:  # cancellation too: nobody else knows the file
             await file.close()
             raise
-        self._spares.remove(spare)
-        self._number = number
-        self._live.append(number)
-        await self._disk.sync_directory(JOURNAL)
         return Segment(header, file)
 
     async def _open_spare(self, number: int) -> tuple[int, File]:
