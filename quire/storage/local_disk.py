@@ -14,6 +14,7 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -49,6 +50,16 @@ def _make_durably(directory: Path) -> None:
             os.close(descriptor)
 
 
+def _open_lock(path: Path) -> tuple[int, bool]:
+    """Return an open file, and whether it was made. Raises OSError."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    while True:
+        with suppress(FileExistsError):
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644), True
+        with suppress(FileNotFoundError):  # removed just now
+            return os.open(path, flags), False
+
+
 def _close_unclaimed(opening: asyncio.Future[tuple[int, int]]) -> None:
     """Close what was opened for a task that is gone."""
     if not opening.cancelled() and opening.exception() is None:
@@ -71,22 +82,27 @@ class LocalDisk:
                 raise ConfigurationError(
                     f"{self.root} is not a directory: format a bookie there first"
                 )
-            self._lock = self._take_lock()
+            self._lock, self._is_lock_new = self._take_lock()
         except OSError as error:
             raise ConfigurationError(f"{self.root} cannot be used: {error.strerror}") from error
         self._means = Means()
 
-    def _take_lock(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.root / LOCK_NAME, flags, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            raise ConfigurationError(
-                f"{self.root} is in use by another bookie process: stop it or use another directory"
-            ) from error
-        return descriptor
+    def _take_lock(self) -> tuple[int, bool]:
+        """Return the locked descriptor, and whether its file was made for that."""
+        while True:
+            descriptor, is_new = _open_lock(self.root / LOCK_NAME)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(descriptor)
+                raise ConfigurationError(
+                    f"{self.root} is in use by another bookie process: "
+                    "stop it or use another directory"
+                ) from error
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.stat(self.root / LOCK_NAME)):
+                    return descriptor, is_new
+            os.close(descriptor)  # whoever had made it has removed it: others lock another one
 
     async def open(self, path: str, *, create: bool = False) -> LocalFile:
         full = self.root / _check_path(path)
@@ -96,7 +112,10 @@ class LocalDisk:
             descriptor = os.open(full, flags, 0o644)
             return descriptor, os.fstat(descriptor).st_size
 
-        opening = self._means.writers.run(job)
+        # What exists is opened to be read: that must not wait for a flush.
+        threads = self._means.writers if create else self._means.readers
+        self._is_lock_new &= not create
+        opening = threads.run(job)
         try:
             descriptor, size = await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -111,6 +130,7 @@ class LocalDisk:
 
     async def make_directory(self, path: str) -> None:
         full = self.root / _check_path(path)
+        self._is_lock_new = False
         await self._run(lambda: full.mkdir(exist_ok=True))
 
     async def rename(self, old: str, new: str) -> None:
@@ -148,9 +168,15 @@ class LocalDisk:
             raise
 
     async def close(self) -> None:
-        """Wait for jobs under way, stop the threads, give up the lock. Harmless when repeated."""
+        """Wait for jobs under way, stop the threads, give up the lock. Harmless when repeated.
+
+        A directory that was only looked at is left as it was found.
+        """
         if self._lock < 0:
             return
         descriptor, self._lock = self._lock, -1
         await self._means.close()
+        if self._is_lock_new:
+            with suppress(OSError):
+                os.unlink(self.root / LOCK_NAME)
         os.close(descriptor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from quire.errors import ConfigurationError
 from quire.storage.local_disk import LocalDisk
+from quire.storage.local_file import THREADS
 
 
 def test_two_bookies_cannot_share_a_directory(tmp_path: Path) -> None:
@@ -24,6 +26,77 @@ def test_two_bookies_cannot_share_a_directory(tmp_path: Path) -> None:
         again = LocalDisk(tmp_path)
         assert await again.list() == []
         await again.close()
+
+    asyncio.run(main())
+
+
+def test_a_directory_that_was_only_looked_at_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    left: list[bool] = []
+
+    async def main() -> None:
+        for change in (False, True, False):
+            disk = LocalDisk(tmp_path)
+            with pytest.raises(ConfigurationError):
+                LocalDisk(tmp_path)
+            assert await disk.list() == ["thesis.tex"]
+            await (await disk.open("thesis.tex")).close()
+            if change:
+                await disk.make_directory("entries")
+                (tmp_path / "entries").rmdir()
+            await disk.close()
+            left.append("LOCK" in os.listdir(tmp_path))
+        assert left == [False, True, True], "where a bookie lives it stays"
+
+    asyncio.run(main())
+
+
+def test_a_lock_that_was_removed_locks_nobody_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had opened it before has the lock of a file that nobody else finds."""
+    real_flock = fcntl.flock
+    removals = [tmp_path / "LOCK"]
+
+    def late_flock(descriptor: int, operation: int) -> None:
+        while removals:
+            removals.pop().unlink()
+        real_flock(descriptor, operation)
+
+    async def main() -> None:
+        monkeypatch.setattr(fcntl, "flock", late_flock)
+        disk = LocalDisk(tmp_path)
+        with pytest.raises(ConfigurationError, match="in use"):
+            LocalDisk(tmp_path)
+        await disk.close()
+
+    asyncio.run(main())
+
+
+def test_a_file_is_opened_to_be_read_however_much_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    real_sync = os.fdatasync
+
+    def slow_sync(descriptor: int) -> None:
+        go.wait()
+        real_sync(descriptor)
+
+    async def main() -> None:
+        disk = LocalDisk(tmp_path)
+        (tmp_path / "a").write_bytes(b"old")
+        file = await disk.open("b", create=True)
+        monkeypatch.setattr(os, "fdatasync", slow_sync)
+        writing = [asyncio.ensure_future(file.sync()) for _ in range(2 * THREADS)]
+        try:
+            async with asyncio.timeout(10):
+                old = await disk.open("a")
+        finally:
+            go.set()
+        assert await old.read(0, 3) == b"old"
+        await asyncio.gather(*writing)
+        await disk.close()
 
     asyncio.run(main())
 
