@@ -67,12 +67,13 @@ async def format_directory(
     """Make a directory, created if missing, the disk of a new bookie and return the bookie's id.
 
     `journal` and `entries` are directories for what is to be on other devices, created likewise.
-    Raises `ConfigurationError` when one is not empty (formatted directories included) or in use, or
-    named twice, and the metadata store's errors.
+    Raises `ConfigurationError` when one is not empty (formatted directories included) or in use,
+    named twice, or inside another one, and the metadata store's errors.
     """
     wanted = [(Role.JOURNAL, journal)] if journal else []
     wanted += [(Role.ENTRIES, path) for path in entries]
     _check_distinct([directory, *(path for _, path in wanted)])
+    _check_apart([directory, *(path for _, path in wanted)])
     async with AsyncExitStack() as stack:
         store = await open_store(store_uri)
         stack.push_async_callback(store.close)
@@ -92,8 +93,8 @@ async def expand_directory(
     """Add empty directories, created if missing, for entry logs to those of a stopped bookie.
 
     Interrupted, it can be repeated, and nothing was lost. Raises `ConfigurationError` when the
-    bookie runs, a new directory is not empty or in use, or one is named twice; as `identify`
-    besides, and the metadata store's errors.
+    bookie runs, a new directory is not empty or in use, or one is named twice or is the journal's;
+    as `identify` besides, and the metadata store's errors.
     """
     _check_distinct([directory, *entries])
     async with AsyncExitStack() as stack:
@@ -102,7 +103,9 @@ async def expand_directory(
         disk = await open_directory(directory)
         stack.push_async_callback(disk.close)
         cookie = await read_cookie(disk)
-        known = [part.path for part in cookie.parts] if cookie else []
+        parts_held = cookie.parts if cookie else ()
+        _check_no_journal(parts_held, entries)
+        known = [part.path for part in parts_held]
         new = [path for path in entries if str(path.absolute()) not in known]
         parts = [NewPart(Role.ENTRIES, str(path.absolute()), _created(stack, path)) for path in new]
         return await expand_disk(disk, store, rng or random.SystemRandom(), parts)
@@ -119,6 +122,26 @@ def _check_distinct(paths: Sequence[Path]) -> None:
     for number, path in enumerate(resolved):
         if path in resolved[:number]:
             raise ConfigurationError(f"directory {path} is named twice: each needs its own")
+
+
+def _check_apart(paths: Sequence[Path]) -> None:
+    """Refuse before anything is made what would not be empty for the other one's sake."""
+    resolved = [path.resolve() for path in paths]
+    for path in resolved:
+        for other in resolved:
+            if other in path.parents:
+                raise ConfigurationError(
+                    f"directory {path} is inside {other}: name one beside it, or leave it out"
+                )
+
+
+def _check_no_journal(parts: Sequence[Part], entries: Sequence[Path]) -> None:
+    journals = [Path(part.path).resolve() for part in parts if part.role is Role.JOURNAL]
+    for path in entries:
+        if path.resolve() in journals:
+            raise ConfigurationError(
+                f"directory {path} is the bookie's journal: entry logs need another one"
+            )
 
 
 async def is_formatted(directory: Path) -> bool:

@@ -185,9 +185,11 @@ def test_directories_are_added_to_a_stopped_bookie(tmp_path: Path) -> None:
             assert cookie.bookie == bookie
             assert [part.path for part in cookie.parts] == ["", str(extra)]
         other = tmp_path / "other"
-        await format_directory(other, uri)
+        await format_directory(other, uri, journal=tmp_path / "fast")
         with pytest.raises(WrongBookieError):
             await expand_directory(home, uri, [other])
+        with pytest.raises(ConfigurationError, match="is the bookie's journal"):
+            await expand_directory(other, uri, [tmp_path / "fast"])
         disk = await open_directory(home)
         findings = await check_disk(disk)
         assert (findings.bookie, findings.damage) == (bookie, [])

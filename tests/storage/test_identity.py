@@ -185,6 +185,25 @@ def test_directories_are_formatted_and_recognised(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("is_journal", [True, False])
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_directories_inside_each_other_are_refused_before_they_are_made(
+    tmp_path: Path, is_journal: bool, is_inside: bool
+) -> None:
+    """The outer one would not be empty, and what was made would not let it be formatted later."""
+
+    async def main() -> None:
+        uri = f"sqlite://{tmp_path}/metadata.db"
+        inner, outer = tmp_path / "bookie" / "more", tmp_path / "bookie"
+        directory, other = (outer, inner) if is_inside else (inner, outer)
+        journal, entries = (other, []) if is_journal else (None, [other])
+        with pytest.raises(ConfigurationError, match="is inside"):
+            await format_directory(directory, uri, journal=journal, entries=entries)
+        assert not outer.exists()
+
+    asyncio.run(main())
+
+
 def test_an_id_is_never_given_twice(tmp_path: Path) -> None:
     async def check(disk: LocalDisk, store: MemoryStore) -> None:
         await format_disk(disk, store, random.Random(1))
