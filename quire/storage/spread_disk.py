@@ -12,6 +12,8 @@ that one was copied: nothing is guessed then. Not here: which disks belong toget
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -64,10 +66,12 @@ class SpreadDisk:
         return self._entries[free.index(max(free))]
 
     async def _list_entries(self) -> Sequence[str]:
-        listed = await asyncio.gather(*(disk.list(ENTRIES) for disk in self._entries))
+        listed = await asyncio.gather(*map(_entries_on, self._entries))
+        if all(names is None for names in listed):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), ENTRIES)
         homes: dict[str, Disk] = {}
         for disk, names in zip(self._entries, listed, strict=True):
-            for name in names:
+            for name in names or ():
                 path = f"{ENTRIES}/{name}"
                 if path in homes and numbered([name], ENTRIES_SUFFIX):
                     raise CorruptStorageError(path, "it is in two directories: one is a copy")
@@ -120,3 +124,13 @@ class SpreadDisk:
     async def close(self) -> None:
         for disk in self._disks:
             await disk.close()
+
+
+async def _entries_on(disk: Disk) -> Sequence[str] | None:
+    """Return the names of entry logs on a disk; None before the bookie has used it: it makes the
+    directories when it starts.
+    """
+    try:
+        return await disk.list(ENTRIES)
+    except FileNotFoundError:
+        return None

@@ -46,6 +46,25 @@ def test_the_room_for_entry_logs_is_that_of_their_directories() -> None:
     drive(main())
 
 
+def test_a_directory_that_was_not_used_yet_hides_no_entry_logs() -> None:
+    """One that was added holds nothing before the next start, whoever looks before that."""
+
+    async def main() -> None:
+        disk, a, b = await spread(SimDisk(random.Random(1)))
+        path = entries_path(1)
+        await (await disk.open(path, create=True)).close()
+        mount = a._disk
+        await mount.make_directory("c")
+        more = SpreadDisk(disk._main, disk._journal, [a, SubDisk(mount, "c"), b])
+        assert await more.list("entries") == [path.partition("/")[2]]
+        await (await more.open(path)).close()
+        none = SpreadDisk(disk._main, disk._journal, [SubDisk(mount, "c")])
+        with pytest.raises(FileNotFoundError):
+            await none.list("entries")
+
+    drive(main())
+
+
 def test_new_files_go_where_most_room_is() -> None:
     async def main() -> None:
         disk, a, b = await spread(SimDisk(random.Random(1)))
