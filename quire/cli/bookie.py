@@ -318,7 +318,7 @@ async def _repair(
         print_json({**fields, "set_aside": list(found.aside), "repaired": accept_loss})
         return
     for path in found.aside:
-        click.echo(f"set aside: {path}")
+        click.echo(f"{'set aside' if accept_loss else 'to be set aside'}: {path}")
     print_fields({name: value for name, value in fields.items() if name != "repaired"})
     if not accept_loss:
         note("Nothing was changed. With --accept-loss all of this is put into limbo.")

@@ -19,13 +19,13 @@ from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.repair.census import count
 from quire.repair.reclaim import reclaim
-from quire.storage.check import Damage, check_disk
+from quire.storage.check import Damage
 from quire.storage.directories import open_directory, with_local_parts
 from quire.storage.disk import Disk
 from quire.storage.identity import identify
 from quire.storage.local_disk import LocalDisk
 from quire.storage.options import StorageOptions
-from quire.storage.salvage import salvage
+from quire.storage.salvage import examine, salvage
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,17 @@ async def examine_directory(
     store_uri: str,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Repaired:
-    """Say what `repair_directory` would find, and change nothing. Raises as it does, and
-    `CorruptStorageError` for a damaged cookie in any case. `on_progress` as in `check_disk`.
+    """Say what `repair_directory` would do, and change nothing. Damage inside entry logs is told
+    as well, which a repair leaves to be found by readers.
+
+    Raises as it does, and `CorruptStorageError` for a damaged cookie in any case. `on_progress` is
+    told how many entry logs are done, and of how many.
     """
     async with _opened(directory, store_uri) as (disk, store):
         bookie = (await identify(disk, store)).bookie
-        doubts, _ = await count(store, bookie)
-        findings = await check_disk(disk, on_progress)
-        ledgers = findings.ledgers.union(doubt.ledger for doubt in doubts)
-        return Repaired(bookie, findings.damage, (), len(ledgers))
+        doubts, horizon = await count(store, bookie)
+        found = await examine(disk, bookie, doubts, horizon, on_progress)
+        return Repaired(bookie, found.damage, found.aside, found.ledgers)
 
 
 @contextlib.asynccontextmanager

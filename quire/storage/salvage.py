@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -28,9 +28,10 @@ from typing import Final, NamedTuple
 from quire.entry import LedgerId
 from quire.errors import CorruptStorageError, InvalidRequestError
 from quire.run import scan_run
-from quire.storage.check import Damage, reason_of
+from quire.storage.check import OPEN_FILES_MAX, Damage, reason_of, verify_chunks
 from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint
 from quire.storage.disk import Disk
+from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, EntryIndex, entries_path, load_index
 from quire.storage.horizon import Horizon
 from quire.storage.ledger_storage import UNFINISHED, LedgerStorage
@@ -97,6 +98,22 @@ async def salvage(
     return await work.run(doubts, horizon)
 
 
+async def examine(
+    disk: Disk,
+    bookie: str,
+    doubts: Iterable[Doubt],
+    horizon: Horizon,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Salvage:
+    """Return what `salvage` would, and change nothing. Damage inside entry logs is looked for and
+    told as well, which a salvage leaves to whoever reads them.
+
+    `on_progress` is told how many entry logs are done, and of how many. Raises OSError.
+    """
+    work = _Salvaging(disk, bookie, StorageOptions(), random.Random())  # which draws nothing here
+    return await work.examine(doubts, horizon, on_progress)
+
+
 class _Salvaging:
     """One repair of a directory."""
 
@@ -109,6 +126,7 @@ class _Salvaging:
         self._segments = Segments(disk, bookie, options, rng, _never)
         self._found = Salvage()
         self._aside: list[str] = []
+        self._kept: list[EntryIndex] = []
 
     async def run(self, doubts: Iterable[Doubt], horizon: Horizon) -> Salvage:
         """See `salvage`."""
@@ -126,6 +144,27 @@ class _Salvaging:
         await self._storage.close()
         return self._found
 
+    async def examine(
+        self,
+        doubts: Iterable[Doubt],
+        horizon: Horizon,
+        on_progress: Callable[[int, int], None],
+    ) -> Salvage:
+        """See `examine`."""
+        await self._gather(horizon)
+        self._found.aside += [await self._aside_of(path) for path in self._aside]
+        self._doubt(doubts)
+        files = EntryFiles(self._disk, OPEN_FILES_MAX)
+        try:
+            for done, index in enumerate(self._kept, 1):
+                async for _, damage in verify_chunks(files, index):
+                    if damage is not None:
+                        self._found.damage.append(damage)
+                on_progress(done, len(self._kept))
+        finally:
+            await files.close()
+        return self._found
+
     async def _gather(self, horizon: Horizon) -> int:
         """Read everything that can be believed; return a sequence number above all records."""
         checkpoint = await self._checkpoint()
@@ -134,8 +173,8 @@ class _Salvaging:
         joined = horizon.joined(checkpoint.horizon)
         start = Checkpoint(checkpoint.generation, NOWHERE.position, files, joined)
         self._storage.adopt(start, indexes, highest)
-        self._found.files = len(files)
-        numbers = numbered(await self._disk.list(JOURNAL), SEGMENT_SUFFIX)
+        self._found.files, self._kept = len(files), indexes
+        numbers = numbered(await self._names(JOURNAL), SEGMENT_SUFFIX)
         needed, _, sequence = checkpoint.position
         if needed and needed not in numbers:
             self._found.damage.append(Damage(segment_path(needed), "it is missing"))
@@ -164,7 +203,7 @@ class _Salvaging:
         Those no checkpoint lists hold nothing that was not acknowledged or superseded: they stand
         before all others.
         """
-        present = numbered(await self._disk.list(ENTRIES), ENTRIES_SUFFIX)
+        present = numbered(await self._names(ENTRIES), ENTRIES_SUFFIX)
         unlisted = [number for number in present if number not in checkpoint.files]
         found: list[EntryIndex] = []
         for number in (*unlisted, *checkpoint.files):
@@ -214,13 +253,24 @@ class _Salvaging:
                 ledger, record.body[_LEDGER.size :]
             )
 
+    async def _names(self, directory: str) -> list[str]:
+        """Return the names in a directory; none when it is not there."""
+        try:
+            return await self._disk.list(directory)
+        except FileNotFoundError:
+            return []
+
     async def _set_aside(self, path: str) -> None:
+        aside = await self._aside_of(path)
+        await self._disk.rename(path, aside)
+        await self._disk.sync_directory(path.rpartition("/")[0])
+        self._found.aside.append(aside)
+
+    async def _aside_of(self, path: str) -> str:
+        """Return the new name of what is set aside."""
         directory, _, name = path.rpartition("/")
         names = await self._disk.list(directory)
-        aside = next(each for each in _aside_names(name) if each not in names)
-        await self._disk.rename(path, f"{directory}/{aside}")
-        await self._disk.sync_directory(directory)
-        self._found.aside.append(f"{directory}/{aside}")
+        return f"{directory}/{next(each for each in _aside_names(name) if each not in names)}"
 
     def _doubt(self, doubts: Iterable[Doubt]) -> None:
         """Put everything held or named into limbo."""

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
 from quire.repair.directory import examine_directory, repair_directory
+from quire.storage.cookie import read_cookie
 from quire.storage.identity import format_directory
+from quire.storage.local_disk import LocalDisk
+from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
+from tests.storage.scene import KEY, run_of
 from tests.support.command import quire
 
 SMALL = StorageOptions(segment_bytes=64 * 1024)
@@ -66,6 +72,86 @@ def test_a_sound_directory_may_be_doubted_too(tmp_path: Path) -> None:
         assert (done.bookie, done.aside, done.ledgers) == (bookie, [], 0)
         looked = await examine_directory(tmp_path / "bookie", uri_of(tmp_path))
         assert looked.damage == []
+
+    asyncio.run(main())
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def nothing(directory: Path) -> None:
+    pass
+
+
+def checkpoints_and_an_index(directory: Path) -> None:
+    for name in ("checkpoint-0", "checkpoint-1"):
+        flip(directory / name)
+    cut(min((directory / "entries").iterdir()))
+
+
+def a_segment(directory: Path) -> None:
+    cut(max((directory / "journal").glob("*.journal")))
+
+
+def all_entry_logs(directory: Path) -> None:
+    shutil.rmtree(directory / "entries")
+
+
+@pytest.mark.parametrize("damage", [nothing, checkpoints_and_an_index, a_segment, all_entry_logs])
+def test_a_look_says_what_a_repair_will_do(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """Also of ledgers of which there is only a fence, and with no checkpoint to begin with."""
+
+    async def main() -> None:
+        home, uri = tmp_path / "bookie", uri_of(tmp_path)
+        await format_directory(home, uri)
+        for ledger in range(5):
+            disk = LocalDisk(home)
+            cookie = await read_cookie(disk)
+            assert cookie is not None
+            node = await BookieNode.open(
+                *(disk, cookie.bookie, cookie.cluster),
+                rng=random.Random(1),
+                on_fatal=pytest.fail,
+                options=SMALL,
+            )
+            await node.add(ledger, KEY, run_of(ledger, 0))
+            await node.read_tail(100 + ledger, fence_key=KEY)
+            await (node.close() if ledger < 4 else node.abort())
+            await disk.close()
+        damage(home)
+        before = {path: path.is_file() and path.read_bytes() for path in names(home)}
+        looked = await examine_directory(home, uri)
+        assert {path: path.is_file() and path.read_bytes() for path in names(home)} == before
+        assert looked == await repair_directory(home, uri, options=SMALL)
+        assert looked.ledgers >= 2 or damage is all_entry_logs
+
+    asyncio.run(main())
+
+
+def test_a_look_tells_of_damage_inside_entry_logs_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        home, uri = tmp_path / "bookie", uri_of(tmp_path)
+        await format_directory(home, uri)
+        disk = LocalDisk(home)
+        cookie = await read_cookie(disk)
+        assert cookie is not None
+        node = await BookieNode.open(
+            *(disk, cookie.bookie, cookie.cluster), rng=random.Random(1), on_fatal=pytest.fail
+        )
+        await node.add(7, KEY, run_of(7, *range(9), payload=bytes(1000)))
+        await node.close()
+        await disk.close()
+        (log,) = (home / "entries").iterdir()
+        flip(log)
+        (found,) = (await examine_directory(home, uri)).damage
+        assert (found.ledger, found.first, found.last) == (7, 0, 8)
 
     asyncio.run(main())
 
