@@ -76,6 +76,17 @@ def test_a_sound_directory_may_be_doubted_too(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+async def opened(directory: Path) -> tuple[LocalDisk, BookieNode]:
+    """Return a formatted directory and its bookie, both to be closed."""
+    disk, failures = LocalDisk(directory), list[BaseException]()
+    cookie = await read_cookie(disk)
+    assert cookie is not None
+    whose = (cookie.bookie, cookie.cluster)
+    rng = random.Random(1)
+    node = await BookieNode.open(disk, *whose, rng=rng, on_fatal=failures.append, options=SMALL)
+    return disk, node
+
+
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -112,15 +123,7 @@ def test_a_look_says_what_a_repair_will_do(tmp_path: Path, damage: Callable[[Pat
         home, uri = tmp_path / "bookie", uri_of(tmp_path)
         await format_directory(home, uri)
         for ledger in range(5):
-            disk = LocalDisk(home)
-            cookie = await read_cookie(disk)
-            assert cookie is not None
-            node = await BookieNode.open(
-                *(disk, cookie.bookie, cookie.cluster),
-                rng=random.Random(1),
-                on_fatal=pytest.fail,
-                options=SMALL,
-            )
+            disk, node = await opened(home)
             await node.add(ledger, KEY, run_of(ledger, 0))
             await node.read_tail(100 + ledger, fence_key=KEY)
             await (node.close() if ledger < 4 else node.abort())
@@ -139,12 +142,7 @@ def test_a_look_tells_of_damage_inside_entry_logs_too(tmp_path: Path) -> None:
     async def main() -> None:
         home, uri = tmp_path / "bookie", uri_of(tmp_path)
         await format_directory(home, uri)
-        disk = LocalDisk(home)
-        cookie = await read_cookie(disk)
-        assert cookie is not None
-        node = await BookieNode.open(
-            *(disk, cookie.bookie, cookie.cluster), rng=random.Random(1), on_fatal=pytest.fail
-        )
+        disk, node = await opened(home)
         await node.add(7, KEY, run_of(7, *range(9), payload=bytes(1000)))
         await node.close()
         await disk.close()

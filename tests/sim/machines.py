@@ -42,6 +42,7 @@ STORAGE: Final = StorageOptions(
     write_cache_bytes=4 * 1024,
     memory_bytes_max=64 * 1024,
     read_cache_bytes=8 * 1024,
+    list_bytes_max=2 * 1024,
     journal_segments_max=3,
     spare_segments_max=1,
     low_space_bytes=1024,
