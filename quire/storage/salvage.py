@@ -29,10 +29,11 @@ from quire.entry import LedgerId
 from quire.errors import CorruptStorageError, InvalidRequestError
 from quire.run import scan_run
 from quire.storage.check import OPEN_FILES_MAX, Damage, reason_of, verify_chunks
-from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint
+from quire.storage.checkpoint import FIRST, PATHS, Checkpoint, decode_checkpoint
 from quire.storage.disk import Disk
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, EntryIndex, entries_path, load_index
+from quire.storage.fresh import check_first
 from quire.storage.horizon import Horizon
 from quire.storage.ledger_storage import UNFINISHED, LedgerStorage
 from quire.storage.options import StorageOptions
@@ -184,18 +185,30 @@ class _Salvaging:
 
     async def _checkpoint(self) -> Checkpoint:
         """Return the latest checkpoint that is whole, or one that lists nothing."""
-        latest = NOWHERE
+        latest, missing = NOWHERE, list[str]()
         for path in PATHS:
             try:
                 data = await read_state(self._disk, path)
                 if data is None:
-                    raise CorruptStorageError(path, "it is missing")
+                    missing.append(path)
+                    continue
                 found = decode_checkpoint(path, data)
             except (CorruptStorageError, OSError) as error:
                 self._found.damage.append(Damage(path, reason_of(error)))
             else:
                 latest = max(latest, found, key=lambda each: each.generation)
+        if missing and not await self._never_served(latest):
+            self._found.damage += [Damage(path, "it is missing") for path in missing]
         return latest
+
+    async def _never_served(self, checkpoint: Checkpoint) -> bool:
+        """Tell whether a checkpoint is the first one and was the only one ever."""
+        try:
+            await check_first(self._disk, self._bookie, checkpoint)
+        except (CorruptStorageError, OSError) as error:
+            reason_of(error)  # damage says that there was more; what is not damage is raised
+            return False
+        return checkpoint == FIRST
 
     async def _indexes(self, checkpoint: Checkpoint) -> tuple[list[EntryIndex], int]:
         """Return the entry logs that are whole, oldest data first, and the highest number.

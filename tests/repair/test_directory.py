@@ -68,8 +68,10 @@ def test_a_sound_directory_may_be_doubted_too(tmp_path: Path) -> None:
 
     async def main() -> None:
         bookie = await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        looked = await examine_directory(tmp_path / "bookie", uri_of(tmp_path))
         done = await repair_directory(tmp_path / "bookie", uri_of(tmp_path), options=SMALL)
-        assert (done.bookie, done.aside, done.ledgers) == (bookie, [], 0)
+        assert (done.bookie, done.damage, done.aside, done.ledgers) == (bookie, [], [], 0)
+        assert looked == done
         looked = await examine_directory(tmp_path / "bookie", uri_of(tmp_path))
         assert looked.damage == []
 
