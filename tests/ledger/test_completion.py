@@ -60,20 +60,26 @@ def test_a_bookie_that_was_away_is_given_what_it_missed_before_the_writer_closes
 
 def test_nothing_is_copied_that_a_later_piece_of_a_list_names() -> None:
     async def main() -> None:
-        async with MemoryCluster(3, options=OPTIONS) as cluster:
-            writer = await cluster.catalog.create(Replication(3, 2, 2), full_quorum=True)
-            await writer.append_many([b"x"] * 9)
-            copied = 0
+        async with MemoryCluster(4, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(Replication(4, 3, 2), full_quorum=True)
+            bookies = writer.metadata.last_fragment.bookies
+            await writer.append_many([b"x"] * 12)
+            cluster.bookies[bookies[0]].before = down("add")
+            await writer.append(b"x")
+            cluster.bookies[bookies[0]].before = down("nothing")
+            await asyncio.sleep(PATIENCE)
+            copied: list[str] = []
 
             async def before(method: str, ledger: int) -> None:
-                nonlocal copied
-                copied += method == "add"
+                copied.extend([method] if method == "add" else [])
 
-            for bookie in cluster.bookies.values():
-                bookie.ranges_max = 1
-                bookie.before = before
+            for bookie in bookies[1:]:
+                cluster.bookies[bookie].before = before
+            for each in cluster.bookies.values():
+                each.ranges_max = 1
             await writer.close()
-            assert copied == 0
+            assert is_full(cluster, await cluster.catalog.metadata(writer.ledger))
+            assert copied == []
 
     virtually(main)
 
