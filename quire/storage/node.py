@@ -336,7 +336,7 @@ class BookieNode:
         await self._check_fence(state)
         self._storage.forget_if_unknown(state)
         await self._engine.settle()
-        return await self._engine.watched(self._storage.lists.all(ledger, first, last))
+        return await self._engine.from_disk(self._storage.lists.all(ledger, first, last))
 
     async def list_entries(
         self, ledger: LedgerId, first: EntryId = 0
@@ -345,7 +345,7 @@ class BookieNode:
         self._engine.check_alive()
         if first < 0:
             raise InvalidRequestError(f"there are no entries from {first} on")
-        return await self._engine.watched(self._storage.lists.some(ledger, first))
+        return await self._engine.from_disk(self._storage.lists.some(ledger, first))
 
     def doubts(self, ledger: LedgerId) -> bool:
         """Whether this bookie may have lost something of a ledger that it has not got back."""

@@ -237,6 +237,22 @@ def test_who_waits_for_memory_that_a_flush_cannot_free_makes_nobody_flush_again_
     drive(main())
 
 
+def test_a_list_that_a_hanging_disk_keeps_is_answered_for() -> None:
+    async def main() -> None:
+        scene = Scene(options=replace(PATIENT, stall_seconds=0.02, read_cache_bytes=0))
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0, 2, 4))
+        await node._engine.upkeep.flush()
+        scene.disk.faults.is_hung = True
+        with pytest.raises(BookieBusyError, match="does not answer"):
+            await node.list_entries(7)
+        scene.disk.release()
+        assert await node.list_entries(7) == [(0, 0), (2, 2), (4, 4)]
+        await scene.close()
+
+    drive(main())
+
+
 def test_a_disk_of_entries_that_hangs_alone_is_answered_for() -> None:
     """The journal goes on, until memory is full; fences do not need any."""
 
