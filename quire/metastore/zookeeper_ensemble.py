@@ -53,21 +53,20 @@ class ZooKeeperEnsemble:
         return "zk://" + ",".join(server.address for server in self.servers)
 
     def start(self) -> None:
-        """Start what does not run and return when all serve. Raises `StoreUnavailableError`."""
+        """Start what does not run and return when all serve. Raises `StoreUnavailableError`, and
+        `ConfigurationError` when another ensemble uses the directory. None runs then.
+        """
         for attempt in range(_START_ATTEMPTS):
             if not self._assigned:
                 self._assign(keep=attempt == 0)
-            for server in self.servers:
-                if server.pid is None:
-                    server.launch()
+            self._launch()
             mute = [server for server in self.servers if not server.wait_until_serving()]
             if not mute:
                 self._assigned = True
                 return
             said = mute[0].last_words()
             self.stop()
-            # Somebody took a port after it was found free.
-            if self._assigned or "BindException" not in said:
+            if self._assigned or not self._has_lost_a_port():
                 break
         raise StoreUnavailableError(self.uri, f"a server did not start: {said}")
 
@@ -89,6 +88,19 @@ class ZooKeeperEnsemble:
     def _all(self, call: Callable[[ZooKeeperServer], None]) -> None:
         with ThreadPoolExecutor(len(self.servers)) as threads:
             list(threads.map(call, self.servers))
+
+    def _launch(self) -> None:
+        try:
+            for server in self.servers:
+                if server.pid is None:
+                    server.launch()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _has_lost_a_port(self) -> bool:
+        """Whether somebody took a port after it was found free; none of ours listens now."""
+        return not all(is_free(port) for server in self.servers for port in server.ports)
 
     def _assign(self, *, keep: bool) -> None:
         """Give every server its ports: those of last time if they are still free."""

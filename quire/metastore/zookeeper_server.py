@@ -2,7 +2,11 @@
 
 The server listens on 127.0.0.1 only and keeps everything below one directory:
 
-    zoo.cfg   data/   zookeeper.out
+    zoo.cfg   data/   zookeeper.out   LOCK
+
+It runs there and is told relative paths: Java reads zoo.cfg as Latin-1 and takes backslashes for
+escapes, so that another name than a plain one would lead elsewhere. ZooKeeper itself lets any
+number of servers write to one disk; so the server holds a lock as long as it lives.
 
 Calls block, for about a third of a second; from an event loop make them in a thread. Whoever starts
 a server stops it. If its owner is killed the server is killed too: between the two stands a shell
@@ -11,18 +15,19 @@ that holds one end of a pipe from the owner (`_GUARD`). Signals go to the server
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quire.errors import StoreUnavailableError
+from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore.zookeeper_java import find_jars, find_java
 from quire.metastore.zookeeper_probe import PROBE_SECONDS, ServerStatus, probe
 
@@ -35,6 +40,11 @@ INIT_TICKS: Final = 40
 SYNC_TICKS: Final = 20
 """How long a server of an ensemble may take to join its leader, and then to follow it."""
 
+LOCK_NAME: Final = "LOCK"
+
+LOCK_SECONDS: Final = 2.0
+"""How long a start waits for the server before it, which may be about to die with its owner."""
+
 _JAVA_OPTIONS: Final = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -45,20 +55,26 @@ _JAVA_OPTIONS: Final = (
 
 _START_ATTEMPTS: Final = 3
 
+_CONFIG: Final = "zoo.cfg"
+_OUTPUT: Final = "zookeeper.out"
+
 _GUARD: Final = """
-exec 3<&0
+exec 3<&0 4<&2 2>/dev/null
 output=$1; shift
 "$@" </dev/null >>"$output" 2>&1 3<&- &
 server=$!
 echo "$server"
-{ read -r _ <&3; kill -KILL "$server"; } >/dev/null 2>&1 &
+{ read -r _ <&3; kill -KILL "$server"; } >/dev/null 4<&- &
 watcher=$!
 exec 3<&-
 wait "$server"; code=$?
 kill "$watcher" 2>/dev/null
 exit "$code"
 """
-"""Starts the server, tells its process id, ends as it does, and kills it when the pipe closes."""
+"""Starts the server, tells its process id, ends as it does, and kills it when the pipe closes.
+
+It is given the lock in the place of its standard error; the server keeps it, its watcher does not.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +114,8 @@ class ZooKeeperServer:
         to install.
         """
         self.directory = directory
-        self._java = java or find_java()
-        self._jars = find_jars(jars, tls=tls)
+        self._java = (java or find_java()).absolute()
+        self._jars = [jar.absolute() for jar in find_jars(jars, tls=tls)]
         self._java_options = [*java_options, *([] if sync else ["-Dzookeeper.forceSync=no"])]
         self._tick_milliseconds = tick_milliseconds
         self._settings = dict(settings or {})
@@ -114,6 +130,12 @@ class ZooKeeperServer:
         """The port for clients; known once started, or assigned."""
         assert self._port is not None
         return self._port
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Every port it listens at; known once started, or assigned."""
+        member = self._member
+        return (self.port, *((member.quorum_port, member.election_port) if member else ()))
 
     @property
     def address(self) -> str:
@@ -136,7 +158,9 @@ class ZooKeeperServer:
         self._port, self._member, self._members = port, member, members
 
     def start(self) -> None:
-        """Start the server and return when it serves. Raises `StoreUnavailableError`."""
+        """Start the server and return when it serves. Raises `StoreUnavailableError`, and
+        `ConfigurationError` when another server uses the directory.
+        """
         if self.pid is not None:
             return
         keep_port = self._port is not None
@@ -183,24 +207,29 @@ class ZooKeeperServer:
         self.stop()
 
     def launch(self) -> None:
-        """Start the process without waiting for it to serve."""
+        """Start the process without waiting for it to serve. Raises `ConfigurationError` when
+        another server uses the directory.
+        """
+        self.kill()  # a server may outlive its guard, and would keep the lock
         (self.directory / "data").mkdir(parents=True, exist_ok=True)
-        config = self.directory / "zoo.cfg"
-        config.write_text(self._config())
-        if self._member is not None:
-            (self.directory / "data" / "myid").write_text(f"{self._member.number}\n")
-        output = str((self.directory / "zookeeper.out").absolute())
-        # Who interrupts a start from another thread must not signal process 0, which means all of
-        # our own process group, nor the server before this one.
-        self._server_pid = None
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, "zookeeper", output, *self._command(config)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            # Ctrl-C at the terminal is for us: we stop the server in our own time.
-            start_new_session=True,
-        )
+        with _locked(self.directory) as lock:
+            (self.directory / _CONFIG).write_text(self._config())
+            if self._member is not None:
+                (self.directory / "data" / "myid").write_text(f"{self._member.number}\n")
+            # Who interrupts a start from another thread must not signal process 0, which means all
+            # of our own process group, nor the server before this one.
+            self._server_pid = None
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "zookeeper", _OUTPUT, *self._command()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=lock,
+                cwd=self.directory,
+                # Java cannot even find its own directory when the name is none in its locale.
+                env={**os.environ, "LC_ALL": "C.UTF-8"},
+                # Ctrl-C at the terminal is for us: we stop the server in our own time.
+                start_new_session=True,
+            )
         assert self._process.stdout is not None
         with self._process.stdout as told:
             line = told.readline()
@@ -218,7 +247,7 @@ class ZooKeeperServer:
     def last_words(self) -> str:
         """Return the last lines of what the server said."""
         with suppress(OSError):
-            lines = (self.directory / "zookeeper.out").read_text(errors="replace").splitlines()
+            lines = (self.directory / _OUTPUT).read_text(errors="replace").splitlines()
             return " / ".join(lines[-5:]) or "it said nothing"
         return "it said nothing"
 
@@ -226,7 +255,7 @@ class ZooKeeperServer:
         settings = {
             "tickTime": self._tick_milliseconds,
             "maxSessionTimeout": self._tick_milliseconds * 120,
-            "dataDir": (self.directory / "data").absolute(),
+            "dataDir": "./data",
             "clientPort": self._port,
             "clientPortAddress": "127.0.0.1",
             "maxClientCnxns": 0,
@@ -239,12 +268,12 @@ class ZooKeeperServer:
         lines = "".join(f"{name}={value}\n" for name, value in settings.items())
         return lines + "".join(member.line for member in self._members)
 
-    def _command(self, config: Path) -> list[str]:
+    def _command(self) -> list[str]:
         options = [*_JAVA_OPTIONS, *self._java_options]
         class_path = os.pathsep.join(str(jar) for jar in self._jars)
         main = "quorum.QuorumPeerMain" if self._members else "ZooKeeperServerMain"
         name = f"org.apache.zookeeper.server.{main}"
-        return [str(self._java), *options, "-cp", class_path, name, str(config.absolute())]
+        return [str(self._java), *options, "-cp", class_path, name, f"./{_CONFIG}"]
 
     def _signal(self, number: signal.Signals) -> None:
         if (pid := self.pid) is not None:
@@ -266,6 +295,35 @@ class ZooKeeperServer:
             process.wait()
         process.stdin.close()
         self._process = None
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[int]:
+    """Give a descriptor of a lock that lasts as long as anybody holds it or inherited it.
+
+    Raises `ConfigurationError` when somebody does.
+    """
+    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while not _lock(descriptor):
+            if time.monotonic() >= deadline:
+                raise ConfigurationError(
+                    f"{directory} is in use by another ZooKeeper server: stop it, or the cluster "
+                    "that it belongs to, or use another directory"
+                )
+            time.sleep(LOCK_SECONDS / 40)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def free_ports(count: int) -> list[int]:

@@ -86,6 +86,18 @@ def test_a_directory_decides_once(tmp_path: Path) -> None:
         LocalCluster(tmp_path / "other", zookeeper=1, zookeeper_jars=tmp_path)
 
 
+def test_a_second_cluster_in_the_same_directory_leaves_the_first_as_it_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(WAIT_SECONDS), LocalCluster(tmp_path, 1, zookeeper=3) as cluster:
+            with pytest.raises(ConfigurationError, match="in use"):
+                await LocalCluster(tmp_path, 1).start()
+            assert resolve_store(str(tmp_path)) == cluster.store_uri
+            async with connect(str(tmp_path)) as client:
+                assert len(client.bookies()) == 1
+
+    asyncio.run(main())
+
+
 def test_a_server_that_dies_is_reported_and_one_of_three_is_not_missed(tmp_path: Path) -> None:
     async def main() -> None:
         async with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from quire.errors import ConfigurationError, StoreUnavailableError
-from quire.metastore import zookeeper_java, zookeeper_server
+from quire.metastore import zookeeper_ensemble, zookeeper_java, zookeeper_server
+from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble
 from quire.metastore.zookeeper_java import find_jars, find_java
 from quire.metastore.zookeeper_server import ZooKeeperServer
 
@@ -123,3 +125,62 @@ def test_a_guard_that_cannot_start_the_server_is_an_error_with_what_it_said(
     with pytest.raises(StoreUnavailableError, match="no room"):
         server.start()
     assert server.pid is None
+
+
+def test_two_servers_never_write_to_one_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZooKeeper would let them, and the next start would lose what one of them confirmed."""
+    monkeypatch.setattr(zookeeper_server, "LOCK_SECONDS", 0.1)
+    second = ZooKeeperServer(tmp_path)
+    with ZooKeeperServer(tmp_path) as first:
+        config = (tmp_path / "zoo.cfg").read_text()
+        with pytest.raises(ConfigurationError, match="in use by another ZooKeeper server"):
+            second.start()
+        assert (tmp_path / "zoo.cfg").read_text() == config
+        assert second.pid is None
+        assert first.status() is not None
+    with second:
+        assert second.status() is not None
+
+
+def test_a_server_that_outlives_its_guard_keeps_its_disk_until_it_is_gone(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path) as server:
+        assert server._process is not None
+        before = server.pid
+        os.kill(server._process.pid, signal.SIGKILL)
+        server._process.wait()
+        assert server.status() is not None  # nobody has told it yet
+        server.launch()
+        assert server.wait_until_serving()
+        assert server.pid != before
+
+
+@pytest.mark.parametrize("name", ["jos\u00e9", "back\\slash", " blank "])
+def test_a_server_keeps_its_data_where_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.chdir(tmp_path)
+    with ZooKeeperEnsemble(Path(name), 3) as ensemble:
+        assert all((each.directory / "data" / "version-2").is_dir() for each in ensemble.servers)
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_an_ensemble_that_loses_a_port_before_it_listens_takes_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free_ports = zookeeper_ensemble.free_ports
+    with socket.socket() as thief:
+
+        def stolen(count: int) -> list[int]:
+            ports = free_ports(count)
+            if thief.getsockname()[1] == 0:
+                thief.bind(("127.0.0.1", ports[-1]))
+                thief.listen()
+            return ports
+
+        monkeypatch.setattr(zookeeper_ensemble, "free_ports", stolen)
+        with ZooKeeperEnsemble(tmp_path) as ensemble:
+            assert thief.getsockname()[1] != 0
+            assert ensemble.servers[0].status() is not None
