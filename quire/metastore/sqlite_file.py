@@ -5,17 +5,18 @@
     counter(revision)                                                   changes ever made
 
 Several processes of one machine share the file. Every change is one `BEGIN IMMEDIATE` transaction
-on a write-ahead log that is synced before the change returns. The version of a record is the number
-of the change that made it, so no version ever comes back, not even across delete and create.
+on a write-ahead log that is synced before it returns. The version of a record is the number of the
+change that made it, so no version ever comes back, not even across delete and create.
 
 A session is alive while `renewed_at ≤ now < renewed_at + timeout` by the machine's monotonic clock.
 That clock starts over with the machine, so a lease of an earlier boot reads as renewed in the
-future, and is dead; should it read as alive by coincidence, it dies of its timeout. Whoever comes
-by removes what is dead, and only a lease that is alive can be renewed: nothing revives one.
+future, and is dead; if by coincidence as alive, it dies of its timeout. Whoever comes by removes
+what is dead, and only a lease that is alive can be renewed.
 
-A file that is removed, or replaced by another one, would stay open here, and two halves of a
-cluster would each have metadata of their own. So before each call, and after each change, the path
-is compared with the file that was opened; when it is not the same every call reports damage.
+A file that is removed or replaced would stay open here, and two halves of a cluster would each
+have metadata of their own; the two files beside it hold the newest changes and the locks. So before
+each call, and after each change, the paths are compared with the files that were opened; when one
+is not the same every call reports damage.
 
 This is the only module that imports sqlite3. What it raises are quire's errors.
 """
@@ -83,6 +84,9 @@ _SCHEMA: Final = (
 )
 _IS_ALIVE: Final = f"? - renewed_at < timeout AND ? - renewed_at > -{CLOCK_SLACK_SECONDS}"
 
+_SUFFIXES: Final = ("", "-wal", "-shm")
+"""The file, its write-ahead log and the index of that, there while anybody has it open."""
+
 _CORRUPT: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _UNUSABLE: Final = frozenset(
     (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
@@ -96,7 +100,7 @@ class SqliteFile:
     def __init__(self, path: str, clock: Callable[[], float]) -> None:
         self._path = path
         self._clock = clock
-        self._opened: tuple[int, int] | None = None
+        self._opened: list[tuple[int, int] | None] = []
         with self._errors():
             self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
             try:
@@ -104,7 +108,7 @@ class SqliteFile:
             except BaseException:
                 self._db.close()
                 raise
-        self._opened = self._place()
+        self._opened = self._places()
 
     def close(self) -> None:
         self._db.close()
@@ -344,32 +348,27 @@ class SqliteFile:
         except sqlite3.Error as error:
             self._roll_back()
             raise StoreOutcomeUnknownError(what, f"commit to {self._path}: {error}") from error
-        self._check_place()
+        self._check_places()
 
     def _roll_back(self) -> None:
         """End a transaction, unless SQLite has already done so because of the error."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def _place(self) -> tuple[int, int] | None:
-        """Return which file the path leads to, None when there is none."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+    def _places(self) -> list[tuple[int, int] | None]:
+        return [_place(f"{self._path}{suffix}") for suffix in _SUFFIXES]
 
-    def _check_place(self) -> None:
-        if self._opened is not None and self._place() != self._opened:
+    def _check_places(self) -> None:
+        if self._opened and self._places() != self._opened:
             raise CorruptStorageError(
                 self._path,
-                "it was removed or replaced while it was in use; stop every process of the "
-                "cluster and put the right file back, with those named -wal and -shm",
+                "it, its -wal or its -shm was removed or replaced while it was in use; stop every "
+                "process of the cluster and put the right files back",
             )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        self._check_place()
+        self._check_places()
         try:
             yield
         except sqlite3.Error as error:
@@ -391,3 +390,11 @@ class SqliteFile:
 def _code(error: BaseException) -> int:
     """Return SQLite's primary result code."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _place(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -138,7 +138,15 @@ def replace(path: Path) -> None:
     copy.rename(path)
 
 
-@pytest.mark.parametrize("lose", [remove, replace])
+def remove_log(path: Path) -> None:
+    path.with_name(f"{path.name}-wal").unlink()
+
+
+def remove_index(path: Path) -> None:
+    path.with_name(f"{path.name}-shm").unlink()
+
+
+@pytest.mark.parametrize("lose", [remove, replace, remove_log, remove_index])
 def test_a_file_that_is_removed_or_replaced_in_use_is_noticed_by_everybody(
     tmp_path: Path, lose: Callable[[Path], None]
 ) -> None:
