@@ -13,7 +13,7 @@ store's other calls share one. How requests end is told in `zookeeper_connection
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from quire.errors import (
     ConfigurationError,
     ConflictError,
     HandleClosedError,
+    NodeExistsError,
     NoSuchNodeError,
     SessionExpiredError,
     StoreUnavailableError,
@@ -52,16 +53,16 @@ class ZooKeeperSession:
     async def create(self, path: str, value: bytes) -> int:
         full = self._root + check_path(path)
         check_value(path, value)
-        return await _create(self.connection, full, path, value, ephemeral=True)
+        _, stat = await _create(
+            self.connection, path, full, value, ephemeral=True, include_data=True
+        )
+        return _version(stat)
 
     async def create_sequential(self, prefix: str, value: bytes) -> str:
         full = self._root + prefix
         check_value(check_path(prefix + "0"), value)
-        created: str = await self.connection.change(
-            prefix,
-            lambda client: client.create_async(
-                full, value, ephemeral=True, sequence=True, makepath=True
-            ),
+        created: str = await _create(
+            self.connection, prefix, full, value, ephemeral=True, sequence=True
         )
         return created.removeprefix(self._root)
 
@@ -114,7 +115,8 @@ class ZooKeeperStore:
         full = self._full(path)
         check_value(path, value)
         with _no_session(self._uri):
-            return await _create(self._connection, full, path, value, ephemeral=False)
+            _, stat = await _create(self._connection, path, full, value, include_data=True)
+        return _version(stat)
 
     async def put(self, path: str, value: bytes, version: int) -> int:
         full = self._full(path)
@@ -250,8 +252,11 @@ class ZooKeeperStore:
 
     async def _make_parents(self, created: Sequence[str]) -> None:
         """Make what is missing above the records that a transaction creates."""
-        for path in sorted({parent_of(each) for each in created} - {"/", *created}):
-            await self._change(path, partial(_ensure, self._full(path)))
+        for path in {parent_of(each) for each in created} - {"/", *created}:
+            full = self._full(path)
+            if await self._exists(full) is None:
+                with suppress(NodeExistsError), _no_session(self._uri):
+                    await _create(self._connection, path, full)
 
     async def _read(self, path: str, call: Request) -> Any:
         return await self._connection.read(path, call)
@@ -261,23 +266,25 @@ class ZooKeeperStore:
             return await self._connection.change(path, call, version)
 
 
-def _ensure(full: str, client: Any) -> Any:
-    return client.ensure_path_async(full)
-
-
 async def _create(
-    connection: ZooKeeperConnection, full: str, path: str, value: bytes, *, ephemeral: bool
-) -> int:
-    try:
-        _, stat = await connection.change(
-            path,
-            lambda client: client.create_async(
-                full, value, ephemeral=ephemeral, makepath=True, include_data=True
-            ),
-        )
-    except NoSuchNodeError as error:
-        raise ConflictError(f"a parent of {path} was deleted while {path} was created") from error
-    return _version(stat)
+    connection: ZooKeeperConnection, path: str, full: str, value: bytes = b"", **how: bool
+) -> Any:
+    """Create a record, and what is missing above it; return what kazoo does.
+
+    One request after another is sent from here, not by kazoo's own `makepath`: what it would go on
+    with, after the outcome was called unknown, could land behind the back of whoever read again.
+    """
+    for _ in range(PARENT_ATTEMPTS_MAX):
+        try:
+            return await connection.change(path, partial(_creation_of, full, value, how))
+        except NoSuchNodeError:
+            with suppress(NodeExistsError):
+                await _create(connection, path, parent_of(full))
+    raise ConflictError(f"parents of {path} were deleted over and over")
+
+
+def _creation_of(full: str, value: bytes, how: Mapping[str, bool], client: Any) -> Any:
+    return client.create_async(full, value, **how)
 
 
 def _version(stat: Any) -> int:
