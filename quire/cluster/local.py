@@ -164,19 +164,30 @@ class LocalCluster:
     async def stop(self) -> None:
         """End every process, wait until all are gone, and remove a temporary directory.
 
-        Bookies that have not ended when this is cancelled are killed, which does them no harm.
+        What has not ended when this is cancelled is killed, which does it no harm.
         """
         self._expected.update(self._processes)
         try:
-            await asyncio.gather(*(process.stop() for process in self._processes.values()))
-            await asyncio.gather(*self._watchers.values())
-            if self.zookeeper is not None:
-                await self.zookeeper.stop()
+            await self._end_processes()
         finally:
             self._is_started = False
             self._processes.clear()
             self._watchers.clear()
             self._remove_temporary()
+
+    async def _end_processes(self) -> None:
+        processes = self._processes.values()
+        try:
+            await asyncio.gather(*(process.stop() for process in processes))
+            await asyncio.gather(*self._watchers.values())
+        except BaseException:
+            for process in processes:  # also those that were not even asked to end yet
+                process.send(signal.SIGKILL)
+            await asyncio.gather(*(process.stop() for process in processes))
+            raise
+        finally:
+            if self.zookeeper is not None:
+                await self.zookeeper.stop()
 
     def _remove_temporary(self) -> None:
         if self.is_temporary:

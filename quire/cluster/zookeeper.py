@@ -63,17 +63,24 @@ class LocalZooKeeper:
 
     async def start(self) -> None:
         """Start every server and return when all serve. Raises `StoreUnavailableError`."""
+        self._expected.clear()
         await self._uninterrupted(self.ensemble.start)
         (self._directory / STORE_FILE).write_text(f"{self.ensemble.uri}\n")
         self._watcher = asyncio.create_task(self._watch(), name="watch of ZooKeeper servers")
 
     async def stop(self) -> None:
-        """End every server. Harmless when none runs."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
-            self._watcher = None
-        await asyncio.to_thread(self.ensemble.stop)
+        """End every server. Harmless when none runs.
+
+        Servers that have not ended when this is cancelled are killed, which does them no harm.
+        """
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
+        try:
+            await self._uninterrupted(self.ensemble.stop)
+        finally:
+            if watcher is not None:
+                await asyncio.gather(watcher, return_exceptions=True)
 
     def kill(self, number: int) -> None:
         """End a server, by its number from 1 on, as a crash would."""
@@ -96,17 +103,17 @@ class LocalZooKeeper:
         await self._uninterrupted(server.start)
         self._expected.discard(number)
 
-    async def _uninterrupted(self, start: Callable[[], None]) -> None:
-        """Run a start in a thread; when cancelled, end what it starts and wait for the thread."""
-        starting = asyncio.ensure_future(asyncio.to_thread(start))
+    async def _uninterrupted(self, work: Callable[[], None]) -> None:
+        """Start or stop in a thread; when cancelled, kill what runs and wait for the thread."""
+        working = asyncio.ensure_future(asyncio.to_thread(work))
         try:
-            await asyncio.shield(starting)
+            await asyncio.shield(working)
         except asyncio.CancelledError:
-            while not starting.done():
+            while not working.done():
                 for server in self.ensemble.servers:
                     server.interrupt()
                 await asyncio.sleep(POLL_SECONDS / 10)
-            await asyncio.gather(starting, return_exceptions=True)
+            await asyncio.gather(working, return_exceptions=True)
             raise
 
     async def _watch(self) -> None:

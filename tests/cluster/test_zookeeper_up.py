@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,48 @@ def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
         await local.stop()
         assert starting.cancelled()
         assert server.pid is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how_far", ["bookies", "servers"])
+def test_a_stop_that_is_cut_short_ends_the_servers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how_far: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def main() -> None:
+        cluster = LocalCluster(None, 1, zookeeper=1)
+        await cluster.start()
+        assert cluster.zookeeper is not None
+        server = cluster.zookeeper.ensemble.servers[0]
+        if how_far == "servers":
+            server.pause()  # it ends when it is killed, and not before
+        stopping = asyncio.create_task(cluster.stop())
+        bookie = cluster._processes[0]
+        while how_far == "servers" and bookie.exit_code is None:  # noqa: ASYNC110 - a process
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+        assert stopping.cancelled()
+        assert (server.pid, bookie.exit_code is None) == (None, False)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_dies_again_after_the_next_start_is_reported_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        deaths: asyncio.Queue[int] = asyncio.Queue()
+        local = LocalZooKeeper(tmp_path, 1, None, lambda number, _: deaths.put_nowait(number))
+        async with asyncio.timeout(WAIT_SECONDS):
+            for _ in range(2):
+                await local.start()
+                local.ensemble.servers[0].interrupt()
+                assert await deaths.get() == 1
+                await local.stop()
 
     asyncio.run(main())
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from quire.errors import ConfigurationError, StoreUnavailableError
-from quire.metastore import zookeeper_ensemble, zookeeper_java, zookeeper_server
+from quire.metastore import zookeeper_java, zookeeper_server
 from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble
 from quire.metastore.zookeeper_java import find_jars, find_java
-from quire.metastore.zookeeper_server import ZooKeeperServer
+from quire.metastore.zookeeper_server import ZooKeeperServer, free_ports
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -170,7 +170,6 @@ def test_a_server_keeps_its_data_where_it_is_told(
 def test_an_ensemble_that_loses_a_port_before_it_listens_takes_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free_ports = zookeeper_ensemble.free_ports
     with socket.socket() as thief:
 
         def stolen(count: int) -> list[int]:
@@ -180,7 +179,7 @@ def test_an_ensemble_that_loses_a_port_before_it_listens_takes_others(
                 thief.listen()
             return ports
 
-        monkeypatch.setattr(zookeeper_ensemble, "free_ports", stolen)
+        monkeypatch.setattr("quire.metastore.zookeeper_ensemble.free_ports", stolen)
         with ZooKeeperEnsemble(tmp_path) as ensemble:
             assert thief.getsockname()[1] != 0
             assert ensemble.servers[0].status() is not None
