@@ -166,7 +166,7 @@ class ZooKeeperConnection:
         except _LOST as error:
             raise StoreUnavailableError(self._uri, reason_of(error)) from error
         except kazoo_errors.KazooException as error:
-            refusal = refusal_of(path, error, 0)
+            refusal = refusal_of(self._uri, path, error, 0)
             raise refusal or StoreUnavailableError(self._uri, reason_of(error)) from error
 
     async def change(self, path: str, call: Request, version: int = 0) -> Any:
@@ -179,7 +179,7 @@ class ZooKeeperConnection:
             async with time_limit(ANSWER_SECONDS):
                 return await self._send(call)
         except (kazoo_errors.KazooException, TimeoutError) as error:
-            refusal = refusal_of(path, error, version)
+            refusal = refusal_of(self._uri, path, error, version)
             raise refusal or StoreOutcomeUnknownError(path, reason_of(error)) from error
 
     async def commit(
@@ -193,7 +193,7 @@ class ZooKeeperConnection:
         if (refused := first_refused(results)) is not None:
             index, error = refused
             path, version = named[index]
-            refusal = refusal_of(path, error, version)
+            refusal = refusal_of(self._uri, path, error, version)
             raise refusal or StoreUnavailableError(self._uri, reason_of(error)) from error
         return list(results)
 

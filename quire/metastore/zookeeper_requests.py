@@ -24,22 +24,32 @@ from quire.errors import (
     NoSuchNodeError,
     QuireError,
     SessionExpiredError,
+    StoreUnavailableError,
     VersionConflictError,
 )
 
-_NO_WATCHER: Final = -121
 _ANY_WATCHER: Final = 3
 _ERROR: Final = -1
 _NUMBER: Final = struct.Struct(">i")
 _STAT: Final = serialization.stat_struct
 
 
-class _NoWatcherError(kazoo_errors.ZookeeperError):  # type: ignore[misc]
-    """A watch that was to be taken back had fired already."""
+_NEWER_CODES: Final = {
+    -121: "NoWatcherError",
+    -122: "RequestTimeoutError",
+    -123: "ReconfigDisabledError",
+    -124: "SessionClosedRequireSaslError",
+    -125: "QuotaExceededError",
+    -127: "ThrottledOpError",
+}
+for _code, _name in _NEWER_CODES.items():
+    # kazoo takes its connection down over a code it does not know.
+    kazoo_errors.EXCEPTIONS.setdefault(
+        _code, type(_name, (kazoo_errors.ZookeeperError,), {"code": _code})
+    )
 
-
-# kazoo takes its connection down over a code it does not know.
-kazoo_errors.EXCEPTIONS.setdefault(_NO_WATCHER, _NoWatcherError)
+_NOTHING_DONE: Final = frozenset((-5, -6, -8, -119, -120, -123, -124, -125, -127))
+"""Codes with which a server turns a request down unread, unknown, unwanted here or too much now."""
 
 
 class RemoveWatches(NamedTuple):
@@ -132,8 +142,10 @@ def remove_watches(client: KazooClient, path: str) -> None:
     client._call(RemoveWatches(path, client), client.handler.async_result())
 
 
-def refusal_of(path: str, error: BaseException, version: int) -> QuireError | None:
+def refusal_of(uri: str, path: str, error: BaseException, version: int) -> QuireError | None:
     """Return what a server's refusal means, None when the error is no refusal: all is possible."""
+    if getattr(error, "code", None) in _NOTHING_DONE:
+        return StoreUnavailableError(uri, f"{reason_of(error)} for {path}")
     match error:
         case kazoo_errors.ConnectionClosedError():
             return None  # a kind of SessionExpiredError to kazoo, which may hold the request yet
@@ -149,6 +161,8 @@ def refusal_of(path: str, error: BaseException, version: int) -> QuireError | No
             return InvalidRequestError(f"{path} would be below an ephemeral record")
         case kazoo_errors.NoAuthError():
             return ConfigurationError(f"ZooKeeper allows no access to {path}: check its ACL")
+        case kazoo_errors.InvalidACLError():
+            return ConfigurationError(f"ZooKeeper cannot give {path} this ACL: who are we to it?")
         case kazoo_errors.AuthFailedError():
             return ConfigurationError("ZooKeeper refuses our credentials")
         case kazoo_errors.SessionExpiredError():

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kazoo import exceptions as kazoo_errors
 
 from quire.errors import (
     HandleClosedError,
@@ -20,6 +21,7 @@ from quire.errors import (
     StoreUnavailableError,
 )
 from quire.metastore import zookeeper_connection
+from quire.metastore.changes import Create
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_server import ZooKeeperServer
 from quire.metastore.zookeeper_uri import parse_uri
@@ -241,3 +243,37 @@ def test_a_session_that_opens_while_its_store_closes_is_closed(
         assert slow.closed
 
     asyncio.run(main())
+
+
+def test_what_a_quota_forbids_changed_nothing_and_says_so(tmp_path: Path) -> None:
+    quota = "/zookeeper/quota/root"
+
+    async def body(server: ZooKeeperServer) -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            everything = await ZooKeeperStore.open(server.uri)
+            limits = b"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2"
+            await everything.create("/root/a", b"before")
+            await everything.create(f"{quota}/zookeeper_limits", limits)
+            await everything.create(f"{quota}/zookeeper_stats", b"count=2,bytes=0")
+            store = await ZooKeeperStore.open(f"{server.uri}/root")
+            session = await store.open_session(PATIENT_SECONDS)
+            for change in (
+                store.create("/b", b""),
+                store.commit([Create("/b", b""), Create("/c", b"")]),
+                session.create("/b", b""),
+                session.create_sequential("/b-", b""),
+            ):
+                with pytest.raises(StoreUnavailableError, match="QuotaExceeded"):
+                    await change
+            assert await store.children("/") == ["a"]
+            assert not session.expired
+            await asyncio.gather(store.close(), everything.close())
+
+    with ZooKeeperServer(tmp_path, sync=False, settings={"enforceQuota": "true"}) as server:
+        asyncio.run(body(server))
+
+
+@pytest.mark.parametrize("code", [-121, -122, -123, -124, -125, -127])
+def test_every_code_of_a_server_is_known(code: int) -> None:
+    """kazoo's thread would die of another one, and the lease with it."""
+    assert isinstance(kazoo_errors.EXCEPTIONS[code](), kazoo_errors.ZookeeperError)
