@@ -139,6 +139,10 @@ class MemoryTree:
         self._reap()
         return session in self._deadlines
 
+    def deadline(self, session: SessionId) -> float | None:
+        """Return when a session ends, None when it is over. Changes nothing: any thread may ask."""
+        return self._deadlines.get(session)
+
     def end_session(self, session: SessionId) -> None:
         """End a session and remove its ephemeral records; harmless when it is over."""
         if self._deadlines.pop(session, None) is None:
@@ -222,6 +226,7 @@ class MemorySession:
     def __init__(self, tree: MemoryTree, timeout: float) -> None:
         self._tree = tree
         self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
         self._session = tree.open_session(timeout)
         self._heartbeat = asyncio.create_task(self._beat(), name="memory session heartbeat")
 
@@ -235,10 +240,11 @@ class MemorySession:
 
     @property
     def expired(self) -> bool:
-        return not self._tree.is_alive(self._session)
+        deadline = self._tree.deadline(self._session)
+        return deadline is None or deadline <= self._loop.time()
 
     async def wait_expired(self) -> None:
-        await self._tree.wait_until(lambda: self.expired)
+        await self._tree.wait_until(lambda: not self._tree.is_alive(self._session))
 
     async def close(self) -> None:
         self.expire()
@@ -322,6 +328,7 @@ class MemoryStore:
         """Let others run first, as a round trip would."""
         self._check_open()
         await asyncio.sleep(0)
+        self._check_open()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -59,7 +59,7 @@ class Session(Protocol):
 
     @property
     def expired(self) -> bool:
-        """True once the session is known to be over."""
+        """True once the session is known to be over; may be asked by any thread."""
         ...
 
     async def wait_expired(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -128,5 +129,31 @@ def test_closing_a_store_ends_its_sessions_and_its_waits(run: Run) -> None:
             with pytest.raises(HandleClosedError):
                 await call
         await client.close()
+
+    run(scenario)
+
+
+def test_any_thread_may_ask_whether_a_session_is_over(run: Run) -> None:
+    async def scenario(one: MetadataStore, other: MetadataStore, backend: Backend) -> None:
+        session = await one.open_session(SESSION_SECONDS)
+        with ThreadPoolExecutor(1) as thread:
+            assert not thread.submit(lambda: session.expired).result()
+            await session.close()
+            assert thread.submit(lambda: session.expired).result()
+
+    run(scenario)
+
+
+def test_a_session_that_opens_while_its_store_closes_is_none(run: Run) -> None:
+    async def scenario(one: MetadataStore, other: MetadataStore, backend: Backend) -> None:
+        client = await backend.client()
+        opening = asyncio.ensure_future(client.open_session(SESSION_SECONDS))
+        await asyncio.sleep(0)
+        await client.close()
+        (opened,) = await asyncio.gather(opening, return_exceptions=True)
+        if isinstance(opened, BaseException):
+            assert isinstance(opened, HandleClosedError)
+        else:
+            assert opened.expired
 
     run(scenario)
