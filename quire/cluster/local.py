@@ -29,7 +29,7 @@ from typing import Final, Self
 from quire.cluster.process import BookieProcess, ProcessState, Ready
 from quire.cluster.zookeeper import LocalZooKeeper, servers_of
 from quire.errors import ConfigurationError, HandleClosedError
-from quire.metastore.place import STORE_FILE, cluster_store, resolve_store
+from quire.metastore.place import STORE_FILE, cluster_store, remember_store, resolve_store
 from quire.storage.identity import format_directory, is_formatted
 
 START_SECONDS: Final = 60.0
@@ -159,7 +159,7 @@ class LocalCluster:
         Not before the bookies run, which find out whether it is theirs.
         """
         if self.zookeeper is None and self._store != cluster_store(self.directory):
-            (self.directory / STORE_FILE).write_text(f"{self._store}\n", encoding="utf-8")
+            remember_store(self.directory, self._store)
 
     async def stop(self) -> None:
         """End every process, wait until all are gone, and remove a temporary directory.

@@ -94,6 +94,7 @@ class BookieProcess:
             transport, protocol = await loop.subprocess_exec(
                 _Protocol,
                 sys.executable,
+                "-P",  # what lies about in our current directory is no module of the child's
                 "-m",
                 "quire",
                 *arguments,

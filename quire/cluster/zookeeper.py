@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from quire.errors import ConfigurationError
-from quire.metastore.place import METADATA_FILE, STORE_FILE
+from quire.metastore.place import METADATA_FILE, STORE_FILE, remember_store
 from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble, check_size, found_size
 
 POLL_SECONDS: Final = 0.5
@@ -65,7 +65,7 @@ class LocalZooKeeper:
         """Start every server and return when all serve. Raises `StoreUnavailableError`."""
         self._expected.clear()
         await self._uninterrupted(self.ensemble.start)
-        (self._directory / STORE_FILE).write_text(f"{self.ensemble.uri}\n")
+        remember_store(self._directory, self.ensemble.uri)
         self._watcher = asyncio.create_task(self._watch(), name="watch of ZooKeeper servers")
 
     async def stop(self) -> None:

@@ -29,7 +29,7 @@ async def open_store(uri: str, *, timeout: float | None = None) -> MetadataStore
     scheme, separator, rest = uri.partition("://")
     if uri == "memory:":
         return MemoryStore()
-    if separator and scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
+    if separator and scheme == "sqlite" and _is_file(rest):
         from quire.metastore.sqlite import SqliteStore
 
         try:
@@ -43,3 +43,7 @@ async def open_store(uri: str, *, timeout: float | None = None) -> MetadataStore
 
         return await ZooKeeperStore.open(uri, timeout)
     raise ConfigurationError(f"{uri!r} names no metadata store: it must be {_FORMS}")
+
+
+def _is_file(path: str) -> bool:
+    return path.startswith("/") and not path.endswith("/") and "\0" not in path

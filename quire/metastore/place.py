@@ -35,6 +35,19 @@ def resolve_store(store: str) -> str:
     )
 
 
+def remember_store(directory: Path, store: str) -> None:
+    """Note the URI of a store in the directory of its cluster; whoever reads it finds the whole of
+    it, or of the one before. Raises `ConfigurationError` when it cannot be written.
+    """
+    note = directory / STORE_FILE
+    whole = note.with_name(f"{STORE_FILE}.new")
+    try:
+        whole.write_text(f"{store}\n", encoding="utf-8")
+        whole.replace(note)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"the store cannot be noted in {note}: {error}") from error
+
+
 def cluster_store(directory: Path) -> str:
     """Return the URI of the SQLite store in the directory of a local cluster."""
     return f"sqlite://{directory / METADATA_FILE}"

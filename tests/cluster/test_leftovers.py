@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import signal
 import tempfile
 import threading
@@ -28,6 +30,40 @@ def test_a_cluster_that_cannot_be_made_leaves_no_temporary_directory(
     with pytest.raises(ConfigurationError):
         LocalCluster(zookeeper=2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_noted_leaves_the_note_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: half a note would name no store, to every client and to the next start."""
+    before, after = (f"sqlite://{tmp_path}/{name}.db" for name in ("before", "after"))
+    LocalCluster(tmp_path, store=before)._remember_store()
+    write = Path.write_text
+
+    def write_half(path: Path, text: str, **options: Any) -> int:
+        write(path, text[:3], **options)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", write_half)
+        with pytest.raises(ConfigurationError, match="No space left"):
+            LocalCluster(tmp_path, store=after)._remember_store()
+    assert resolve_store(str(tmp_path)) == before
+    LocalCluster(tmp_path, store=after)._remember_store()
+    assert resolve_store(str(tmp_path)) == after
+
+
+def test_a_file_in_the_current_directory_is_no_module_of_a_bookie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('not yours')\n")
+    monkeypatch.chdir(tmp_path)
+
+    async def main() -> None:
+        async with LocalCluster(tmp_path / "data", 1) as cluster:
+            assert cluster.ready(0) is not None
+
+    asyncio.run(main())
 
 
 def test_a_bookie_whose_log_is_gone_still_has_last_words(tmp_path: Path) -> None:

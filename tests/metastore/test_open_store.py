@@ -42,6 +42,7 @@ def test_a_store_names_itself_as_it_was_opened(tmp_path: Path) -> None:
         "sqlite://relative.db",
         "sqlite:///",
         "sqlite:///directory/",
+        "sqlite:///no\0file",
         "zk:",
         "zk://",
         "zk:///root",
