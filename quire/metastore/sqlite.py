@@ -258,12 +258,13 @@ class SqliteStore:
             with suppress(QuireError):  # the lease then ends when its time is up
                 await session.close()
         file, self._file = self._file, None
-        await self._waits.close(self._closed_error())
-        if file is not None:
-            try:
-                await self._in_thread(file.close)
-            finally:
+        try:
+            await self._waits.close(self._closed_error())
+        finally:  # also when this is cancelled: there is no second time
+            if file is not None:
+                closing = asyncio.get_running_loop().run_in_executor(self._thread, file.close)
                 self._thread.shutdown(wait=False)
+                await asyncio.shield(closing)
 
     async def change(self, call: Callable[[SqliteFile], T]) -> T:
         """Make a call that changes the file, and wake the waiters of this process."""

@@ -52,3 +52,30 @@ def test_a_session_that_comes_when_its_store_is_closed_is_none(tmp_path: Path) -
         assert "sqlite session heartbeat" not in names
 
     asyncio.run(asyncio.wait_for(main(), 30.0))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_a_close_that_is_cancelled_leaves_neither_thread_nor_file_open(
+    tmp_path: Path, steps: int
+) -> None:
+    async def main() -> None:
+        store = await SqliteStore.open(str(tmp_path / "m.db"))
+        version = await store.create("/a", b"")
+        waiting = asyncio.create_task(store.wait("/a", version))
+        goes_on = threading.Event()
+        await store.get("/a")
+        store._thread.submit(goes_on.wait)  # busy: whatever is asked of it has to wait
+        closing = asyncio.create_task(store.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.sleep(0)
+        goes_on.set()
+        outcomes = await asyncio.gather(closing, waiting, return_exceptions=True)
+        assert isinstance(outcomes[0], asyncio.CancelledError)
+        assert isinstance(outcomes[1], HandleClosedError)
+        await asyncio.to_thread(store._thread._thread.join, 10)
+        assert not store._thread._thread.is_alive()
+        assert not (tmp_path / "m.db-wal").exists()  # the last to close it removes it
+
+    asyncio.run(asyncio.wait_for(main(), 30.0))
