@@ -51,6 +51,7 @@ class NumberedWriter(Handle):
         self._tasks = Tasks()
         self._pump: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._is_abandoned = False
         work = self._end_with_writer()
         self._end = asyncio.get_running_loop().create_task(work, name="end of a numbered writer")
 
@@ -109,6 +110,7 @@ class NumberedWriter(Handle):
         What waits behind a gap was never sent: it fails with `HandleClosedError`. Raises as
         `LedgerWriter.close`; cancelling abandons, too.
         """
+        was_abandoned = self._is_abandoned
         self._is_closed = True
         self._moved.set()
         try:
@@ -119,10 +121,12 @@ class NumberedWriter(Handle):
         self._end.cancel()
         self._fail_held()
         await self.writer.close()
+        if self._is_abandoned and not was_abandoned:
+            raise HandleClosedError(f"writer of ledger {self.ledger}")
 
     def abandon(self) -> None:
         """See `LedgerWriter.abandon`."""
-        self._is_closed = True
+        self._is_closed = self._is_abandoned = True
         self._moved.set()
         self._tasks.cancel()
         self._end.cancel()

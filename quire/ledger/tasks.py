@@ -32,6 +32,23 @@ class Tasks:
         kept.add_done_callback(self._forget)
         return kept
 
+    async def run(self, work: Coroutine[Any, Any, None], name: str) -> bool:
+        """Run a coroutine as a task of this owner; return whether it came to its end, False when
+        `cancel` kept it from that.
+
+        Raises what it raises. Cancelling the call cancels it too, and waits until it is over.
+        """
+        task = self.start(work, name)
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if task.cancelled():
+            return False
+        task.result()
+        return True
+
     def _forget(self, task: asyncio.Future[None]) -> None:
         del self._tasks[task]
 

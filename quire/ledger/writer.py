@@ -21,6 +21,7 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, Sealer, as_bytes
@@ -35,6 +36,7 @@ from quire.errors import (
 )
 from quire.ledger.alarm import Alarm
 from quire.ledger.appends import Appends, Request
+from quire.ledger.closing import Closing
 from quire.ledger.completion import Completion
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
@@ -110,9 +112,7 @@ class LedgerWriter(Handle):
             ended=self._ended,
         )
         self._failure: Exception | None = None
-        self._closing = asyncio.Lock()
-        self._is_closing = False
-        self._is_closed = False
+        self._closing = Closing(metadata.ledger, self._tasks)
         self._is_flushing = False
         self._over = asyncio.Event()
         self._lac_teller = LacTeller(options.lac_idle, self._tell_lac)
@@ -190,25 +190,26 @@ class LedgerWriter(Handle):
         """Wait for what is in flight, then close the ledger at LAC. Harmless when called again.
 
         What is not confirmed within `append_timeout` fails as unknown and is cut off: so does this
-        call if it was answered before (deferred sync). Raises `LedgerFencedError` when another
-        client recovers the ledger, `LedgerClosedError` when one closed it at another end, and
-        `StoreUnavailableError` or `StoreOutcomeUnknownError` when it could not be decided in time;
-        then it can be called again. Cancelling abandons the writer.
+        call, with `AppendOutcomeUnknownError`, if it was answered before (deferred sync).
+
+        Raises `LedgerFencedError` when another client recovers the ledger, `LedgerClosedError`
+        when one closed it at another end, `NoSuchLedgerError` when it was deleted,
+        `CorruptRecordError` when its record is damaged, and what else ended the writer, as
+        `UnauthorizedError`; `HandleClosedError` when `abandon` is called meanwhile. Raises
+        `StoreUnavailableError` or `StoreOutcomeUnknownError` when it could not be decided in time,
+        and with full quorum `NotEnoughBookiesError` or `UnreadableError`: then it can be called
+        again. Cancelling abandons the writer.
         """
-        self._is_closing = True
-        async with self._closing:
-            try:
-                await self._close()
-            except asyncio.CancelledError:
-                self.abandon()
-                raise
+        await self._closing.run(self._close, self.abandon)
 
     def abandon(self) -> None:
         """Stop at once, as a crash would: the ledger stays open for somebody to recover.
 
-        Appends in flight fail as unknown. `close` then only waits for the writer's tasks.
+        Appends in flight fail as unknown, a `close` under way with `HandleClosedError`: what it
+        had asked of the metadata store may be done yet. Later `close` only waits for the writer's
+        tasks.
         """
-        self._is_closing = self._is_closed = True
+        self._closing.abandon()
         self._halt("the writer was abandoned")
 
     async def wait_ended(self) -> None:
@@ -227,7 +228,7 @@ class LedgerWriter(Handle):
 
     def _ended(self, error: Exception) -> None:
         """End the writer: another client owns the ledger now, or this one is refused."""
-        if self._failure is None and not self._is_closed:
+        if self._failure is None and not self._closing.is_decided:
             _log.warning("writer of ledger %d ends: %s", self.ledger, error)
             self._failure = error
             self._halt(str(error))
@@ -263,7 +264,7 @@ class LedgerWriter(Handle):
 
     def check(self, payloads: Sequence[bytes] = ()) -> None:
         """Raise what speaks against appending."""
-        if self._is_closing:
+        if self._closing.is_begun:
             raise self._closed_error()
         if self._failure is not None:
             raise self._failure.with_traceback(None)
@@ -346,27 +347,26 @@ class LedgerWriter(Handle):
                 await self._force()
             self._halt("its writer was closed before it was confirmed")
         await self._tasks.join()
-        if self._is_closed:
+        if self._closing.is_decided:
             return
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         self._lac_teller.tell_at_once(lac := self._window.lac)
         try:
-            replicas = await self._complete(lac)
-            await self._record.close(lac, self.length, self._options.append_timeout, replicas)
-            self._is_closed = True
+            await self._closing.carry_out(partial(self._end_at, lac))
         finally:
             self._tasks.cancel()
             await self._tasks.join()
-        if self._ensemble.answered > lac:  # with deferred sync: nobody else can be told
-            raise self._unconfirmed(lac + 1)
+        if self._closing.is_done and self._ensemble.answered > lac:
+            raise self._unconfirmed(lac + 1)  # deferred sync: nobody else can be told
 
-    async def _complete(self, lac: EntryId) -> list[Replica]:
-        """With full quorum, see that every entry is on its whole write set."""
-        if not self.metadata.full_quorum or self._ensemble.is_complete(self.metadata):
-            return []
-        completion = Completion(self._roster, self._sealer, self._options, self._rng)
-        return await completion.run(self.metadata, lac)
+    async def _end_at(self, lac: EntryId) -> None:
+        """Close the record; with full quorum, once every entry is on its whole write set."""
+        replicas: list[Replica] = []
+        if self.metadata.full_quorum and not self._ensemble.is_complete(self.metadata):
+            completion = Completion(self._roster, self._sealer, self._options, self._rng)
+            replicas = await completion.run(self.metadata, lac)
+        await self._record.close(lac, self.length, self._options.append_timeout, replicas)
 
     async def _force(self) -> None:
         try:
