@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from quire.entry import BookieId
-from quire.errors import BookieUnavailableError, QuireError, RetryError
+from quire.errors import BookieBusyError, BookieUnavailableError, QuireError, RetryError
 from quire.timing import time_limit
 
 K = TypeVar("K", bound=Hashable)
@@ -28,6 +29,10 @@ ATTEMPTS: Final = 3
 
 BACK_OFF_SECONDS: Final = 0.050
 """Pause before the second attempt; it doubles from then on."""
+
+BUSY_PAUSE_SECONDS_MIN: Final = 0.005
+BUSY_PAUSE_SECONDS_MAX: Final = 0.250
+"""Pauses before a busy bookie is asked the same again, doubling."""
 
 
 async def within(seconds: float, bookie: BookieId, call: Awaitable[T]) -> T:
@@ -49,6 +54,18 @@ async def persist(attempt: Callable[[], Awaitable[T]], attempts: int = ATTEMPTS)
         except RetryError:
             await asyncio.sleep(BACK_OFF_SECONDS * 2**done)
     return await attempt()
+
+
+async def outwait(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return the first answer that is not `BookieBusyError`, however long that takes: a bookie that
+    is busy has not failed. Whoever calls bounds the time.
+    """
+    pause = BUSY_PAUSE_SECONDS_MIN
+    while True:
+        with suppress(BookieBusyError):
+            return await attempt()
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, BUSY_PAUSE_SECONDS_MAX)
 
 
 class Asking(Generic[K, T]):

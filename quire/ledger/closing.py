@@ -56,7 +56,7 @@ class Closing:
             except asyncio.CancelledError:
                 abandon()
                 raise
-        if self.is_abandoned and not was_abandoned:
+        if not self.is_done and not was_abandoned:
             raise HandleClosedError(f"writer of ledger {self._ledger}")
 
     async def carry_out(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -2,9 +2,9 @@
 
 A confirmed entry is on Qa of them; the others had failed or were behind. Whoever closes the ledger,
 its writer or a recoverer, first asks each bookie of each fragment what it holds and copies what it
-lacks from the others. One with damage, that cannot say what it holds, is given all of it again. One
-that does not answer or takes nothing is replaced by a spare, which is given everything of its
-position.
+lacks from the others, all positions at once. One with damage, that cannot say what it holds, is
+given all of it again; one that is busy is waited for. One that does not answer or takes nothing
+within the time of a request is replaced by a spare, which is given everything of its position.
 
 Replacements are legal edits of re-replication and appear in metadata together with the end, when
 they hold what they stand for. Only confirmed entries are copied, so copies of an attempt that is
@@ -16,21 +16,23 @@ Not here: the end (`writer`, `recovery`), and what becomes of a ledger after it 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 from quire.bookie import READ_BYTES_MAX, Bookie, list_all
-from quire.entry import BookieId, EntryId, Sealer
+from quire.entry import BookieId, Entry, EntryId, LedgerId, Sealer
 from quire.errors import CorruptEntryError, NotEnoughBookiesError, QuireError
-from quire.ledger.asking import Asking, within
+from quire.ledger.asking import Asking, outwait, persist, within
 from quire.ledger.fetch import EntryFetcher
+from quire.ledger.inventory import Ranges, owed_at, without
 from quire.ledger.metadata import Fragment, LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
-from quire.ledger.quorum import Replication
 from quire.ledger.roster import Bookies
-from quire.run import pack_run
+from quire.run import RUN_BYTES_MAX, pack_run
 
-Ranges = Sequence[tuple[EntryId, EntryId]]
+T = TypeVar("T")
 
 
 class Completion:
@@ -56,16 +58,16 @@ class Completion:
         ends = [fragment.first - 1 for fragment in metadata.fragments[1:]] + [last]
         for fragment, end in zip(metadata.fragments, ends, strict=True):
             if fragment.first <= end:
-                replicas += await self._complete(metadata.replication, fragment, end)
+                replicas += await self._complete(metadata, fragment, end)
         return replicas
 
     async def _complete(
-        self, replication: Replication, fragment: Fragment, last: EntryId
+        self, metadata: LedgerMetadata, fragment: Fragment, last: EntryId
     ) -> list[Replica]:
         holders = list(fragment.bookies)
         unsure = set(range(len(holders)))
         while unsure:
-            failed = await self._copy(replication, fragment, last, holders, sorted(unsure))
+            failed = await self._copy(metadata, fragment, last, holders, sorted(unsure))
             self._failed.update(holders[position] for position in failed)
             if failed:
                 holders = self._replace(holders, failed)
@@ -85,87 +87,130 @@ class Completion:
 
     async def _copy(
         self,
-        replication: Replication,
+        metadata: LedgerMetadata,
         fragment: Fragment,
         last: EntryId,
         holders: Sequence[BookieId],
         positions: Sequence[int],
     ) -> list[int]:
-        """Give positions what they lack; return those whose bookie failed."""
+        """Give positions what they lack, all at once; return those whose bookie failed."""
         failed = []
-        async with Asking[int, Ranges]() as asking:
+        async with Asking[int, bool]() as asking:
             for position in positions:
-                asking.ask(position, self._held(holders[position], fragment.first, last))
+                supply = self._supply(metadata, fragment, last, position, holders[position])
+                asking.ask(position, supply)
             while asking.outstanding:
-                position, held = await asking.next()
-                if isinstance(held, CorruptEntryError):
-                    held = ()  # it cannot tell what is whole: it gets everything again
-                if isinstance(held, QuireError):
-                    failed.append(position)
-                    continue
-                wanted = [
-                    entry
-                    for entry in missing(held, fragment.first, last)
-                    if replication.is_written_to(entry, position)
-                ]
-                if not await self._give(replication, fragment, holders[position], wanted):
+                position, is_full = await asking.next()
+                if isinstance(is_full, QuireError):
+                    raise is_full
+                if not is_full:
                     failed.append(position)
         return sorted(failed)
 
-    async def _held(self, bookie: BookieId, first: EntryId, last: EntryId) -> Ranges:
-        async def ask(start: EntryId) -> list[tuple[EntryId, EntryId]]:
-            call = self._bookies.bookie(bookie).list_entries(self._sealer.ledger, start)
-            return await within(self._options.request_timeout, bookie, call)
-
-        return await list_all(ask, first, last)
-
-    async def _give(
+    async def _supply(
         self,
-        replication: Replication,
+        metadata: LedgerMetadata,
         fragment: Fragment,
+        last: EntryId,
+        position: int,
         bookie: BookieId,
-        wanted: Sequence[EntryId],
     ) -> bool:
-        """Copy entries to a bookie, a read at a time; returns whether it took them."""
-        left = list(wanted)
-        while left:
-            stretch = next(stretches(left))
-            entries = await self._fetcher.fetch(
-                replication,
-                fragment.bookies,
-                stretch[0],
-                stretch[-1],
-                turn=stretch[0],
-                bytes_max=READ_BYTES_MAX,
-            )
-            del left[: len(entries)]
-            seal = self._sealer.seal
-            run = pack_run(
-                seal(entry.entry, entry.lac, entry.length, entry.payload) for entry in entries
-            )
-            try:
-                link: Bookie = self._bookies.bookie(bookie)
-                ledger, key = self._sealer.ledger, self._sealer.access_key
-                call = link.add(ledger, key, run, recovery=True)
-                await within(self._options.request_timeout, bookie, call)
-            except QuireError:
-                return False
+        """Give a bookie what it lacks of its position, a read at a time; False when it failed."""
+        is_written_to = metadata.replication.is_written_to
+        held: Ranges
+        try:
+            held = await list_all(partial(self._list, bookie), fragment.first, last)
+        except CorruptEntryError:
+            held = ()  # it cannot tell what is whole: it gets everything again
+        except QuireError:
+            return False
+        for low, high in stretches(metadata, position, fragment.first, last, held):
+            while low <= high:
+                entries = await self._read(metadata, fragment, position, low, high)
+                wanted = [each for each in entries if is_written_to(each.entry, position)]
+                try:
+                    await self._give(bookie, wanted)
+                except QuireError:
+                    return False
+                rest = range(entries[-1].entry + 1, high + 1)
+                low = next((entry for entry in rest if is_written_to(entry, position)), high + 1)
         return True
 
+    async def _list(self, bookie: BookieId, first: EntryId) -> list[tuple[EntryId, EntryId]]:
+        ledger = self._sealer.ledger
+        return await self._ask(bookie, lambda link: link.list_entries(ledger, first))
 
-def missing(held: Ranges, first: EntryId, last: EntryId) -> Iterator[EntryId]:
-    """Yield the entries first..last that no range has."""
-    at = first
-    for low, high in held:
-        yield from range(at, min(low, last + 1))
-        at = max(at, high + 1)
-    yield from range(at, last + 1)
+    async def _read(
+        self,
+        metadata: LedgerMetadata,
+        fragment: Fragment,
+        position: int,
+        first: EntryId,
+        last: EntryId,
+    ) -> list[Entry]:
+        """Read entries from `first` on from the other positions, as long as they will do."""
+
+        async def attempt() -> list[Entry]:
+            self._fetcher.suspect(fragment.bookies[position])
+            ensemble, turn = fragment.bookies, position + 1
+            return await self._fetcher.fetch(
+                metadata.replication, ensemble, first, last, turn=turn, bytes_max=READ_BYTES_MAX
+            )
+
+        return await persist(attempt)
+
+    async def _give(self, bookie: BookieId, entries: Sequence[Entry]) -> None:
+        """Copy entries to a bookie. Raises when it does not take them."""
+        ledger, key, seal = self._sealer.ledger, self._sealer.access_key, self._sealer.seal
+        frames = (seal(each.entry, each.lac, each.length, each.payload) for each in entries)
+        for run in runs(frames):
+            await self._ask(bookie, partial(_add, ledger, key, run))
+
+    async def _ask(self, bookie: BookieId, call: Callable[[Bookie], Awaitable[T]]) -> T:
+        """Return a bookie's answer; one that is busy is asked again while its time lasts."""
+
+        async def attempt() -> T:
+            return await call(self._bookies.bookie(bookie))
+
+        patient = persist(lambda: outwait(attempt))
+        return await within(self._options.request_timeout, bookie, patient)
 
 
-def stretches(entries: Sequence[EntryId]) -> Iterator[list[EntryId]]:
-    """Yield the entries in lists of consecutive ones."""
-    start = 0
-    for index in range(1, len(entries) + 1):
-        if index == len(entries) or entries[index] != entries[index - 1] + 1:
-            yield list(entries[start:index])
-            start = index
+async def _add(ledger: LedgerId, key: bytes, run: bytes, link: Bookie) -> None:
+    await link.add(ledger, key, run, recovery=True)
+
+
+def stretches(
+    metadata: LedgerMetadata, position: int, first: EntryId, last: EntryId, held: Ranges
+) -> Iterator[tuple[EntryId, EntryId]]:
+    """Yield what a position must hold of first..last and is not held, as ascending ranges.
+
+    In a striped ensemble entries of other positions lie within: they are read along, for one read
+    of many is cheaper than many of one. Nothing that must be held and is held lies within.
+    """
+    is_written_to, found = metadata.replication.is_written_to, None
+    others = metadata.replication.ensemble - metadata.replication.write_quorum
+    for low, high in without(owed_at(metadata, position, first, last), held):
+        if found is not None:
+            between = range(found[1] + 1, low)
+            if len(between) <= others and not any(is_written_to(e, position) for e in between):
+                found = found[0], high
+                continue
+            yield found
+        found = low, high
+    if found is not None:
+        yield found
+
+
+def runs(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Pack frames into runs of at most `RUN_BYTES_MAX` bytes, or of one larger frame."""
+    waiting: list[bytes] = []
+    size = 0
+    for frame in frames:
+        if waiting and size + len(frame) > RUN_BYTES_MAX:
+            yield pack_run(waiting)
+            waiting, size = [], 0
+        waiting.append(frame)
+        size += len(frame)
+    if waiting:
+        yield pack_run(waiting)

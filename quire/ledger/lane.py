@@ -26,12 +26,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from quire.bookie import refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, LedgerFencedError, UnauthorizedError
-from quire.ledger.asking import within
+from quire.ledger.asking import BUSY_PAUSE_SECONDS_MAX, BUSY_PAUSE_SECONDS_MIN, within
 from quire.ledger.backlog import Backlog
 from quire.ledger.forcing import vouched
 from quire.ledger.options import LedgerOptions
@@ -39,10 +39,6 @@ from quire.ledger.quorum import Replication
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
 from quire.timing import time_limit
-
-BUSY_PAUSE_SECONDS_MIN: Final = 0.005
-BUSY_PAUSE_SECONDS_MAX: Final = 0.250
-"""Pauses before a busy bookie is sent the same run again, doubling, until the run's deadline."""
 
 
 class LaneState(StrEnum):

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.entry import EntryId
-from quire.errors import CorruptEntryError, NotEnoughBookiesError, QuireError
-from quire.ledger.completion import missing, stretches
-from quire.ledger.metadata import LedgerMetadata
+from quire.entry import DigestKind, EntryId
+from quire.errors import BookieBusyError, CorruptEntryError, NotEnoughBookiesError, QuireError
+from quire.ledger.completion import runs, stretches
+from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
+from quire.run import pack_run
 from tests.sim.policy import Policy
 from tests.support.memory_cluster import MemoryCluster, down
 from tests.support.virtual import virtually
 
 OPTIONS = LedgerOptions(request_timeout=1.0, quarantine=1.0)
 PATIENCE = 0.2
+STRIPED = [Replication(3, 2, 1), Replication(4, 3, 2), Replication(5, 3, 2)]
+SHAPES = [Replication(3, 3, 2), Replication(2, 1, 1), *STRIPED]
 
 
 def is_full(cluster: MemoryCluster, metadata: LedgerMetadata) -> bool:
@@ -32,11 +37,139 @@ def is_full(cluster: MemoryCluster, metadata: LedgerMetadata) -> bool:
     )
 
 
-@given(st.lists(st.integers(0, 30), unique=True), st.integers(0, 10), st.integers(-1, 30))
-def test_what_is_missing(held: list[EntryId], first: int, last: int) -> None:
-    ranges = [(part[0], part[-1]) for part in stretches(sorted(held))] if held else []
-    expected = [entry for entry in range(first, last + 1) if entry not in held]
-    assert list(missing(ranges, first, last)) == expected
+def of(shape: Replication) -> LedgerMetadata:
+    bookies = tuple(f"b{number}" for number in range(shape.ensemble))
+    return LedgerMetadata(7, shape, DigestKind.CRC32C, "", (Fragment(0, bookies),))
+
+
+@given(
+    st.sampled_from(SHAPES),
+    st.integers(0, 1),
+    st.sets(st.integers(0, 30)),
+    st.integers(0, 10),
+    st.integers(-1, 30),
+)
+def test_what_a_position_lacks(
+    shape: Replication, position: int, held: set[EntryId], first: int, last: int
+) -> None:
+    ranges = [(entry, entry) for entry in sorted(held)]
+    found = list(stretches(of(shape), position, first, last, ranges))
+    mine = [e for e in range(first, last + 1) if shape.is_written_to(e, position)]
+    within = [e for low, high in found for e in range(low, high + 1)]
+    assert [e for e in within if e in mine] == [e for e in mine if e not in held]
+    assert within == sorted(set(within))
+    assert all(low in mine and high in mine for low, high in found)
+    for (_, high), (low, _) in pairwise(found):
+        assert any(e in mine for e in range(high + 1, low)), "they could be read at once"
+
+
+def test_a_long_stretch_is_no_list_of_its_entries() -> None:
+    found = list(stretches(of(Replication(3, 3, 2)), 1, 0, 10**12, [(5, 10**6)]))
+    assert found == [(0, 4), (10**6 + 1, 10**12)]
+
+
+@given(st.lists(st.binary(max_size=9)))
+def test_runs_are_of_a_size_that_bookies_take(frames: list[bytes]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quire.ledger.completion.RUN_BYTES_MAX", 7)
+        cut = list(runs(iter(frames)))
+    assert b"".join(cut) == pack_run(frames)
+    assert all(len(run) <= 7 + 4 * 7 or run[4:] in frames for run in cut if b"" not in frames)
+
+
+@pytest.mark.parametrize("shape", [Replication(3, 3, 2), *STRIPED], ids=str)
+def test_what_is_missing_is_given_in_a_few_runs(shape: Replication) -> None:
+    async def main() -> None:
+        async with MemoryCluster(shape.ensemble, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(shape, full_quorum=True)
+            away = cluster.bookies[writer.metadata.last_fragment.bookies[1]]
+            away.before = down("add")
+            await writer.append_many([b"%d" % number for number in range(600)])
+            asked = Counter[str]()
+
+            async def counting(method: str, ledger: int) -> None:
+                asked[method] += 1
+
+            for bookie in cluster.bookies.values():
+                bookie.before = counting
+            writer.abandon()
+            reader = await cluster.catalog.open(writer.ledger)
+            assert reader.metadata.last_entry == 599
+            assert is_full(cluster, reader.metadata)
+            assert asked["add"] < 12
+            assert asked["read"] < 40
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("method", ["list_entries", "add", "read"])
+def test_a_busy_bookie_has_not_failed(method: str) -> None:
+    async def main() -> None:
+        async with MemoryCluster(3, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(full_quorum=True)
+            ensemble = writer.metadata.last_fragment.bookies
+            cluster.bookies[ensemble[0]].before = down("add")
+            await writer.append(b"x")
+            until = asyncio.get_running_loop().time() + (0.1 if method == "read" else 0.8)
+
+            async def busy(asked: str, ledger: int) -> None:
+                if asked == method and asyncio.get_running_loop().time() < until:
+                    raise BookieBusyError("hooked", "by order of the test")
+
+            for bookie in cluster.bookies.values():
+                bookie.before = busy
+            await writer.close()
+            metadata = await cluster.catalog.metadata(writer.ledger)
+            assert metadata.last_fragment.bookies == ensemble
+            assert is_full(cluster, metadata)
+
+    virtually(main)
+
+
+def test_a_bookie_that_is_busy_for_the_time_of_a_request_is_replaced() -> None:
+    async def main() -> None:
+        async with MemoryCluster(4, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(full_quorum=True)
+            busy = writer.metadata.last_fragment.bookies[0]
+            writer.abandon()
+            other = await cluster.catalog.create(full_quorum=True)
+            busy = other.metadata.last_fragment.bookies[0]
+
+            async def refuse(method: str, ledger: int) -> None:
+                if method in ("add", "list_entries"):
+                    raise BookieBusyError(busy, "by order of the test")
+
+            await other.append(b"x")
+            other.abandon()
+            cluster.bookies[busy].before = refuse
+            reader = await cluster.catalog.open(other.ledger)
+            assert busy not in reader.metadata.last_fragment.bookies
+            assert is_full(cluster, reader.metadata)
+
+    virtually(main)
+
+
+def test_positions_are_completed_at_once() -> None:
+    async def main() -> None:
+        shape, loop = Replication(5, 5, 3), asyncio.get_running_loop()
+        async with MemoryCluster(5, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(shape, full_quorum=True)
+            late = [cluster.bookies[each] for each in writer.metadata.last_fragment.bookies[:2]]
+            for bookie in late:
+                bookie.before = down("add")
+            await writer.append(b"x")
+
+            async def slow(method: str, ledger: int) -> None:
+                await asyncio.sleep(0.9 if method == "add" else 0)
+
+            for bookie in late:
+                bookie.before = slow
+            began = loop.time()
+            await writer.close()
+            assert loop.time() - began < 1.5
+            assert is_full(cluster, await cluster.catalog.metadata(writer.ledger))
+
+    virtually(main)
 
 
 def test_a_bookie_that_was_away_is_given_what_it_missed_before_the_writer_closes() -> None:
