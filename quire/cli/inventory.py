@@ -8,7 +8,8 @@ import click
 
 from quire.cli.output import Value, note, print_table
 from quire.entry import NO_ENTRY
-from quire.ledger.inventory import Inventory, Ranges
+from quire.ledger.inventory import Inventory
+from quire.ledger.ranges import Ranges
 
 RANGES_SHOWN: Final = 8
 SHORTAGES_SHOWN: Final = 20

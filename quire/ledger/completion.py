@@ -25,10 +25,10 @@ from quire.entry import BookieId, Entry, EntryId, LedgerId, Sealer
 from quire.errors import CorruptEntryError, NotEnoughBookiesError, QuireError
 from quire.ledger.asking import Asking, outwait, persist, within
 from quire.ledger.fetch import EntryFetcher
-from quire.ledger.inventory import Ranges, owed_at, without
 from quire.ledger.metadata import Fragment, LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
+from quire.ledger.ranges import Ranges, owed_at, without
 from quire.ledger.roster import Bookies
 from quire.run import RUN_BYTES_MAX, pack_run
 

@@ -13,19 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final
 
 from quire.bookie import list_all
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import QuireError
 from quire.ledger.asking import Asking, persist, within
 from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.ranges import Ranges, owed_at, without
 from quire.ledger.roster import BookieRoster
 from quire.ledger.versioned import read_metadata
 from quire.metastore.store import MetadataStore
-
-Ranges: TypeAlias = Sequence[tuple[EntryId, EntryId]]
-"""Ids as ascending, disjoint, inclusive (first, last) ranges."""
 
 ATTEMPTS_MAX: Final = 4
 """How often bookies are asked anew because metadata changed meanwhile."""
@@ -157,41 +155,6 @@ def _holdings(
                 yield Holding(bookie, (), (), str(answer))
         elif answer or bookie in named:
             yield Holding(bookie, answer, missing.get(bookie, ()))
-
-
-def owed_at(
-    metadata: LedgerMetadata, position: int, first: EntryId, last: EntryId
-) -> Iterator[tuple[EntryId, EntryId]]:
-    """Yield the ranges of first..last that a position of an ensemble must hold."""
-    replication = metadata.replication
-    if not replication.is_striped:
-        if first <= last:
-            yield first, last
-        return
-    # Entry e is written to the positions e .. e + Qw − 1 modulo E: a range of Qw in every cycle.
-    size, cycle = replication.write_quorum, replication.ensemble
-    start = first - (first - position + size - 1) % cycle
-    for low in range(start, last + 1, cycle):
-        if max(low, first) <= min(low + size - 1, last):
-            yield max(low, first), min(low + size - 1, last)
-
-
-def without(
-    ranges: Iterable[tuple[EntryId, EntryId]], held: Ranges
-) -> Iterator[tuple[EntryId, EntryId]]:
-    """Yield what of ascending ranges is in none of those held."""
-    index = 0
-    for first, last in ranges:
-        while index < len(held) and held[index][1] < first:
-            index += 1
-        at, look = first, index
-        while look < len(held) and held[look][0] <= last:
-            if at < held[look][0]:
-                yield at, held[look][0] - 1
-            at = held[look][1] + 1
-            look += 1
-        if at <= last:
-            yield at, last
 
 
 def _shortages(

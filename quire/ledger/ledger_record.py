@@ -5,9 +5,8 @@ Every change is a compare-and-set on the version last seen, and every ending of 
   conflict          read again: an edit of finished fragments is taken in and the change repeated;
                     IN_RECOVERY means fenced; CLOSED means closed; a last fragment that is neither
                     the one we know nor the one we tried was written by somebody else: fenced
-  outcome unknown  read again and repeat *the same* change until it or a conflict is seen. Giving
-  up
-                    half-way would let the lost request be applied when the writer has moved on
+  outcome unknown   read again and repeat *the same* change until it or a conflict is seen: giving
+                    up half-way would let the lost request be applied when the writer has moved on
   unavailable       nothing changed; the caller decides, unless an outcome is still unknown
 
 Not here: when to change the ensemble, and what LAC is.

@@ -11,9 +11,10 @@ from quire.cli import main
 from quire.client import Client
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.errors import BookieUnavailableError, QuireError
-from quire.ledger.inventory import Inventory, Ranges, compare
+from quire.ledger.inventory import Inventory, compare
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
+from quire.ledger.ranges import Ranges
 
 ANSWERS: dict[BookieId, Ranges | QuireError] = {
     "b0": [(0, 99)],

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from quire.entry import BookieId, DigestKind, EntryId, LedgerId
 from quire.errors import CorruptEntryError, NoSuchLedgerError, QuireError
-from quire.ledger.inventory import Inventory, Ranges, Shortage, compare, owed_at, take_inventory
+from quire.ledger.inventory import Inventory, Shortage, compare, take_inventory
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
+from quire.ledger.ranges import Ranges
 from quire.ledger.writer import LedgerWriter
 from tests.support.memory_cluster import Hook, MemoryCluster, down, hung, until
 from tests.support.virtual import virtually
@@ -307,14 +308,3 @@ def test_the_comparison_is_that_of_single_entries(
     for each in found.holdings:
         lacked = chain.from_iterable(range(low, high + 1) for low, high in each.missing)
         assert set(lacked) == missing[each.bookie]
-
-
-@given(ledgers(), st.integers(0, 40), st.integers(-1, 40))
-def test_what_a_position_must_hold(metadata: LedgerMetadata, first: int, last: int) -> None:
-    replication = metadata.replication
-    for position in range(replication.ensemble):
-        ranges = list(owed_at(metadata, position, first, last))
-        owed = list(chain.from_iterable(range(low, high + 1) for low, high in ranges))
-        assert owed == [
-            entry for entry in range(first, last + 1) if replication.is_written_to(entry, position)
-        ]
