@@ -118,6 +118,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.sqlite",
         "quire.metastore.zookeeper",
         "quire.metastore.zookeeper_ensemble",
+        "quire.spark.jobs.session",
     ),
     "subprocess": (
         "quire.cluster",

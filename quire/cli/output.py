@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.progress import TimeElapsedColumn as ElapsedColumn
 from rich.table import Table
 
+from quire.cli.ending import handling, interrupt
 from quire.errors import ConfigurationError
 
 WIDE_COLUMNS: Final = 1_000_000
@@ -107,7 +108,8 @@ def confirm(question: str) -> None:
     nobody is there to answer.
     """
     try:
-        click.confirm(question, abort=True, err=True)
+        with handling(interrupt):
+            click.confirm(question, abort=True, err=True)
     except click.Abort as error:
         if not isinstance(error.__context__, EOFError):
             raise

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import click
 
+from quire.cli.ending import handling
 from quire.cli.payloads import stdin_chunks
 from quire.client import Client, connect
 from quire.errors import ConfigurationError
@@ -21,11 +22,6 @@ from quire.metastore.place import resolve_store
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-ENDING: Final = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
-"""Signals that end a command as Ctrl-C does; Windows has no SIGHUP."""
 
 DEFAULT_DATA: Final = "quire-data"
 """The cluster directory that commands look for when no store is named."""
@@ -114,25 +110,17 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a command's work on a fresh event loop, uvloop's when it is installed.
 
     Ctrl-C, SIGTERM and the loss of the terminal cancel the work, which then cleans up; all end in
-    KeyboardInterrupt. What is ignored stays ignored, by itself: `nohup` takes the terminal away, a
-    script that puts us into the background takes Ctrl-C.
+    KeyboardInterrupt.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         ending = _Ending(runner.get_loop())
-        replaced = {
-            number: signal.signal(number, ending.come)
-            for number in ENDING
-            if signal.getsignal(number) is not signal.SIG_IGN
-        }
         try:
-            return runner.run(ending.watch(work()))
+            with handling(ending.come):
+                return runner.run(ending.watch(work()))
         except asyncio.CancelledError:
             if ending.has_come:
                 raise KeyboardInterrupt from None
             raise
-        finally:
-            for number, previous in replaced.items():
-                signal.signal(number, previous)
 
 
 class _Ending:
@@ -149,7 +137,7 @@ class _Ending:
             self._working.cancel()
         return await work
 
-    def come(self, number: int, frame: object) -> None:
+    def come(self, number: int, frame: FrameType | None) -> None:
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:

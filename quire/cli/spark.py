@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quire.cli.ending import JavaWork
 from quire.cli.output import Value, note, print_json, print_table, progress_of
 from quire.cli.replication import key_path_option, password_option
 from quire.cli.settings import Settings, with_settings
@@ -252,8 +253,13 @@ def _jobs(module: str) -> Any:
 @contextlib.contextmanager
 def _session(name: str, master: str) -> Iterator[Any]:
     with _jobs("failures").plain_errors():
-        session = _jobs("jobs").local_session(name, master or None)
-        try:
-            yield session
-        finally:
-            session.stop()
+        sessions = _jobs("jobs.session")
+        with JavaWork(sessions.find_java, sessions.silence_java).handling() as java:
+            with java.starting():
+                sessions.start_java()
+            session = sessions.local_session(name, master or None)
+            try:
+                yield session
+            finally:
+                if not java.has_come:
+                    session.stop()

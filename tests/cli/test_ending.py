@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
+import click
 import pytest
 
-from quire.cli import settings
+from quire.cli import ending, settings
 from quire.cli.election import _end
+from quire.cli.ending import JavaWork
+from quire.cli.output import confirm
 from quire.cli.settings import run
 from tests.support.command import quire
 
@@ -61,3 +67,84 @@ def test_what_nohup_has_us_ignore_is_ignored_by_the_command_that_leads() -> None
     finally:
         signal.signal(signal.SIGHUP, previous)
     assert (done.code, done.out) == (0, "survived\n")
+
+
+@pytest.mark.parametrize("number", ending.ENDING)
+def test_a_signal_at_a_question_is_no_answer(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*arguments: object, **options: object) -> None:
+        os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr(click, "confirm", asked)
+    with pytest.raises(KeyboardInterrupt):
+        confirm("Really?")
+    assert signal.getsignal(number) is before
+
+
+@pytest.fixture
+def logging_again() -> Iterator[None]:
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def java(script: str) -> subprocess.Popen[bytes]:
+    started = subprocess.Popen(["sh", "-c", f"{script}; cat"], stdin=-1, stdout=-1)
+    assert started.stdout is not None
+    assert started.stdout.readline() == b"up\n"
+    return started
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("echo up", -signal.SIGTERM), ("trap '' TERM; echo up", -signal.SIGKILL)],
+)
+def test_java_has_ended_before_we_do_though_it_ignores_us(
+    script: str, code: int, logging_again: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if code == -signal.SIGKILL:
+        monkeypatch.setattr(ending, "JAVA_SECONDS_MAX", 0.01)
+    told: list[str] = []
+    with (
+        java(script) as process,
+        pytest.raises(KeyboardInterrupt),
+        JavaWork(lambda: process, lambda: told.append("silenced")).handling() as work,
+    ):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert (process.returncode, told, work.has_come) == (code, ["silenced"], True)
+
+
+def test_java_that_comes_up_when_a_signal_comes_ends_as_soon_as_it_is_known(
+    logging_again: None,
+) -> None:
+    known: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        known.append(java("echo up"))
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        JavaWork(lambda: known[0], lambda: None).handling() as work,
+        work.starting(),
+    ):
+        start()
+    with known[0]:
+        assert known[0].returncode == -signal.SIGTERM
+
+
+def test_what_fails_as_java_is_gone_is_not_told(logging_again: None) -> None:
+    def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            raise ConnectionRefusedError("nobody is there")
+
+    with pytest.raises(KeyboardInterrupt), JavaWork(lambda: None, lambda: None).handling():
+        work()
+
+
+def test_what_fails_without_a_signal_is_told() -> None:
+    with pytest.raises(ConnectionRefusedError), JavaWork(lambda: None, lambda: None).handling():
+        raise ConnectionRefusedError("nobody is there")

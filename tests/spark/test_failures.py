@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 
-import quire.spark.jobs
 from quire.cli import main
 from quire.errors import (
     NoSuchLedgerError,
@@ -19,6 +18,7 @@ from quire.errors import (
     StoreUnavailableError,
 )
 from quire.spark.failures import find_error
+from quire.spark.jobs import session
 
 MASTER = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
 : org.apache.spark.SparkException: Could not parse Master URL: 'nonsense'
@@ -83,7 +83,8 @@ def test_what_spark_says_is_one_line(
     def local_session(name: str, master: str | None) -> None:
         raise error
 
-    monkeypatch.setattr(quire.spark.jobs, "local_session", local_session)
+    monkeypatch.setattr(session, "start_java", lambda: None)
+    monkeypatch.setattr(session, "local_session", local_session)
     given = ["--store", "sqlite:///nowhere", "spark", "audit", "orders"]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == code, done.exception
