@@ -20,6 +20,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from quire.storage.disk import is_shortage
 from quire.storage.record import BLOCK_BYTES
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
@@ -73,9 +74,8 @@ class DirectWrites:
         self._spare.put(blocks)
 
     def open(self, descriptor: int) -> int | None:
-        """Open an open file once more, for direct writes; None when there are none. In a thread.
-
-        Raises OSError.
+        """Open an open file once more, for direct writes; None when there are none, or no
+        descriptor is left for one. In a thread. Raises OSError.
         """
         if not self.are_possible:
             return None
@@ -83,7 +83,8 @@ class DirectWrites:
             path = f"/proc/self/fd/{descriptor}"
             return os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
         except OSError as error:
-            self.give_up(error)
+            if not is_shortage(error):
+                self.give_up(error)
             return None
 
     def give_up(self, error: OSError) -> None:

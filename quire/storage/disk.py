@@ -14,13 +14,23 @@ Law, for every implementation:
   D3  Reads see every completed write of this process.
 
 Errors are `OSError`: ENOSPC is the only one after which a caller may go on (with nothing written).
+A shortage says nothing about any file.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""What a system says that lacks descriptors or memory: the file that was wanted may be sound."""
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether an error says nothing about the file in whose use it came."""
+    return isinstance(error, OSError) and error.errno in SHORTAGES
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import CorruptEntryError
-from quire.storage.disk import Disk, File
+from quire.storage.disk import Disk, File, is_shortage
 from quire.storage.entry_log import ChunkAt, entries_path
 from quire.storage.read_cache import ReadCache, Stretch
 from quire.storage.stored_run import StoredRun
@@ -73,7 +73,7 @@ class EntryFiles:
     ) -> tuple[list[StoredRun], CorruptEntryError | None]:
         """Return the chunks' runs, in order, up to one that is damaged or cannot be read.
 
-        The bytes come from the disk and every frame is looked at.
+        The bytes come from the disk and every frame is looked at. Raises OSError for a shortage.
         """
         stretches = [Stretch(group) for group in _adjacent(chunks)]
         await self._fetch_all(stretches)
@@ -118,7 +118,9 @@ class EntryFiles:
         return [next(fresh) if found is None else found for found in kept]
 
     async def _fetch_all(self, stretches: Iterable[Stretch]) -> None:
-        """See that the bytes of all stretches are there; else they know the error."""
+        """See that the bytes of all stretches are there; else they know the error. Raises OSError
+        for one that says nothing about them.
+        """
         wanted = [stretch for stretch in stretches if stretch.data is None]
         if len(wanted) >= TOLD_MIN:
             self._tell(wanted)
@@ -127,6 +129,8 @@ class EntryFiles:
                 file = await self._open(stretch.chunks[0].file)
                 stretch.data = await file.read(stretch.chunks[0].offset, stretch.bytes)
             except OSError as error:
+                if is_shortage(error):
+                    raise
                 stretch.error = error
 
     def _tell(self, stretches: Sequence[Stretch]) -> None:

@@ -4,6 +4,9 @@ Blocking calls run on two small groups of threads, one for reads and one for eve
 that a slow flush never queues in front of a read. They are the only threads of a bookie. What an
 open file does is in local_file.py.
 
+A descriptor that is wanted while none is left is waited for, as a slow disk is: clients ask other
+bookies meanwhile, and nothing is called damaged, or ends, for a shortage that passes.
+
 Invariants: paths never leave the root; the directory is locked while a `LocalDisk` is open, so two
 bookies cannot share it.
 """
@@ -11,9 +14,11 @@ bookies cannot share it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,6 +28,14 @@ from quire.storage.disk import DiskSpace
 from quire.storage.local_file import LocalFile, Means
 
 LOCK_NAME: Final = "LOCK"
+
+SHORTAGE_PAUSE: Final = 0.2
+"""Seconds until a descriptor is asked for again."""
+
+SHORTAGE_TRIES: Final = 300
+"""After so many, a minute, something is wrong that waiting does not mend."""
+
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -115,12 +128,16 @@ class LocalDisk:
         # What exists is opened to be read: that must not wait for a flush.
         threads = self._means.writers if create else self._means.readers
         self._is_lock_new &= not create
-        opening = threads.run(job)
-        try:
-            descriptor, size = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_unclaimed)
-            raise
+
+        async def attempt() -> tuple[int, int]:
+            opening = threads.run(job)
+            try:
+                return await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(_close_unclaimed)
+                raise
+
+        descriptor, size = await self._patiently(attempt)
         return LocalFile(descriptor, size, full, self._means)
 
     async def list(self, directory: str = "") -> list[str]:
@@ -160,9 +177,22 @@ class LocalDisk:
 
         return await self._run(job)
 
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try again while no descriptor is left. What needs one has not done anything before."""
+        for tries in range(SHORTAGE_TRIES):
+            try:
+                return await attempt()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                if not tries:
+                    _log.warning("%s waits for a descriptor: %s", self.root, error)
+            await asyncio.sleep(SHORTAGE_PAUSE)
+        return await attempt()
+
     async def _run(self, job: Callable[[], T]) -> T:
         try:
-            return await self._means.writers.run(job)
+            return await self._patiently(lambda: self._means.writers.run(job))
         except OSError as error:
             error.filename = error.filename or str(self.root)
             raise

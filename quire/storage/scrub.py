@@ -27,7 +27,7 @@ from quire.errors import CorruptStorageError, NoSuchLedgerError, QuireError
 from quire.storage.check import Damage
 from quire.storage.compaction import Compactor
 from quire.storage.copies import Copies, OpenCopies
-from quire.storage.disk import Disk
+from quire.storage.disk import Disk, is_shortage
 from quire.storage.entry_log import ChunkAt, entries_path, load_index
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions
@@ -175,6 +175,8 @@ class Scrubber:
         try:
             await load_index(self._disk, number, self._bookie)
         except (CorruptStorageError, OSError) as error:
+            if is_shortage(error):
+                raise
             damage = Damage(path, str(error))
             if self._report(number, damage):
                 found.indexes.append(damage)

@@ -30,15 +30,15 @@ class Kernel:
         """Of each write, whether it was a direct one."""
         self.refusal: int | None = None
         """With what direct writes are refused."""
-        self.refuses_to_open = False
+        self.refusal_to_open: int | None = None
         patch.setattr(os, "open", self.open)
         patch.setattr(os, "pwritev", self.pwritev)
         patch.setattr(os, "close", self.close)
 
     def open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
         is_direct = bool(flags & DIRECT)
-        if is_direct and self.refuses_to_open:
-            raise OSError(errno.EINVAL, "Invalid argument")
+        if is_direct and self.refusal_to_open is not None:
+            raise OSError(self.refusal_to_open, os.strerror(self.refusal_to_open))
         descriptor = self._open(path, flags & ~DIRECT, mode)
         if is_direct:
             self.direct.add(descriptor)
@@ -117,13 +117,25 @@ def test_others_are_not(tmp_path: Path, kernel: Kernel, offset: int, size: int, 
 @pytest.mark.parametrize("at", ["open", "write"])
 def test_where_there_are_none_all_are_ordinary(tmp_path: Path, kernel: Kernel, at: str) -> None:
     async def check(file: LocalFile) -> None:
-        kernel.refuses_to_open = at == "open"
+        kernel.refusal_to_open = errno.EINVAL if at == "open" else None
         kernel.refusal = errno.EINVAL
         kernel.written.clear()
         for turn in range(3):
             await file.write(0, [bytes([turn]) * BLOCK], sync=True)
             assert await file.read(0, 2) == bytes([turn]) * 2
         assert kernel.written == [False] * 3 if at == "open" else [True, False, False, False]
+
+    over(tmp_path, check)
+
+
+def test_without_a_descriptor_for_them_they_are_ordinary_until_there_is_one(
+    tmp_path: Path, kernel: Kernel
+) -> None:
+    async def check(file: LocalFile) -> None:
+        kernel.written.clear()
+        for kernel.refusal_to_open in (errno.EMFILE, errno.ENFILE, None):
+            await file.write(0, [bytes(BLOCK)], sync=True)
+        assert kernel.written == [False, False, True]
 
     over(tmp_path, check)
 
