@@ -29,7 +29,7 @@ from quire.storage.compaction import Compactor
 from quire.storage.copies import OpenCopies
 from quire.storage.disk import Disk
 from quire.storage.gate import Gate
-from quire.storage.journal import Journal
+from quire.storage.journal import FULL, Journal
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.mending import Mender
 from quire.storage.options import StorageOptions
@@ -309,7 +309,7 @@ class Engine:
 
     @property
     def is_stalled(self) -> bool:
-        """The journal's disk has not answered for so long that nothing more is sent to it."""
+        """The journal has waited for its disk for so long that nothing more is sent to it."""
         return self._journal.busy_seconds() > self.options.stall_seconds
 
     @property
@@ -318,10 +318,12 @@ class Engine:
         return self._failure is None and not self.is_stalled
 
     def check_moving(self) -> None:
-        """Raise as `check_alive`, and `BookieBusyError` while the disk hangs."""
+        """Raise as `check_alive`, and `BookieBusyError` while the disk hangs, or the journal has
+        waited as long for room on it.
+        """
         self.check_alive()
         if self.is_stalled:
-            raise BookieBusyError(self.bookie, HANGING)
+            raise BookieBusyError(self.bookie, FULL if self._segments.is_starved else HANGING)
 
     async def from_disk(self, reading: Awaitable[T]) -> T:
         """Return as `watched`. Raises `BookieBusyError` when the disk hangs."""

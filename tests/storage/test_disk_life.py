@@ -146,6 +146,29 @@ def test_adds_in_the_queue_of_a_journal_without_room_are_refused() -> None:
     drive(main())
 
 
+def test_a_journal_that_waits_long_for_room_says_so() -> None:
+    async def main() -> None:
+        options = replace(PATIENT, low_space_bytes=0, stall_seconds=0.02)
+        scene = Scene(options=replace(options, write_cache_bytes=1 << 20, memory_bytes_max=2 << 20))
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0))
+        scene.disk.faults.is_full = True
+        waiting = [
+            node.add(7, KEY, run_of(7, entry, payload=bytes(4000)), recovery=True)
+            for entry in range(1, 101)
+        ]
+        await eventually(lambda: node._engine.is_stalled)
+        with pytest.raises(BookieBusyError, match="its disk is full"):
+            await node.read_tail(7, fence_key=KEY)
+        scene.disk.faults.is_full = False
+        await asyncio.gather(*waiting)
+        await node.read_tail(7, fence_key=KEY)
+        assert scene.fatal == []
+        await scene.close()
+
+    drive(main())
+
+
 def test_a_small_disk_has_small_marks() -> None:
     options = StorageOptions()
     assert options.low_mark(1 << 40) == options.low_space_bytes
