@@ -60,13 +60,17 @@ class Owed:
         for stretch in self.stretches:
             yield from stretch.within(first, last)
 
-    def missing(self, held: Iterable[tuple[EntryId, EntryId]]) -> Iterator[EntryId]:
-        """Yield the entries owed that are in no range; `held` as by `Bookie.list_entries`."""
-        at = 0
-        for first, last in held:
-            yield from self.within(at, first - 1)
-            at = last + 1
-        yield from self.within(at, self.settled_to)
+    def missing(
+        self, held: Iterable[tuple[EntryId, EntryId]], first: EntryId, last: EntryId
+    ) -> Iterator[EntryId]:
+        """Yield the entries owed at or between the two that are in no range; `held` as by
+        `Bookie.list_entries`, between the two as well.
+        """
+        at = first
+        for low, high in held:
+            yield from self.within(at, low - 1)
+            at = high + 1
+        yield from self.within(at, last)
 
 
 class Copies(Protocol):

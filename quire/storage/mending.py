@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptEntryError, NoSuchLedgerError, QuireError
-from quire.storage.copies import Copies, OpenCopies
+from quire.storage.copies import Copies, OpenCopies, Owed
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions
 from quire.storage.patching import Patcher
@@ -121,21 +121,39 @@ class Mender:
     async def _mend(self, copies: Copies, ledger: LedgerId) -> bool:
         """Fetch what is missing of a ledger; tell whether it is whole now."""
         owed = await copies.owed(ledger)
-        missing = owed.missing(await self._held(copies, ledger))
+        missing = self._missing(copies, ledger, owed)
         async with aclosing(self._patcher.bring(copies, ledger, missing)) as bringing:
             async for count, size in bringing:
                 self.counts.entries += count
                 self.counts.bytes += size
-        left = owed.missing(await self._held(copies, ledger))
-        return owed.is_final and next(left, None) is None
+        async with aclosing(self._missing(copies, ledger, owed)) as left:
+            async for piece in left:
+                if next(piece, None) is not None:
+                    return False
+        return owed.is_final
 
-    async def _held(self, copies: Copies, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
-        """Return the ids held. Where damage hides them, it is patched first."""
+    async def _missing(
+        self, copies: Copies, ledger: LedgerId, owed: Owed
+    ) -> AsyncGenerator[Iterator[EntryId], None]:
+        """Yield the entries owed that are not held, in pieces as large as a listing: of a large
+        ledger not all that is held is in memory together, and others have their turn.
+        """
+        at = 0
+        while at <= owed.settled_to:
+            held = await self._held(copies, ledger, at)
+            end = held[-1][1] if held else owed.settled_to
+            yield owed.missing(held, at, end)
+            at = end + 1
+
+    async def _held(
+        self, copies: Copies, ledger: LedgerId, first: EntryId
+    ) -> list[tuple[EntryId, EntryId]]:
+        """Return some ids held. Where damage hides them, it is patched first."""
         try:
-            return await self._storage.lists.all(ledger)
+            return await self._storage.lists.some(ledger, first)
         except CorruptEntryError:
             await self._patcher.patch_ledger(copies, ledger)
-            return await self._storage.lists.all(ledger)
+            return await self._storage.lists.some(ledger, first)
 
     async def close(self) -> None:
         """Stop at once; what was fetched is kept."""

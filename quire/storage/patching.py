@@ -56,34 +56,36 @@ class Patcher:
         self._store_run = store_run
 
     async def bring(
-        self, copies: Copies, ledger: LedgerId, entries: Iterable[EntryId]
+        self, copies: Copies, ledger: LedgerId, pieces: AsyncGenerator[Iterable[EntryId], None]
     ) -> AsyncGenerator[tuple[int, int], None]:
         """Fetch some ascending entries and make them durable, at a rate; yield how many entries
-        and bytes came, again and again. Raises what `Copies.fetch` raises, and `UnreadableError`
-        for more than the journal can take. An entry that nobody has keeps none behind it away: that
-        is raised in the end, or after `MISSES_MAX` of them in a row.
+        and bytes came, again and again. `pieces` is closed in the end. Raises what `Copies.fetch`
+        raises, and `UnreadableError` for more than the journal can take. An entry that nobody has
+        keeps none behind it away: that is raised in the end, or after `MISSES_MAX` of them in a
+        row.
         """
         room = min(READ_BYTES_MAX, self._options.run_bytes_max)
-        waiting = iter(entries)
         missed: UnreadableError | None = None
         misses = 0
-        while wanted := list(islice(waiting, BATCH_ENTRIES)):
-            while wanted:
-                try:
-                    run, got = await copies.fetch(ledger, wanted, room)
-                except UnreadableError as error:
-                    missed, misses = missed or error, misses + 1
-                    if misses == MISSES_MAX:
-                        raise missed from None
-                    wanted = wanted[1:]
-                    continue
-                if len(run) > self._options.run_bytes_max:  # there is no segment it fits into
-                    raise UnreadableError(ledger, wanted[0], f"its copy has {len(run)} bytes")
-                await self._store_run(run)
-                misses = 0
-                yield len(got), len(run)
-                wanted = sorted(set(wanted).difference(got))
-                await asyncio.sleep(len(run) / self._options.upkeep_bytes_per_second)
+        async with aclosing(_batches(pieces)) as batches:
+            async for wanted in batches:
+                while wanted:
+                    try:
+                        run, got = await copies.fetch(ledger, wanted, room)
+                    except UnreadableError as error:
+                        missed, misses = missed or error, misses + 1
+                        if misses == MISSES_MAX:
+                            raise missed from None
+                        del wanted[0]
+                        continue
+                    if len(run) > self._options.run_bytes_max:  # there is no segment it fits into
+                        reason = f"its copy has {len(run)} bytes"
+                        raise UnreadableError(ledger, wanted[0], reason)
+                    await self._store_run(run)
+                    misses = 0
+                    yield len(got), len(run)
+                    wanted[:] = sorted(set(wanted).difference(got))
+                    await asyncio.sleep(len(run) / self._options.upkeep_bytes_per_second)
         if missed is not None:
             raise missed
 
@@ -97,7 +99,7 @@ class Patcher:
         held = frozenset(await self._held_later(ledger, chunk))
         wanted: Iterable[EntryId] = owed.within(chunk.first, chunk.last)
         wanted = (entry for entry in wanted if entry not in held)
-        async with aclosing(self.bring(copies, ledger, wanted)) as bringing:
+        async with aclosing(self.bring(copies, ledger, _together(wanted))) as bringing:
             async for _ in bringing:
                 pass
         self._storage.leave_out(ledger, chunk)
@@ -160,3 +162,19 @@ class Patcher:
                 raise
             _log.warning("no room to write entry log %d anew", number)
             return False
+
+
+async def _together(entries: Iterable[EntryId]) -> AsyncGenerator[Iterable[EntryId], None]:
+    """Yield entries as the only piece."""
+    yield entries
+
+
+async def _batches(
+    pieces: AsyncGenerator[Iterable[EntryId], None],
+) -> AsyncGenerator[list[EntryId], None]:
+    """Yield the ids of all pieces, so many that they can be looked at together."""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            waiting = iter(piece)
+            while wanted := list(islice(waiting, BATCH_ENTRIES)):
+                yield wanted

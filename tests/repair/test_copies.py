@@ -54,7 +54,7 @@ def test_the_entries_wanted_are_brought_as_they_are(kind: DigestKind) -> None:
     async def main() -> None:
         store, peers, sealer = await cluster(kind)
         copies = PeerCopies(store, peers, "a")
-        assert list((await copies.owed(7)).missing([(0, 3)])) == list(range(4, 10))
+        assert list((await copies.owed(7)).missing([(0, 3)], 0, 9)) == list(range(4, 10))
         run, entries = await copies.fetch(7, [4, 6, 7], 1 << 20)
         assert list(entries) == [4, 6, 7]
         for entry, frame in split_run(run):

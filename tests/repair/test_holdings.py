@@ -43,29 +43,32 @@ def test_of_a_closed_ledger_it_is_every_entry_of_its_write_sets(
     owed = owed_by(metadata, bookie)
     expected = [entry for entry in range(26) if bookie in metadata.write_set(entry)]
     assert owed.is_final
-    assert list(owed.missing([])) == expected
-    assert list(owed.missing([(0, 3), (8, 12), (20, 99)])) == [
+    assert owed.settled_to >= max(expected, default=NO_ENTRY)
+    assert list(owed.missing([], 0, 99)) == expected
+    assert list(owed.missing([(0, 3), (8, 12), (20, 99)], 0, 99)) == [
         entry for entry in expected if not (entry <= 3 or 8 <= entry <= 12 or entry >= 20)
     ]
-    assert list(owed.missing([(0, 25)])) == []
+    assert list(owed.missing([(8, 12)], 5, 12)) == [each for each in expected if 5 <= each <= 7]
+    assert list(owed.missing([(5, 8)], 5, 12)) == [each for each in expected if 9 <= each <= 12]
+    assert list(owed.missing([(0, 25)], 0, 99)) == []
 
 
 def test_of_an_open_ledger_it_is_what_is_finished() -> None:
     for state in (LedgerState.OPEN, LedgerState.IN_RECOVERY):
         owed = owed_by(ledger(state=state), "a")
         assert not owed.is_final
-        assert list(owed.missing([])) == list(range(10))
+        assert owed.settled_to == 9
+        assert list(owed.missing([], 0, 9)) == list(range(10))
 
 
 def test_an_empty_end_owes_nothing_more() -> None:
-    assert list(owed_by(ledger(state=LedgerState.CLOSED, last=9), "a").missing([])) == list(
-        range(10)
-    )
+    owed = owed_by(ledger(state=LedgerState.CLOSED, last=9), "a")
+    assert list(owed.missing([], 0, 99)) == list(range(10))
     empty = LedgerMetadata(
         *(7, Replication(1, 1, 1), DigestKind.CRC32C, "", (Fragment(0, ("a",)),)),
         *(LedgerState.CLOSED, NO_ENTRY, 0),
     )
-    assert list(owed_by(empty, "a").missing([])) == []
+    assert list(owed_by(empty, "a").missing([], 0, 99)) == []
 
 
 def test_who_may_have_something() -> None:

@@ -6,7 +6,9 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 
+from quire.bookie import list_all
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run, split_run
 from quire.storage.cookie import format_bookie
@@ -106,7 +108,7 @@ class Scene:
     async def entries(self, ledger: int, first: int = 0, last: int = 1 << 40) -> dict[int, bytes]:
         """Return every entry the bookie holds of a ledger, read in steps."""
         found: dict[int, bytes] = {}
-        for start, end in await self.node.list_entries(ledger):
+        for start, end in await list_all(partial(self.node.list_entries, ledger)):
             at = max(first, start)
             while at <= min(end, last):
                 run = await self.node.read(ledger, at, min(end, last))

@@ -20,6 +20,7 @@ from quire.errors import (
 from quire.run import pack_run
 from quire.storage.copies import Copies, Owed, Stretch
 from quire.storage.mending import Mender
+from quire.storage.options import StorageOptions
 from quire.storage.patching import MISSES_MAX
 from quire.storage.salvage import Doubt
 from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged
@@ -63,11 +64,11 @@ class FakeCopies:
         return pack_run(sealed(ledger, entry, bytes(500)) for entry in given), given
 
 
-async def in_limbo() -> Scene:
+async def in_limbo(options: StorageOptions = FAST) -> Scene:
     """Return a served bookie that lost an entry log with ten entries of ledger 7."""
     scene = await loaded()
     remove(scene, entry_logs(scene)[-1])
-    scene.options = FAST
+    scene.options = options
     await salvaged(scene, Doubt(33))
     await scene.start()
     return scene
@@ -101,9 +102,10 @@ def test_what_is_missing_is_fetched_and_the_ledger_is_believed() -> None:
     drive(main())
 
 
-def test_an_entry_that_nobody_has_keeps_its_ledger_in_limbo() -> None:
+@pytest.mark.parametrize("options", [FAST, replace(FAST, list_bytes_max=1)])
+def test_an_entry_that_nobody_has_keeps_its_ledger_in_limbo(options: StorageOptions) -> None:
     async def main() -> None:
-        scene = await in_limbo()
+        scene = await in_limbo(options)
         lost = sorted(set(range(30)) - (await scene.entries(7)).keys())
         copies = FakeCopies({7: all_to(29), 9: all_to(0)}, gone={lost[4]})
         mender = mender_of(scene, copies)
@@ -211,6 +213,37 @@ def test_a_ledger_that_is_forgotten_when_it_is_whole_stops_no_flush() -> None:
         with pytest.raises(EntryUnknownError):
             await scene.node.wait_tail(44, 0, 0.001)
         await scene.node._engine.upkeep.flush()
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_large_ledger_is_compared_piece_by_piece() -> None:
+    async def main() -> None:
+        scene = await in_limbo(replace(FAST, list_bytes_max=1))
+        for entry in (*range(0, 300, 5), 700):  # with gaps: each chunk has to be looked into
+            await scene.node.add(200, KEY, run_of(200, entry, payload=bytes(2000)))
+        await scene.node._engine.upkeep.flush()
+        listed: list[int] = []
+        some = scene.node._storage.lists.some
+
+        async def counted(ledger: LedgerId, first: EntryId = 0) -> list[tuple[EntryId, EntryId]]:
+            held = await some(ledger, first)
+            if ledger == 200:
+                listed.append(len(held))
+            return held
+
+        scene.node._storage.lists.some = counted  # type: ignore[method-assign, assignment]
+        scene.node._storage.state(200).in_limbo = True
+        copies = FakeCopies({200: Owed((Stretch(0, 700, 5, (0, 1)),), True)})
+        mender = mender_of(scene, copies)
+        await mender.round()
+        owed = {entry for entry in range(701) if entry % 5 < 2}
+        assert (await scene.entries(200)).keys() == owed
+        assert mender.counts.entries == len(owed) - 61
+        assert 200 not in scene.node._storage.limbo()
+        assert len(listed) > 2
+        assert max(listed) < 61
         await scene.close()
 
     drive(main())
