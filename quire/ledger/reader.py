@@ -178,13 +178,18 @@ class LedgerReader(Handle):
         """Yield entries first..last whether they are confirmed or not.
 
         An entry beyond LAC may vanish again: recovery decides. Raises `NoSuchEntryError` at
-        the first one that is not there.
+        the first one that is not there; behind the end of a ledger known to be closed none is,
+        whatever bookies still have.
         """
         self._check_range(first, last)
-        async with aclosing(self._runs(first, last)) as runs:
-            async for run in runs:
-                for entry in run:
-                    yield entry
+        end = min(last, self.confirmed) if self.is_closed else last
+        if first <= end:
+            async with aclosing(self._runs(first, end)) as runs:
+                async for run in runs:
+                    for entry in run:
+                        yield entry
+        if end < last:
+            raise NoSuchEntryError(self.ledger, max(first, end + 1))
 
     async def follow(self, first: EntryId = 0) -> AsyncGenerator[Entry, None]:
         """Yield entries from `first` on as they are confirmed; ends when the ledger is closed

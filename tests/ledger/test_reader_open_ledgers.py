@@ -120,3 +120,23 @@ def test_unconfirmed_entries_can_be_asked_for() -> None:
             await anext(entries)
 
     scenario(3, body)
+
+
+@pytest.mark.parametrize(("first", "before", "missing"), [(0, [0, 1], 2), (2, [], 2), (7, [], 7)])
+def test_of_a_closed_ledger_what_was_left_out_is_not_there(
+    first: int, before: list[int], missing: int
+) -> None:
+    """Entry 2 was on its way when its writer died: whoever closed the ledger did not meet it."""
+
+    async def body(cluster: MemoryCluster) -> None:
+        planted = await PlantedLedger.create(cluster, (0, "b0 b1 b2"))
+        await planted.add("b0 b1 b2", 0, 1)
+        await planted.add("b2", 2)
+        await planted.put((await planted.metadata()).closed(1, 20))
+        reader = await opened(planted)
+        entries = reader.read_unconfirmed(first, 9)
+        assert [(await anext(entries)).entry for _ in before] == before
+        with pytest.raises(NoSuchEntryError, match=f"no entry {missing}"):
+            await anext(entries)
+
+    scenario(3, body)
