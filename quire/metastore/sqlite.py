@@ -97,6 +97,12 @@ def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
         future.set_result(result)
 
 
+def _close_unclaimed(opening: Future[SqliteFile]) -> None:
+    """Close what was opened for somebody who is gone. In the thread that opened it."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
 class SqliteSession:
     """A lease row of the file, renewed by a task of this process until it is closed."""
 
@@ -209,9 +215,11 @@ class SqliteStore:
         it stays locked.
         """
         store = cls(path, clock)
+        opening = store._thread.submit(SqliteFile, store._path, clock)
         try:
-            store._file = await store._in_thread(partial(SqliteFile, store._path, clock))
+            store._file = await asyncio.wrap_future(opening)
         except BaseException:
+            store._thread.submit(_close_unclaimed, opening)
             store._thread.shutdown(wait=False)
             raise
         return store
@@ -253,14 +261,19 @@ class SqliteStore:
         return lease
 
     async def close(self) -> None:
-        while self._sessions:
-            session = self._sessions.pop()
-            with suppress(QuireError):  # the lease then ends when its time is up
-                await session.close()
+        try:
+            while self._sessions:
+                session = self._sessions.pop()
+                with suppress(QuireError):  # the lease then ends when its time is up
+                    await session.close()
+        finally:  # also when this is cancelled: there is no second time
+            await self._close_file()
+
+    async def _close_file(self) -> None:
         file, self._file = self._file, None
         try:
             await self._waits.close(self._closed_error())
-        finally:  # also when this is cancelled: there is no second time
+        finally:
             if file is not None:
                 closing = asyncio.get_running_loop().run_in_executor(self._thread, file.close)
                 self._thread.shutdown(wait=False)

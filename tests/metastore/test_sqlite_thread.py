@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from quire.errors import HandleClosedError
+from quire.metastore import sqlite
 from quire.metastore.sqlite import SqliteStore, _Worker
+from quire.metastore.sqlite_file import SqliteFile
 
 
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # from Python 3.13 on
@@ -28,6 +31,7 @@ def test_a_store_that_is_forgotten_keeps_neither_thread_nor_file(tmp_path: Path)
     for each in threads:
         each.join(10)
         assert not each.is_alive()
+    gc.collect()  # what the thread still held: in here nobody minds that the file was not closed
 
 
 def test_a_worker_that_was_shut_down_takes_no_call_that_nobody_would_make() -> None:
@@ -50,6 +54,64 @@ def test_a_session_that_comes_when_its_store_is_closed_is_none(tmp_path: Path) -
             await opening
         names = {task.get_name() for task in asyncio.all_tasks()}
         assert "sqlite session heartbeat" not in names
+
+    asyncio.run(asyncio.wait_for(main(), 30.0))
+
+
+def test_an_opening_that_is_cancelled_leaves_neither_thread_nor_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+    workers: list[_Worker] = []
+
+    class Noted(_Worker):
+        def __init__(self, name: str) -> None:
+            super().__init__(name)
+            workers.append(self)
+
+    class Slow(SqliteFile):
+        def __init__(self, path: str, clock: Callable[[], float]) -> None:
+            super().__init__(path, clock)
+            begun.set()
+            assert goes_on.wait(30)
+
+    async def main() -> None:
+        opening = asyncio.create_task(SqliteStore.open(str(tmp_path / "m.db")))
+        assert await asyncio.to_thread(begun.wait, 30)
+        opening.cancel()
+        outcome = (await asyncio.gather(opening, return_exceptions=True))[0]
+        assert isinstance(outcome, asyncio.CancelledError)
+        goes_on.set()
+        await asyncio.to_thread(workers[0]._thread.join, 10)
+        assert not workers[0]._thread.is_alive()
+        assert not (tmp_path / "m.db-wal").exists()  # the last to close it removes it
+
+    monkeypatch.setattr(sqlite, "SqliteFile", Slow)
+    monkeypatch.setattr(sqlite, "_Worker", Noted)
+    asyncio.run(asyncio.wait_for(main(), 60.0))
+
+
+def test_a_close_that_is_cancelled_at_a_session_closes_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        store = await SqliteStore.open(str(tmp_path / "m.db"))
+        session = await store.open_session(60.0)
+        stuck = asyncio.Event()
+
+        async def never() -> None:
+            stuck.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(session, "close", never)
+        closing = asyncio.create_task(store.close())
+        await stuck.wait()
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        await asyncio.to_thread(store._thread._thread.join, 10)
+        assert not store._thread._thread.is_alive()
+        assert not (tmp_path / "m.db-wal").exists()
+        session._heartbeat.cancel()
 
     asyncio.run(asyncio.wait_for(main(), 30.0))
 
