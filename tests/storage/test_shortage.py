@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import suppress
+import subprocess
+import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,48 +16,85 @@ from quire.storage import local_disk
 from quire.storage.local_disk import LocalDisk
 from tests.storage.scene import drive, eventually
 from tests.storage.test_scrub import stored
+from tests.support.command import environment
+
+PROGRAM: Final = """
+import asyncio, os, resource, sys
+from quire.storage.local_disk import LocalDisk
+
+async def main():
+    disk = LocalDisk(sys.argv[1])
+    await (await disk.open("there", create=True)).close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, limits[1]))
+    taken = []
+    try:
+        while True:
+            taken.append(os.dup(0))
+    except OSError:
+        pass
+    uses = (disk.open("there"), disk.open("new", create=True), disk.sync_directory())
+    waiting = [asyncio.ensure_future(use) for use in uses]
+    done, _ = await asyncio.wait(waiting, timeout=1.0)
+    print(len(done))
+    while taken:
+        os.close(taken.pop())
+    for opened in await asyncio.gather(*waiting):
+        if opened is not None:
+            await opened.close()
+    print(await disk.list())
+    await disk.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_without_descriptors_waits_for_one(tmp_path: Path) -> None:
+    """A real one: this one's tests need descriptors themselves."""
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment(),
+    )
+    assert (found.stdout, found.returncode) == ("0\n['new', 'there']\n", 0), found.stderr
+
+
+class Shortage:
+    """Refuses to open files of one directory while it lasts, and counts that."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self._root = str(root)
+        self._open = os.open
+        self.lasts = False
+        self.refused = 0
+        patch.setattr(os, "open", self.open)
+        patch.setattr(local_disk, "SHORTAGE_PAUSE", 0.01)
+
+    def open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if self.lasts and str(path).startswith(self._root):
+            self.refused += 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return self._open(path, flags, mode)
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Descriptors that leave none for others as soon as `take_all` has filled the list."""
-    monkeypatch.setattr(local_disk, "SHORTAGE_PAUSE", 0.01)
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[1]), limits[1]))
-    held: list[int] = []
-    yield held
-    for descriptor in held:
-        os.close(descriptor)
-    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+def shortage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shortage:
+    return Shortage(tmp_path, monkeypatch)
 
 
-def take_all(held: list[int]) -> None:
-    with suppress(OSError):
-        while True:
-            held.append(os.dup(0))
-
-
-async def told(caplog: pytest.LogCaptureFixture) -> None:
-    await eventually(lambda: any("waits for a descriptor" in each for each in caplog.messages))
-
-
-def test_what_needs_a_descriptor_waits_for_one(
-    tmp_path: Path, taken: list[int], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-
+def test_what_needs_a_descriptor_waits_for_one(tmp_path: Path, shortage: Shortage) -> None:
     async def main() -> None:
         disk = LocalDisk(tmp_path)
-        file = await disk.open("there", create=True)
-        await file.write(0, [b"sound"])
-        await file.close()
+        await (await disk.open("there", create=True)).close()
         for use in (disk.open("there"), disk.open("new", create=True), disk.sync_directory()):
-            caplog.clear()
-            take_all(taken)
+            shortage.lasts, shortage.refused = True, 0
             using = asyncio.ensure_future(use)
-            await told(caplog)
+            await eventually(lambda: shortage.refused > 1)
             assert not using.done()
-            os.close(taken.pop())
+            shortage.lasts = False
             opened = await using
             if opened is not None:
                 await opened.close()
@@ -68,19 +104,15 @@ def test_what_needs_a_descriptor_waits_for_one(
     asyncio.run(main())
 
 
-def test_whoever_stops_waiting_leaves_nothing_open(
-    tmp_path: Path, taken: list[int], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-
+def test_whoever_stops_waiting_leaves_nothing_behind(tmp_path: Path, shortage: Shortage) -> None:
     async def main() -> None:
         disk = LocalDisk(tmp_path)
-        take_all(taken)
+        shortage.lasts = True
         opening = asyncio.ensure_future(disk.open("new", create=True))
-        await told(caplog)
+        await eventually(lambda: shortage.refused > 0)
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
-        os.close(taken.pop())
+        shortage.lasts = False
         await disk.close()
         assert not (tmp_path / "new").exists()
 
@@ -88,17 +120,17 @@ def test_whoever_stops_waiting_leaves_nothing_open(
 
 
 def test_a_shortage_that_stays_is_an_error(
-    tmp_path: Path, taken: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, shortage: Shortage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_disk, "SHORTAGE_TRIES", 3)
 
     async def main() -> None:
         disk = LocalDisk(tmp_path)
-        take_all(taken)
+        shortage.lasts = True
         with pytest.raises(OSError, match="new") as told:
             await disk.open("new", create=True)
-        assert told.value.errno == errno.EMFILE
-        os.close(taken.pop())
+        assert (told.value.errno, shortage.refused) == (errno.EMFILE, 4)
+        shortage.lasts = False
         await disk.close()
 
     asyncio.run(main())
