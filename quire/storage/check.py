@@ -8,7 +8,6 @@ entries are not looked at: a bookie does not have the passwords.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,7 +22,7 @@ from quire.errors import (
 from quire.run import scan_run
 from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint, read_checkpoint
 from quire.storage.cookie import read_cookie
-from quire.storage.disk import Disk
+from quire.storage.disk import Disk, is_unreadable
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import EntryIndex, entries_path, load_index
 from quire.storage.fresh import check_first
@@ -35,11 +34,6 @@ from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_pa
 from quire.storage.state_file import read_state
 
 OPEN_FILES_MAX = 8
-
-
-UNREADABLE = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA})
-"""How a kernel says that a medium or a file system is damaged. All other errors (no permission, no
-descriptor left) say nothing about the file."""
 
 
 class Damage(NamedTuple):
@@ -181,7 +175,7 @@ def reason_of(error: CorruptStorageError | OSError) -> str:
     """Return what is wrong with a file; raise an error that does not say that it is damaged."""
     if isinstance(error, CorruptStorageError):
         return error.reason
-    if error.errno not in UNREADABLE:
+    if not is_unreadable(error):
         raise error
     return str(error)
 

@@ -27,6 +27,15 @@ from typing import Final, Protocol
 SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """What a system says that lacks descriptors or memory: the file that was wanted may be sound."""
 
+UNREADABLE: Final = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA})
+"""How a kernel says that a medium or a file system is damaged. All other errors (no permission, no
+descriptor left) say nothing about the file."""
+
+
+def is_unreadable(error: BaseException) -> bool:
+    """Whether an error says that the bytes themselves are damaged."""
+    return isinstance(error, OSError) and error.errno in UNREADABLE
+
 
 def is_shortage(error: BaseException) -> bool:
     """Whether an error says nothing about the file in whose use it came."""

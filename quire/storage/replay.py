@@ -21,6 +21,7 @@ from quire.storage.record import (
     read_header,
     read_records,
 )
+from quire.storage.remains import Remains
 from quire.storage.segments import segment_path
 
 
@@ -97,12 +98,10 @@ def _read(
         ) from error
 
 
-async def load_segment(
-    disk: Disk, bookie: str, number: int, *, may_be_cut: bool = False
-) -> tuple[bytes, SegmentHeader]:
+async def load_segment(disk: Disk, bookie: str, number: int) -> tuple[bytes, SegmentHeader]:
     """Read a segment whole and check that it is the one its name says.
 
-    Raises `CorruptStorageError` and OSError. `may_be_cut`: what is left of a shorter one will do.
+    Raises `CorruptStorageError` and OSError.
     """
     path = segment_path(number)
     file = await disk.open(path)
@@ -110,11 +109,34 @@ async def load_segment(
         data = await file.read(0, file.size)
     finally:
         await file.close()
+    header = _checked(bookie, number, data)
+    if len(data) != header.size:
+        raise CorruptStorageError(path, f"it has {len(data)} bytes of {header.size}: it was cut")
+    return data, header
+
+
+async def load_remains(disk: Disk, bookie: str, number: int) -> tuple[bytes, SegmentHeader, bool]:
+    """Read what is left of a segment, with zeros for what the disk cannot read, and tell whether
+    that is all of it.
+
+    Raises `CorruptStorageError` and OSError when it does not say that it is the one its name says.
+    """
+    file = await disk.open(segment_path(number))
+    try:
+        header = _checked(bookie, number, await file.read(0, BLOCK_BYTES))
+        remains = Remains(file)
+        data = await remains.read(0, file.size)
+    finally:
+        await file.close()
+    return data, header, remains.is_all and len(data) == header.size
+
+
+def _checked(bookie: str, number: int, data: bytes) -> SegmentHeader:
+    """Return the header of the segment that a name promises."""
+    path = segment_path(number)
     header = decode_segment(path, data)
     if header.bookie != bookie:
         raise CorruptStorageError(path, f"it belongs to bookie {header.bookie}, not to {bookie}")
     if header.number != number:
         raise CorruptStorageError(path, f"its header says segment {header.number}")
-    if len(data) != header.size and not may_be_cut:
-        raise CorruptStorageError(path, f"it has {len(data)} bytes of {header.size}: it was cut")
-    return data, header
+    return header

@@ -4,7 +4,8 @@ A damaged bookie refuses to start, for it would deny what it acknowledged. When 
 the loss, everything that can still be believed is kept, and everything else is put in doubt:
 
   - entry logs whose index is whole count; what is wrong inside a chunk is found when it is read;
-  - of the journal every record that passes its checksums counts, whatever is missing before it;
+  - of the journal every record that can be read and passes its checksums counts, whatever is
+    missing before it;
   - what cannot be believed is set aside under another name, and nothing is deleted;
   - every ledger the bookie has, and every one that the caller says it may have had, is in limbo:
     fenced, because a fence may be among what was lost, and *unknown* wherever it is not held;
@@ -45,7 +46,7 @@ from quire.storage.record import (
     read_header,
     read_record,
 )
-from quire.storage.replay import JournalPosition, load_segment
+from quire.storage.replay import JournalPosition, load_remains
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
 from quire.storage.state_file import encode_state, read_state, write_state
 
@@ -235,12 +236,11 @@ class _Salvaging:
         """
         path = segment_path(number)
         try:
-            data, header = await load_segment(self._disk, self._bookie, number, may_be_cut=True)
+            data, header, is_whole = await load_remains(self._disk, self._bookie, number)
         except (CorruptStorageError, OSError) as error:
             self._found.damage.append(Damage(path, reason_of(error)))
             self._aside.append(path)
             return sequence
-        is_whole = len(data) == header.size
         for record in _records(data, header.identity):
             is_whole &= not sequence or record.sequence <= sequence + 1
             sequence = max(sequence, record.sequence)

@@ -45,12 +45,21 @@ class DiskFaults:
     """How many matching syncs go well before that."""
     read_error: str | None = None
     """Reads of matching files fail with EIO."""
+    bad_bytes: range | None = None
+    """Only those that touch these bytes; None means all."""
     is_full: bool = False
     """No file may grow or be created."""
     latency_seconds: float = 0.0
     """Mean time of an operation, drawn between a half and one and a half of it."""
     is_hung: bool = False
     """Operations wait until `SimDisk.release`."""
+
+    def is_unreadable(self, path: str, offset: int, size: int) -> bool:
+        """Whether a read fails."""
+        if self.read_error is None or self.read_error not in path:
+            return False
+        bad = self.bad_bytes
+        return bad is None or (offset < bad.stop and bad.start < offset + size)
 
 
 class SimDisk:
@@ -340,8 +349,7 @@ class SimFile:
 
     async def read(self, offset: int, size: int) -> bytes:
         await self._turn()
-        pattern = self._disk.faults.read_error
-        if pattern is not None and pattern in self._path:
+        if self._disk.faults.is_unreadable(self._path, offset, size):
             raise OSError(errno.EIO, "injected read error", self._path)
         return bytes(self._inode.content[offset : offset + size])
 

@@ -138,6 +138,30 @@ def test_a_middle_that_is_damaged_costs_one_batch() -> None:
     drive(main())
 
 
+@pytest.mark.parametrize("block", [3, 11], ids=["amidst", "the last batch"])
+def test_a_bad_sector_under_the_journal_costs_one_batch(block: int) -> None:
+    """Block by block: header, ten of ledger 7, one of ledger 9."""
+
+    async def main() -> None:
+        scene = await loaded()
+        path = segment_path(scene.node._engine._journal.position().segment)
+        scene.disk.faults.read_error = path
+        scene.disk.faults.bad_bytes = range(block * BLOCK_BYTES + 700, block * BLOCK_BYTES + 1212)
+        found = await salvaged(scene)
+        assert [each.path for each in found.damage] == [path]
+        assert len(found.aside) == 1
+        scene.disk.faults.read_error = None
+        node = await scene.start()
+        assert len(await scene.entries(7)) == (29 if block == 3 else 30)
+        if block == 3:
+            assert await node.read(9, 0, 0)
+        with pytest.raises(EntryUnknownError):
+            await node.read(*((7, 22, 22) if block == 3 else (9, 0, 0)))
+        await scene.close()
+
+    drive(main())
+
+
 def test_lost_checkpoints_are_made_again() -> None:
     async def main() -> None:
         scene = await loaded()

@@ -1,0 +1,45 @@
+"""Reading a file around what its disk cannot read.
+
+One bad sector of a large file costs that sector, and not the rest, which may be the only copy of
+something. A disk that fails everywhere takes its time over every piece: after so many reads in vain
+what was not read yet counts as lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quire.storage.disk import File, is_unreadable
+from quire.storage.record import BLOCK_BYTES, align
+
+IN_VAIN_MAX: Final = 256
+"""Finding one bad block of a segment of 64 MiB takes 15 reads in vain."""
+
+
+class Remains:
+    """What can be read of a file."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._in_vain = 0
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything could be read so far."""
+        return not self._in_vain
+
+    async def read(self, offset: int, size: int) -> bytes:
+        """Return bytes as a file does, with zeros for blocks that cannot be read. Raises OSError
+        where that is not what is wrong.
+        """
+        if self._in_vain < IN_VAIN_MAX:
+            try:
+                return await self._file.read(offset, size)
+            except OSError as error:
+                if not is_unreadable(error):
+                    raise
+                self._in_vain += 1
+        if size <= BLOCK_BYTES or self._in_vain == IN_VAIN_MAX:
+            return bytes(size)
+        half = align(size // 2)
+        return await self.read(offset, half) + await self.read(offset + half, size - half)
