@@ -137,10 +137,12 @@ class _Salvaging:
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()
         sequence = await self._gather(horizon)
-        for path in self._aside:
-            await self._set_aside(path)
         self._doubt(doubts)
-        await self._keep(sequence)
+        before = await self._keep(sequence)
+        for path in self._aside:  # only now: a repair that is begun again reads them once more
+            await self._set_aside(path)
+        await self._segments.load(0)
+        await self._segments.release(before)
         await self._disk.unlink(UNFINISHED)
         await self._disk.sync_directory()
         await self._storage.close()
@@ -295,9 +297,11 @@ class _Salvaging:
             storage.touch(ledger)
         self._found.ledgers = len(storage.states)
 
-    async def _keep(self, sequence: int) -> None:
+    async def _keep(self, sequence: int) -> int:
         """Write it all down: a file, a journal to go on with, and both generations of the
         checkpoint, so that none is left that knows nothing of the limbo.
+
+        Return the segment before which none is needed any more.
         """
         await self._segments.load(0)
         segment = await self._segments.create(previous=0)
@@ -305,7 +309,7 @@ class _Salvaging:
         position = JournalPosition(segment.header.number, BLOCK_BYTES, sequence)
         for _ in PATHS:
             await self._storage.flush(lambda: position)
-        await self._segments.release(position.segment)
+        return position.segment
 
 
 def _records(data: bytes, identity: int) -> Iterator[Record]:

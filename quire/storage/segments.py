@@ -99,6 +99,7 @@ class Segments:
         self._live = numbered(names, SEGMENT_SUFFIX)
         spares = numbered(names, SPARE_SUFFIX)
         self._number = max([*self._live, *spares, first])
+        self._spares.clear()
         for number in spares:
             file = await self._disk.open(spare_path(number))
             is_whole = file.size == self._options.segment_bytes

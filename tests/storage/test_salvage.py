@@ -207,6 +207,27 @@ def test_a_salvage_that_is_cut_short_lets_nobody_start_and_is_done_again() -> No
     drive(main())
 
 
+def test_a_salvage_that_is_done_again_keeps_as_much_as_one_that_was_not_cut_short() -> None:
+    """What is set aside is not read any more: its sound records must be somewhere else by then."""
+
+    async def main() -> None:
+        change, is_done = 0, False
+        while not is_done:
+            change += 1
+            scene = await loaded()
+            damage(scene, "journal middle")
+            is_done = await scene.cut_short(change, salvaged(scene, Doubt(33)))
+            if not is_done:
+                await salvaged(scene, Doubt(33))
+            await scene.start()
+            assert len(await scene.entries(7)) == 29, change
+            assert len(await scene.entries(9)) == 1, change
+            await scene.close()
+        assert change > 10
+
+    drive(main())
+
+
 def test_a_second_salvage_keeps_the_doubts_of_the_first() -> None:
     async def main() -> None:
         scene = await loaded()
