@@ -18,9 +18,9 @@ from quire.errors import CorruptStorageError
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.repair.census import count
-from quire.repair.reclaim import reclaim
+from quire.repair.reclaim import reclaim, restore_parts
 from quire.storage.check import Damage
-from quire.storage.directories import open_directory, with_local_parts
+from quire.storage.directories import open_directory, open_local, with_local_parts
 from quire.storage.disk import Disk
 from quire.storage.identity import identify
 from quire.storage.local_disk import LocalDisk
@@ -67,6 +67,7 @@ async def repair_directory(
         stack.push_async_callback(main.close)
         paths = [str(path.absolute()) for path in replaced]
         await reclaim(main, store, rng, paths, lambda path: LocalDisk(path, create=True))
+        await restore_parts(main, open_local)
         disk = await with_local_parts(main)
         stack.push_async_callback(disk.close)
         return await repair_disk(disk, store, rng, options=options)
@@ -107,9 +108,8 @@ async def _opened(directory: Path, store_uri: str) -> AsyncIterator[tuple[Disk, 
         try:
             disk = await open_directory(directory)
         except CorruptStorageError as error:
-            remedy = (
-                f"a repair makes {directory / error.path} anew if the journal says whose it was"
-            )
+            cookie = directory / error.path
+            remedy = f"a repair makes {cookie} anew if the files beside it are its bookie's"
             raise CorruptStorageError(error.path, f"{error.reason}; {remedy}") from error
         try:
             yield disk, store

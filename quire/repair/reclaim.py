@@ -6,6 +6,8 @@ repeated.
 
   - The main directory's cookie is written anew from its twin in the metadata store, if the journal
     on it says whose it is.
+  - The cookie of a part is written anew as the main one names it, if no file beside it is another
+    bookie's: where there is no file, only a damaged one.
   - A part whose disk was replaced gets a new id, so that the old disk, should it come back, is not
     taken for the part again: it lacks what was stored since.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Final, NamedTuple
 
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.metastore.store import MetadataStore
@@ -29,6 +32,7 @@ from quire.storage.cookie import (
     write_first_cookie,
 )
 from quire.storage.disk import Disk
+from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, decode_header, entries_path
 from quire.storage.identity import check_unused, identify, new_id, read_twin, settle_twin
 from quire.storage.record import BLOCK_BYTES, decode_segment
 from quire.storage.salvage import mark_unfinished
@@ -70,7 +74,7 @@ async def restore_cookie(main: Disk, store: MetadataStore) -> None:
             return
     except (CorruptStorageError, OSError) as error:
         damage = CorruptStorageError(COOKIE, reason_of(error))
-    owners = await _owners(main)
+    owners = await _owners(main, _SEGMENTS)
     if len(owners) == 1:
         twin = await read_twin(store, owners.pop())
         if any(part.role is Role.JOURNAL and part.path for part in twin.parts):
@@ -84,23 +88,80 @@ async def restore_cookie(main: Disk, store: MetadataStore) -> None:
         raise damage
 
 
-async def _owners(disk: Disk) -> set[str]:
-    """Return the bookies that the journal segments on a disk name."""
-    owners: set[str] = set()
-    if JOURNAL not in await disk.list():
-        return owners
-    for number in numbered(await disk.list(JOURNAL), SEGMENT_SUFFIX):
+async def restore_parts(main: Disk, open_disk: Callable[[str], Disk]) -> None:
+    """Write the lost or damaged cookies of parts anew where it can be told that they are parts;
+    leave others, and parts that are not there.
+
+    `open_disk` opens what is at a path; it is closed here. A part that was replaced long ago may
+    be taken for the one in its place if it lost its cookie: what it lacks is in doubt by then.
+    """
+    cookie = await read_cookie(main)
+    if cookie is None:
+        return
+    for part in cookie.parts:
+        if not part.path:
+            continue
         try:
-            owners.add(await _owner(disk, segment_path(number)))
+            disk = open_disk(part.path)
+        except ConfigurationError:
+            continue  # whoever opens them all says so
+        try:
+            await _restore_part(main, cookie.of_part(part), disk)
+        finally:
+            await disk.close()
+
+
+async def _restore_part(main: Disk, cookie: BookieCookie, disk: Disk) -> None:
+    """A damaged cookie tells that this was a part of somebody; without any, its files must."""
+    witnesses: set[str] = set()
+    try:
+        if await read_cookie(disk) is not None:
+            return
+    except (CorruptStorageError, OSError) as error:
+        reason_of(error)
+        witnesses.add(cookie.bookie)
+    witnesses |= await _owners(disk, _SEGMENTS) | await _owners(disk, _ENTRY_LOGS)
+    if witnesses == {cookie.bookie}:
+        await mark_unfinished(main)
+        await write_state(disk, COOKIE, encode_cookie(cookie))
+
+
+class _Kind(NamedTuple):
+    """Files that say whose they are."""
+
+    directory: str
+    suffix: str
+    path: Callable[[int], str]
+    owner: Callable[[str, bytes], str]
+    """Of the first block; raises `CorruptStorageError`."""
+
+
+_SEGMENTS: Final = _Kind(
+    JOURNAL, SEGMENT_SUFFIX, segment_path, lambda path, block: decode_segment(path, block).bookie
+)
+_ENTRY_LOGS: Final = _Kind(
+    ENTRIES, ENTRIES_SUFFIX, entries_path, lambda path, block: decode_header(path, block)[1]
+)
+
+
+async def _owners(disk: Disk, kind: _Kind) -> set[str]:
+    """Return the bookies that the files of a kind on a disk name."""
+    owners: set[str] = set()
+    if kind.directory not in await disk.list():
+        return owners
+    for number in numbered(await disk.list(kind.directory), kind.suffix):
+        path = kind.path(number)
+        try:
+            owners.add(kind.owner(path, await _first_block(disk, path)))
         except (CorruptStorageError, OSError) as error:
             reason_of(error)  # damage says nothing; what is not damage is raised
     return owners
 
 
-async def _owner(disk: Disk, path: str) -> str:
+async def _first_block(disk: Disk, path: str) -> bytes:
     file = await disk.open(path)
     try:
-        return decode_segment(path, await file.read(0, BLOCK_BYTES)).bookie
+        return await file.read(0, BLOCK_BYTES)
     finally:
         await file.close()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from quire.errors import ConfigurationError, WrongBookieError
+from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
 from quire.storage.cookie import BookieCookie, Part, Role, read_cookie
 from quire.storage.disk import Disk
 from quire.storage.local_disk import LocalDisk
@@ -30,10 +30,11 @@ async def with_local_parts(main: Disk) -> Disk:
     """Return a main directory together with its parts. Raises as `open_directory`; all is closed
     then.
     """
-    return await with_parts(main, _open_local)
+    return await with_parts(main, open_local)
 
 
-def _open_local(path: str) -> LocalDisk:
+def open_local(path: str) -> LocalDisk:
+    """Open the directory of a part. Raises `ConfigurationError` when it is missing or in use."""
     if not Path(path).is_dir():
         raise ConfigurationError("it is missing: is it mounted?")
     return LocalDisk(Path(path))
@@ -70,7 +71,10 @@ async def _open_part(
     except ConfigurationError as error:
         raise ConfigurationError(f"{what} cannot be used: {error}") from error
     try:
-        found = await read_cookie(disk)
+        try:
+            found = await read_cookie(disk)
+        except CorruptStorageError as error:
+            raise CorruptStorageError(f"{part.path}/{error.path}", error.reason) from error
         if found is None:
             nobody = "nobody (it has no cookie: is the right disk mounted there?)"
             raise WrongBookieError(what, f"bookie {cookie.bookie}", nobody)

@@ -9,6 +9,7 @@ not shown. Not here: whether a directory as a whole is sound (check.py).
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, TypeAlias
@@ -22,6 +23,7 @@ from quire.storage.record import (
     SEGMENT_MAGIC,
     Record,
     RecordKind,
+    crc32c,
     decode_segment,
     find_proof,
     read_header,
@@ -34,6 +36,7 @@ Row: TypeAlias = "dict[str, str | int | bool | None]"
 
 _LEDGER: Final = struct.Struct(">q")
 _STATE_PREFIX: Final = b"quire "
+_VERSION: Final = re.compile("v[1-9][0-9]{0,8}")
 
 
 async def describe(path: str, data: bytes) -> AsyncIterator[Row]:
@@ -55,8 +58,8 @@ async def describe(path: str, data: bytes) -> AsyncIterator[Row]:
 def _state_file(path: str, data: bytes) -> Row:
     line = data.partition(b"\n")[0].decode("ascii", "replace").split(" ")
     kind, version = (*line, "", "")[1:3]
-    if not version[1:].isdecimal():
-        raise CorruptStorageError(path, f"{' '.join(line)!r} is no title of a state file")
+    if not _VERSION.fullmatch(version):
+        raise CorruptStorageError(path, f"{' '.join(line)[:60]!r} is no title of a state file")
     body = decode_state(path, kind, int(version[1:]), data)
     fields = {name: _plain(value) for name, value in body.items()}
     return {"part": kind, "version": int(version[1:]), **fields}
@@ -75,6 +78,7 @@ def _segment(path: str, data: bytes) -> Iterator[Row]:
         "previous": f"{header.previous:016x}",
         "bookie": header.bookie,
         "bytes": len(data),
+        "size": header.size,
     }
     first = read_header(data, BLOCK_BYTES, header.identity)
     sequence = 0 if first is None else first.sequence
@@ -85,9 +89,13 @@ def _segment(path: str, data: bytes) -> Iterator[Row]:
     for record in records:
         yield _record(record)
     proof = find_proof(data, end, header.identity, sequence + len(records))
-    yield {"part": "end", "at": end, "records": len(records), "damaged": proof is not None}
+    reason = None
     if proof is not None:
         reason = f"record {sequence + len(records)} is damaged: byte {proof} proves it was there"
+    elif len(data) != header.size:
+        reason = f"it has {len(data)} bytes of {header.size}: it was cut or has grown"
+    yield {"part": "end", "at": end, "records": len(records), "damaged": reason is not None}
+    if reason is not None:
         raise CorruptStorageError(path, reason)
 
 
@@ -106,8 +114,13 @@ async def _entry_log(path: str, data: bytes) -> AsyncIterator[Row]:
     number, bookie = decode_header(path, data)
     yield {"part": "entry-log", "number": number, "bookie": bookie, "bytes": len(data)}
     index = await read_index(BytesFile(data), path, number)
+    reason = None
     for ledger in sorted(index.ledgers):
         for chunk in index.ledgers[ledger].all():
+            end = chunk.offset + chunk.size
+            is_damaged = crc32c(data[chunk.offset : end]) != chunk.crc
+            if is_damaged:
+                reason = reason or f"bytes {chunk.offset} to {end} fail their checksum"
             yield {
                 "part": "chunk",
                 "ledger": ledger,
@@ -117,9 +130,12 @@ async def _entry_log(path: str, data: bytes) -> AsyncIterator[Row]:
                 "offset": chunk.offset,
                 "bytes": chunk.size,
                 "crc": f"{chunk.crc:08x}",
+                "damaged": is_damaged,
             }
     for state in decode_rows(index.states):
         yield _state(state)
+    if reason is not None:
+        raise CorruptStorageError(path, reason)
 
 
 def _state(state: LedgerState) -> Row:

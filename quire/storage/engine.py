@@ -148,6 +148,7 @@ class Engine:
         numbers = await self._segments.load(start.segment)
         if start != FIRST.position:
             sequence = await replay(self._disk, self.bookie, start, numbers, self._replay)
+        await self.storage.remove_unlisted()
         segment = await self._segments.create(previous=0)
         position = JournalPosition(segment.header.number, BLOCK_BYTES, sequence)
         await self.storage.flush(lambda: position)

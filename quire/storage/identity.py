@@ -196,9 +196,18 @@ async def format_disk(
     except Exception:
         # A cookie that was written, though its sync failed, must not lose its twin.
         if COOKIE not in await disk.list():
+            for each in parts:
+                await _forget(each.disk)
             await store.delete(path)
         raise
     return cookie.bookie
+
+
+async def _forget(disk: Disk) -> None:
+    """Take back the cookie of a part of a bookie that was not made after all."""
+    with contextlib.suppress(OSError):
+        await disk.unlink(COOKIE)
+        await disk.sync_directory()
 
 
 async def expand_disk(

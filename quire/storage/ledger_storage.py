@@ -80,7 +80,7 @@ class LedgerStorage:
         )
 
     async def load(self) -> None:
-        """Read checkpoint, indexes and states; remove files that no checkpoint lists.
+        """Read checkpoint, indexes and states.
 
         Raises `CorruptStorageError`.
         """
@@ -96,8 +96,13 @@ class LedgerStorage:
             await load_index(self._disk, number, self._bookie) for number in checkpoint.files
         ]
         self.adopt(checkpoint, indexes, max([0, *present, *checkpoint.files]))
-        for number in present:
-            if number not in checkpoint.files:
+
+    async def remove_unlisted(self) -> None:
+        """Remove files that no checkpoint lists: once the journal was found whole. What it lacks
+        may be in them, and a repair takes it from there.
+        """
+        for number in numbered(await self._disk.list(ENTRIES), ENTRIES_SUFFIX):
+            if number not in self.checkpoint.files:
                 await self._disk.unlink(entries_path(number))
         # A number is free for good before it is used again, perhaps in another directory.
         await self._disk.sync_directory(ENTRIES)

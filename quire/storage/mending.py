@@ -122,7 +122,7 @@ class Mender:
         """Fetch what is missing of a ledger; tell whether it is whole now."""
         owed = await copies.owed(ledger)
         missing = self._missing(copies, ledger, owed)
-        async with aclosing(self._patcher.bring(copies, ledger, missing)) as bringing:
+        async with aclosing(self._patcher.bring(copies, ledger, owed, missing)) as bringing:
             async for count, size in bringing:
                 self.counts.entries += count
                 self.counts.bytes += size

@@ -15,17 +15,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from itertools import groupby, islice
 from typing import Final
 
 from quire.bookie import READ_BYTES_MAX
-from quire.entry import EntryId, LedgerId
+from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import CorruptEntryError, UnreadableError
 from quire.storage import slices as tidy
 from quire.storage.compaction import Compactor
-from quire.storage.copies import Copies
+from quire.storage.copies import Copies, Owed
 from quire.storage.entry_log import ChunkAt
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions
@@ -35,9 +36,13 @@ _log = logging.getLogger(__name__)
 BATCH_ENTRIES: Final = 4096
 """Ids looked at together."""
 
-MISSES_MAX: Final = 8
-"""Entries in a row that nobody gives, after which those who could give them count as away. Asking
-takes up to 5 s for each of the others in a write set: with two of them a minute or so."""
+WAITED_SECONDS_MAX: Final = 60.0
+"""So long is waited, within one fragment, for bookies that do not answer; then the rest of it has
+to wait for another round."""
+
+ANSWER_SECONDS: Final = 1.0
+"""Who says in less that he does not hold an entry has answered: the next one is asked for. Somebody
+who is away costs up to 5 s."""
 
 
 class Patcher:
@@ -56,35 +61,38 @@ class Patcher:
         self._store_run = store_run
 
     async def bring(
-        self, copies: Copies, ledger: LedgerId, pieces: AsyncGenerator[Iterable[EntryId], None]
+        self,
+        copies: Copies,
+        ledger: LedgerId,
+        owed: Owed,
+        pieces: AsyncGenerator[Iterable[EntryId], None],
     ) -> AsyncGenerator[tuple[int, int], None]:
-        """Fetch some ascending entries and make them durable, at a rate; yield how many entries
-        and bytes came, again and again. `pieces` is closed in the end. Raises what `Copies.fetch`
-        raises, and `UnreadableError` for more than the journal can take. An entry that nobody has
-        keeps none behind it away: that is raised in the end, or after `MISSES_MAX` of them in a
-        row.
+        """Fetch some ascending entries that are owed and make them durable, at a rate; yield how
+        many entries and bytes came, again and again. `pieces` is closed in the end. Raises what
+        `Copies.fetch` raises, and `UnreadableError` for more than the journal can take. An entry
+        that nobody has keeps none behind it away: that is raised in the end.
         """
         room = min(READ_BYTES_MAX, self._options.run_bytes_max)
         missed: UnreadableError | None = None
-        misses = 0
+        vain = _Vain(owed)
         async with aclosing(_batches(pieces)) as batches:
-            async for wanted in batches:
+            async for batch in batches:
+                wanted = vain.left(batch)
                 while wanted:
+                    vain.begin()
                     try:
                         run, got = await copies.fetch(ledger, wanted, room)
                     except UnreadableError as error:
-                        missed, misses = missed or error, misses + 1
-                        if misses == MISSES_MAX:
-                            raise missed from None
-                        del wanted[0]
+                        missed = missed or error
+                        vain.count(wanted[0])
+                        wanted = vain.left(wanted)
                         continue
                     if len(run) > self._options.run_bytes_max:  # there is no segment it fits into
                         reason = f"its copy has {len(run)} bytes"
                         raise UnreadableError(ledger, wanted[0], reason)
                     await self._store_run(run)
-                    misses = 0
                     yield len(got), len(run)
-                    wanted[:] = sorted(set(wanted).difference(got))
+                    wanted = sorted(set(wanted).difference(got))
                     await asyncio.sleep(len(run) / self._options.upkeep_bytes_per_second)
         if missed is not None:
             raise missed
@@ -99,7 +107,7 @@ class Patcher:
         held = frozenset(await self._held_later(ledger, chunk))
         wanted: Iterable[EntryId] = owed.within(chunk.first, chunk.last)
         wanted = (entry for entry in wanted if entry not in held)
-        async with aclosing(self.bring(copies, ledger, _together(wanted))) as bringing:
+        async with aclosing(self.bring(copies, ledger, owed, _together(wanted))) as bringing:
             async for _ in bringing:
                 pass
         self._storage.leave_out(ledger, chunk)
@@ -162,6 +170,36 @@ class Patcher:
                 raise
             _log.warning("no room to write entry log %d anew", number)
             return False
+
+
+class _Vain:
+    """How long one waited for bookies that do not answer, and where to go on."""
+
+    def __init__(self, owed: Owed) -> None:
+        self._owed = owed
+        self._time = asyncio.get_running_loop().time
+        self._begun = 0.0
+        self._fragment = NO_ENTRY
+        """The last entry of the one that was waited for."""
+        self._waited = 0.0
+        self._behind = NO_ENTRY
+        """Nothing up to this one is asked for any more."""
+
+    def begin(self) -> None:
+        self._begun = self._time()
+
+    def count(self, entry: EntryId) -> None:
+        """Note that nobody gave an entry."""
+        spent = self._time() - self._begun
+        fragment = self._owed.end_of_stretch(entry)
+        if fragment != self._fragment:
+            self._fragment, self._waited = fragment, 0.0
+        self._waited += spent if spent >= ANSWER_SECONDS else 0.0
+        self._behind = entry if self._waited < WAITED_SECONDS_MAX else fragment
+
+    def left(self, entries: list[EntryId]) -> list[EntryId]:
+        """Return which of some ascending entries are still to be asked for."""
+        return entries[bisect_right(entries, self._behind) :]
 
 
 async def _together(entries: Iterable[EntryId]) -> AsyncGenerator[Iterable[EntryId], None]:

@@ -132,11 +132,11 @@ class _Salvaging:
 
     async def run(self, doubts: Iterable[Doubt], horizon: Horizon) -> Salvage:
         """See `salvage`."""
+        sequence = await self._gather(horizon)
         await mark_unfinished(self._disk, horizon.below)
         for directory in (JOURNAL, ENTRIES):
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()
-        sequence = await self._gather(horizon)
         self._doubt(doubts)
         before = await self._keep(sequence)
         for path in self._aside:  # only now: a repair that is begun again reads them once more

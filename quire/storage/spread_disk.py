@@ -17,7 +17,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from quire.errors import CorruptStorageError
+from quire.errors import ConfigurationError
 from quire.storage.disk import Disk, DiskSpace, File
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
 from quire.storage.segments import JOURNAL, numbered
@@ -74,7 +74,9 @@ class SpreadDisk:
             for name in names or ():
                 path = f"{ENTRIES}/{name}"
                 if path in homes and numbered([name], ENTRIES_SUFFIX):
-                    raise CorruptStorageError(path, "it is in two directories: one is a copy")
+                    raise ConfigurationError(
+                        f"{path} is in two of the bookie's directories: one is a copy, remove it"
+                    )
                 homes.setdefault(path, disk)
         self._homes.update(homes)
         return [path.partition("/")[2] for path in homes]

@@ -16,7 +16,7 @@ from quire.errors import (
 )
 from quire.metastore.layout import cookie_path
 from quire.metastore.memory import MemoryStore, MemoryTree
-from quire.repair.reclaim import reclaim, restore_cookie
+from quire.repair.reclaim import reclaim, restore_cookie, restore_parts
 from quire.storage.cookie import COOKIE, Role
 from quire.storage.directories import with_parts
 from quire.storage.disk import File
@@ -67,6 +67,7 @@ async def restored(scene: SpreadScene, *replaced: str) -> None:
     try:
         main = SubDisk(mount, "main")
         await reclaim(main, store, scene.rng, replaced, lambda path: SubDisk(mount, path))
+        await restore_parts(main, lambda path: SubDisk(mount, path))
         disk = await with_parts(main, lambda path: SubDisk(mount, path))
         cookie = await identify(disk, store)
         doubts = [Doubt(7), Doubt(LOST)]
@@ -187,11 +188,62 @@ def test_a_lost_cookie_is_written_anew_when_the_journal_says_whose_it_was(how: s
     drive(main())
 
 
-def lose_cookie(scene: SpreadScene, how: str) -> None:
+def lose_cookie(scene: SpreadScene, how: str, directory: str = "main") -> None:
     if how == "rotten":
-        scene.disk.rot(f"main/{COOKIE}", 30)
+        scene.disk.rot(f"{directory}/{COOKIE}", 30)
     else:
-        remove(scene, f"main/{COOKIE}")
+        remove(scene, f"{directory}/{COOKIE}")
+
+
+@pytest.mark.parametrize("part", [FAST, BIG])
+@pytest.mark.parametrize("how", ["rotten", "removed"])
+def test_the_cookie_of_a_part_is_written_anew_beside_files_of_its_bookie(
+    part: str, how: str
+) -> None:
+    async def main() -> None:
+        scene = await loaded()
+        before = scene.disk.files()
+        lose_cookie(scene, how, part)
+        with pytest.raises((CorruptStorageError, WrongBookieError), match=part):
+            await begun(scene)
+        await scene.mount.close()
+        await restored(scene)
+        assert scene.disk.files()[f"{part}/{COOKIE}"] == before[f"{part}/{COOKIE}"]
+        assert await denies_nothing(scene) == set(range(20))
+
+    drive(main())
+
+
+@pytest.mark.parametrize("how", ["rotten", "removed"])
+def test_where_a_part_holds_nothing_its_damaged_cookie_is_enough(how: str) -> None:
+    async def main() -> None:
+        scene = await loaded()
+        for path in [each for each in scene.disk.files() if each.startswith(f"{BIG}/entries/")]:
+            remove(scene, path)
+        lose_cookie(scene, how, BIG)
+        if how == "removed":
+            with pytest.raises(WrongBookieError, match="right disk mounted"):
+                await restored(scene)
+        else:
+            await restored(scene)
+            assert await denies_nothing(scene) == set(range(10, 20))
+
+    drive(main())
+
+
+def test_the_cookie_of_a_part_stays_lost_beside_files_of_others() -> None:
+    async def main() -> None:
+        scene = await loaded()
+        (path, *_) = [each for each in scene.disk.files() if each.startswith(f"{FAST}/journal/")]
+        header = SegmentHeader(1, 3, 0, BLOCK_BYTES, "d" * 32)
+        scene.disk.inode(path).content[:BLOCK_BYTES] = encode_segment(header)
+        lose_cookie(scene, "removed", FAST)
+        before = scene.disk.files()
+        with pytest.raises(WrongBookieError, match="no cookie"):
+            await restored(scene)
+        assert scene.disk.files() == before
+
+    drive(main())
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,17 @@ async def rows(path: str, data: bytes) -> list[Row]:
     return [row async for row in describe(path, data)]
 
 
+async def rows_of_damaged(path: str, data: bytes) -> list[Row]:
+    """Return what is described before the damage is told."""
+    found: list[Row] = []
+    try:
+        async for row in describe(path, data):
+            found.append(row)  # noqa: PERF401
+    except CorruptStorageError:
+        return found
+    raise AssertionError("no damage was told")
+
+
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_a_sound_disk_is_found_sound_and_left_alone(is_closed: bool) -> None:
     async def main() -> None:
@@ -181,6 +192,30 @@ def test_damage_ends_a_description() -> None:
                 await rows(path, bytes(damaged))
 
     asyncio.run(main())
+
+
+def test_a_description_finds_what_a_check_does() -> None:
+    async def main() -> None:
+        scene = await written()
+        path = next(each for each in scene.disk.files() if each.startswith("entries/"))
+        scene.disk.rot(path, 54 + 30)
+        found = await rows_of_damaged(path, scene.disk.files()[path])
+        assert [row["damaged"] for row in found if row["part"] == "chunk"].count(True) == 1
+        assert found[-1]["part"] == "state"
+        path = last_segment(scene)
+        whole = scene.disk.files()[path]
+        with pytest.raises(CorruptStorageError, match="cut"):
+            await rows(path, whole[:-BLOCK_BYTES])
+
+    drive(main())
+
+
+def test_garbage_that_begins_as_a_state_file_does_is_damage() -> None:
+    async def main() -> None:
+        with pytest.raises(CorruptStorageError, match="no title"):
+            await rows("x", b"quire x v" + b"9" * 5000 + b" crc32c=00000000\n")
+
+    drive(main())
 
 
 def test_a_record_of_a_later_version_ends_a_description() -> None:

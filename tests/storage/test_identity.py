@@ -18,8 +18,9 @@ from quire.errors import (
 from quire.metastore.layout import CLUSTER, COOKIES, cookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
-from quire.storage.cookie import BookieCookie, read_cookie
+from quire.storage.cookie import BookieCookie, Role, read_cookie
 from quire.storage.identity import (
+    NewPart,
     cluster_id,
     format_directory,
     format_disk,
@@ -27,6 +28,7 @@ from quire.storage.identity import (
     is_formatted,
 )
 from quire.storage.local_disk import LocalDisk
+from quire.storage.local_file import LocalFile
 
 
 def on_disk(tmp_path: Path, check: Callable[[LocalDisk, MemoryStore], Awaitable[None]]) -> None:
@@ -216,6 +218,31 @@ def test_an_id_is_never_given_twice(tmp_path: Path) -> None:
         await other.close()
 
     on_disk(tmp_path, check)
+
+
+def test_a_format_that_failed_can_be_repeated(tmp_path: Path) -> None:
+    class Full(LocalDisk):
+        async def open(self, path: str, *, create: bool = False) -> LocalFile:
+            if create:
+                raise OSError(errno.ENOSPC, "for the test")
+            return await super().open(path, create=create)
+
+    async def main() -> None:
+        store, part = MemoryStore(), LocalDisk(tmp_path / "part", create=True)
+        parts = [NewPart(Role.ENTRIES, str(tmp_path / "part"), part)]
+        full = Full(tmp_path / "main", create=True)
+        with pytest.raises(OSError, match="for the test"):
+            await format_disk(full, store, random.Random(1), parts)
+        assert await store.children(COOKIES) == []
+        await full.close()
+        disk = LocalDisk(tmp_path / "main")
+        bookie = await format_disk(disk, store, random.Random(2), parts)
+        assert (await read_cookie(part)) is not None
+        assert await store.children(COOKIES) == [bookie]
+        await part.close()
+        await disk.close()
+
+    asyncio.run(main())
 
 
 def test_a_cookie_that_was_written_keeps_its_twin_whatever_failed_behind_it(tmp_path: Path) -> None:

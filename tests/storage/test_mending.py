@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,11 @@ from quire.run import pack_run
 from quire.storage.copies import Copies, Owed, Stretch
 from quire.storage.mending import Mender
 from quire.storage.options import StorageOptions
-from quire.storage.patching import MISSES_MAX
+from quire.storage.patching import WAITED_SECONDS_MAX
 from quire.storage.salvage import Doubt
 from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
+from tests.support.virtual import virtually
 
 FAST = replace(SMALL, mend_seconds=0.001, mend_seconds_max=0.01)
 
@@ -40,6 +42,8 @@ class FakeCopies:
     ledgers: dict[LedgerId, Owed]
     gone: set[EntryId] = field(default_factory=set)
     """Entries that nobody has."""
+    patience: float = 0.0
+    """Seconds until nobody has answered."""
     is_away: bool = False
     asked: list[tuple[LedgerId, EntryId]] = field(default_factory=list)
 
@@ -59,6 +63,7 @@ class FakeCopies:
     ) -> tuple[bytes, Sequence[EntryId]]:
         self.asked.append((ledger, entries[0]))
         if entries[0] in self.gone:
+            await asyncio.sleep(self.patience)
             raise UnreadableError(ledger, entries[0], "nobody has it")
         given = [entry for entry in entries[:3] if entry not in self.gone]
         return pack_run(sealed(ledger, entry, bytes(500)) for entry in given), given
@@ -249,14 +254,34 @@ def test_a_large_ledger_is_compared_piece_by_piece() -> None:
     drive(main())
 
 
-def test_those_who_give_nothing_are_not_asked_for_every_entry() -> None:
+def test_those_who_do_not_answer_are_not_asked_for_every_entry() -> None:
+    """The rest of a fragment waits for them; others may have those of the next."""
+
     async def main() -> None:
         scene = await in_limbo()
-        copies = FakeCopies({33: all_to(9999)}, gone=set(range(5, 10_000)))
+        fragments = (Stretch(0, 9999, 1, (0,)), Stretch(10_000, 10_099, 1, (0,)))
+        copies = FakeCopies({33: Owed(fragments, True)}, gone=set(range(5, 10_000)), patience=10)
         mender = mender_of(scene, copies)
         await mender.round()
-        assert len([ledger for ledger, _ in copies.asked if ledger == 33]) == 2 + MISSES_MAX
-        assert mender.counts.entries == 5
+        asked = [entry for ledger, entry in copies.asked if ledger == 33 and entry < 10_000]
+        assert len(asked) == 2 + WAITED_SECONDS_MAX / copies.patience
+        assert mender.counts.entries == 105
+        assert 33 in scene.node._storage.limbo()
+        await scene.close()
+
+    virtually(main)
+
+
+def test_entries_that_nobody_has_keep_none_behind_them_away() -> None:
+    """However many they are: whoever answers is asked for the next one."""
+
+    async def main() -> None:
+        scene = await in_limbo()
+        copies = FakeCopies({33: all_to(5999)}, gone=set(range(100, 5900)))
+        mender = mender_of(scene, copies)
+        await mender.round()
+        assert mender.counts.entries == 200
+        assert 33 in scene.node._storage.limbo()
         await scene.close()
 
     drive(main())

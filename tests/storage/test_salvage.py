@@ -9,13 +9,14 @@ from typing import cast
 import pytest
 
 from quire.errors import (
+    ConfigurationError,
     CorruptStorageError,
     EntryUnknownError,
     NoSuchLedgerError,
     ReadOnlyBookieError,
 )
 from quire.storage.check import check_disk
-from quire.storage.checkpoint import PATHS
+from quire.storage.checkpoint import PATHS, decode_checkpoint
 from quire.storage.disk import File
 from quire.storage.horizon import Horizon
 from quire.storage.ledger_storage import UNFINISHED
@@ -224,6 +225,59 @@ def test_a_salvage_that_is_done_again_keeps_as_much_as_one_that_was_not_cut_shor
             assert len(await scene.entries(9)) == 1, change
             await scene.close()
         assert change > 10
+
+    drive(main())
+
+
+def test_a_start_that_is_refused_leaves_a_repair_as_much_as_there_was() -> None:
+    """Also entry logs that the older checkpoint, on which it falls back, does not list."""
+
+    async def main() -> None:
+        scene = await loaded()
+        await scene.start()  # what was replayed is in a file, and its journal may go
+        await scene.kill()
+        found = {path: scene.disk.files()[path] for path in PATHS}
+        newest = max(PATHS, key=lambda path: decode_checkpoint(path, found[path]).generation)
+        scene.disk.rot(newest, 60)
+        before = entry_logs(scene)
+        with pytest.raises(CorruptStorageError):
+            await scene.start()
+        await scene.mount.close()
+        assert entry_logs(scene) == before
+        await salvaged(scene)
+        await scene.start()
+        assert len(await scene.entries(7)) == 30
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_salvage_that_cannot_begin_leaves_no_mark() -> None:
+    async def main() -> None:
+        scene = await loaded()
+        mount = scene.disk.mount()
+
+        class Ambiguous(SubDisk):
+            async def list(self, directory: str = "") -> list[str]:
+                if directory == "entries":
+                    raise ConfigurationError("for the test")
+                return await mount.list(directory)
+
+            def _at(self, path: str) -> str:
+                return path
+
+        with pytest.raises(ConfigurationError):
+            await salvage(
+                Ambiguous(mount, ""),
+                BOOKIE,
+                [],
+                Horizon(BELOW),
+                rng=random.Random(1),
+                options=SMALL,
+            )
+        await mount.close()
+        await scene.start()
+        await scene.close()
 
     drive(main())
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from quire.errors import CorruptStorageError
+from quire.errors import ConfigurationError
 from quire.storage.entry_log import entries_path
 from quire.storage.spread_disk import SpreadDisk
 from tests.sim.disk import Cut, SimDisk
@@ -89,7 +89,7 @@ def test_one_file_in_two_directories_is_not_guessed_about() -> None:
         disk, a, b = await spread(SimDisk(random.Random(1)))
         for each in (a, b):
             await each.open(entries_path(1), create=True)
-        with pytest.raises(CorruptStorageError, match="copy"):
+        with pytest.raises(ConfigurationError, match="copy"):
             await disk.list("entries")
 
     drive(main())
