@@ -11,10 +11,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from quire.bookie import READ_BYTES_MAX, BookieAddress, BookieInfo, LedgerTail, refused
+from quire.bookie import (
+    READ_ANSWER_BYTES_MAX,
+    READ_BYTES_MAX,
+    BookieAddress,
+    BookieInfo,
+    LedgerTail,
+    refused,
+)
 from quire.entry import EntryId, LedgerId
 from quire.errors import BookieUnavailableError, InvalidRequestError, QuireError
 from quire.ledger.run_stream import NO_MESSAGE, RunStream
+from quire.run import FRAME_BYTES_MAX, SIZE
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire import reads
@@ -34,6 +42,9 @@ REQUEST_SECONDS: Final = 5.0
 
 WAIT_SECONDS_MAX: Final = 300.0
 """Longest wait of one `wait_tail`; a longer one returns early with nothing new."""
+
+RUN_READ_BYTES_MAX: Final = READ_ANSWER_BYTES_MAX + SIZE.size + FRAME_BYTES_MAX
+"""Most that a read brings: a bookie ends it with the frame that reaches what was asked for."""
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
@@ -128,6 +139,8 @@ class RemoteBookie:
             except reads.NoMessageError as error:
                 raise self._unavailable(f"{NO_MESSAGE}: {error}") from error
             received += len(data)
+            if received > size or size > RUN_READ_BYTES_MAX:
+                raise self._unavailable(f"{NO_MESSAGE}: {received} of {size} bytes of a run")
             parts.append(data)
         if received != size or not parts:
             raise self._unavailable(f"a read ended after {received} of {size} bytes")

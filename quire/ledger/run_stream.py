@@ -69,7 +69,7 @@ class RunStream:
         """Queue a run behind all others; the future resolves when it is durable, or fails. So does
         that of an explicit LAC, when it is noted.
         """
-        size = len(encoded.run)
+        size = encoded.size
         if self._queue and self._queued_bytes + size > QUEUED_BYTES_MAX:
             raise BookieBusyError(self._bookie, f"{self._queued_bytes} bytes wait to be sent to it")
         future = self._loop.create_future()
@@ -95,10 +95,10 @@ class RunStream:
     def _next_message(self) -> bytes:
         """Take runs off the queue, up to the size of a message."""
         first, runs, total = self._last_sent + 1, list[EncodedRun](), 0
-        while self._queue and (not total or total + len(self._queue[0].run) <= BATCH_BYTES_MAX):
+        while self._queue and (not total or total + self._queue[0].size <= BATCH_BYTES_MAX):
             encoded = self._queue.popleft()
             runs.append(encoded)
-            total += len(encoded.run)
+            total += encoded.size
         self._last_sent += len(runs)
         self._queued_bytes -= total
         return encode_request(first, self._bookie if first == 1 else None, runs)

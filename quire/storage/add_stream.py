@@ -15,12 +15,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from quire.errors import InvalidRequestError, WrongBookieError
 from quire.storage.reception import Reception
 from quire.wire import bookie_pb2 as pb
 from quire.wire.transport import EOF
+
+RUNS_PER_MESSAGE_MAX: Final = 65_536
+"""More than a client puts into one: empty runs cost far more memory than their bytes."""
 
 
 class RunContext(Protocol):
@@ -100,6 +103,10 @@ class AddStream:
                     f"message with {len(request.runs)} runs starts at number {request.first}, "
                     f"not {self._received + 1}"
                 )
+            if len(request.runs) > RUNS_PER_MESSAGE_MAX:
+                raise InvalidRequestError(
+                    f"{len(request.runs)} runs in one message, of at most {RUNS_PER_MESSAGE_MAX}"
+                )
             for run in request.runs:
                 while not self._has_room(len(run.run)):
                     await self._wait_for_room()
@@ -144,7 +151,7 @@ class AddStream:
             self._finish(slot, answer.exception())
 
     def _finish(self, slot: _Slot, error: BaseException | None) -> None:
-        if isinstance(error, Exception):
+        if error is not None:
             slot.failure = self._reception.failure(error)
         slot.done = True
         if self._slots and slot is self._slots[0]:

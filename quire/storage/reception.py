@@ -153,7 +153,7 @@ class Reception:
         if self._draining:
             raise BookieUnavailableError(self.bookie_id, "it is shutting down")
 
-    def failure(self, error: Exception) -> pb.Failure:
+    def failure(self, error: BaseException) -> pb.Failure:
         """Turn an error into an answer; one that clients may not see in detail goes to the log."""
         failure = encode_failure(error, self.bookie_id)
         if is_internal(failure):

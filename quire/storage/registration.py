@@ -102,7 +102,7 @@ class Registration:
                         on_ready = None
                     await self._hold(session, version)
                 finally:
-                    await session.close()
+                    await _close(session)
             except _PASSING as error:
                 _log.warning("bookie %s is not registered: %s", self._bookie_id, error)
             await asyncio.sleep(self._pause * self._rng.uniform(0.5, 1.0))
@@ -169,3 +169,11 @@ class Registration:
             self._was_writable = info.writable
             self._tell(info)
         return replace(self._address, writable=info.writable)
+
+
+async def _close(session: Session) -> None:
+    """End a session; one that cannot be reached ends when its time is up. What it raised would take
+    the place of a cancellation.
+    """
+    with contextlib.suppress(RetryError, OutcomeUnknownError):
+        await session.close()

@@ -38,6 +38,11 @@ class EncodedRun(NamedTuple):
     head: bytes
     run: bytes
 
+    @property
+    def size(self) -> int:
+        """Bytes it takes in a message. An explicit LAC has no run, and takes some all the same."""
+        return len(self.head) + len(self.run)
+
 
 def encode_run(
     ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False, deferred: bool = False

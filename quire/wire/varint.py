@@ -16,10 +16,12 @@ def varint(number: int) -> bytes:
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the number that begins at an offset, and where it ends.
 
-    Raises `IndexError` when the data end inside it.
+    Raises `IndexError` when the data end inside it, or it has more than 64 bits.
     """
     number = shift = 0
     while (group := data[at]) > 0x7F:
+        if shift >= 63:
+            raise IndexError("a number of more than ten bytes")
         number |= (group & 0x7F) << shift
         shift += 7
         at += 1

@@ -217,6 +217,23 @@ def test_a_twin_ends_the_bookie() -> None:
     asyncio.run(main())
 
 
+def test_a_session_that_cannot_be_closed_keeps_nobody_from_ending() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with kept(bench) as task:
+            await bench.registered(lambda _: True)
+
+            async def failing() -> None:
+                raise StoreUnavailableError("memory:", "locked by another process for 5 s")
+
+            bench.store.sessions[-1].close = failing  # type: ignore[method-assign]
+            task.cancel()
+            done, _ = await asyncio.wait({task}, timeout=SOON)
+            assert done
+
+    asyncio.run(main())
+
+
 def test_a_store_that_cannot_be_reached_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     class Flaky(ObservedStore):
         failures = 3

@@ -44,6 +44,12 @@ def test_a_lac_takes_the_place_of_a_run(ledger: int, key: bytes, packet: bytes) 
     assert pb.AddRequest.FromString(encode_request(1, None, encoded)) == expected
 
 
+def test_what_it_takes_in_a_message_is_known() -> None:
+    for encoded in (encode_lac(7, b"k" * 20, b"p" * 90), encode_run(7, b"k" * 20, b"r" * 900)):
+        rest = len(encode_request(1, None, [encoded])) - len(encode_request(1, None, []))
+        assert 0 <= rest - encoded.size <= 4  # its tag and its size
+
+
 def test_values_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="out of range"):
         encode_run(2**63, b"", b"")

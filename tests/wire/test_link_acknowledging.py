@@ -11,6 +11,7 @@ import pytest
 from quire.bookie import BookieAddress
 from quire.entry import LedgerId
 from quire.errors import BookieUnavailableError
+from quire.storage.add_stream import RUNS_PER_MESSAGE_MAX
 from quire.wire import bookie_pb2 as pb
 from quire.wire.run_calls import FramedRuns, GrpcRuns, RunCall
 from quire.wire.transport import open_channel
@@ -67,6 +68,10 @@ def test_runs_that_become_durable_together_are_acknowledged_by_one_message() -> 
     [
         (pb.AddRequest(bookie="b1", first=2, runs=[add_run(0)]), pb.INVALID_REQUEST),
         (pb.AddRequest(bookie="b1", first=0, runs=[add_run(0)]), pb.INVALID_REQUEST),
+        (
+            pb.AddRequest(bookie="b1", first=1, runs=[pb.AddRun()] * (RUNS_PER_MESSAGE_MAX + 1)),
+            pb.INVALID_REQUEST,
+        ),
         (pb.AddRequest(bookie="b1", first=1), pb.INVALID_REQUEST),
         (pb.AddRequest(first=1, runs=[add_run(0)]), pb.WRONG_BOOKIE),
     ],

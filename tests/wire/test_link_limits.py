@@ -12,6 +12,7 @@ import pytest
 from quire.entry import DigestKind, Sealer
 from quire.errors import (
     BookieBusyError,
+    BookieUnavailableError,
     ConfigurationError,
     InvalidRequestError,
     LedgerFencedError,
@@ -23,7 +24,13 @@ from quire.storage.reception import ServiceLimits
 from quire.storage.service import serve_bookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
-from quire.wire.transport import EOF, MESSAGE_BYTES_MAX, SENT_RUN_BYTES_MAX, RpcError
+from quire.wire.transport import (
+    BATCH_BYTES_MAX,
+    EOF,
+    MESSAGE_BYTES_MAX,
+    SENT_RUN_BYTES_MAX,
+    RpcError,
+)
 from tests.support.memory_bookie import MemoryBookie
 from tests.wire.link import KEY, SEALER, GatedBookie, connected, far, run_of, served
 
@@ -69,6 +76,48 @@ def test_a_lac_that_is_refused_harms_no_run_beside_it() -> None:
             assert (first, others) == (None, [None, None])
             tail = await stub.read_tail(7)
             assert tail.lac_packet == SEALER.seal_lac(1)
+
+    asyncio.run(main())
+
+
+def test_an_error_of_any_kind_is_no_ack() -> None:
+    class Broken(MemoryBookie):
+        def add(self, *_: object, **__: object) -> asyncio.Future[None]:  # type: ignore[override]
+            answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            answer.set_exception(asyncio.CancelledError())
+            return answer
+
+    async def main() -> None:
+        async with connected(Broken("b1")) as stub:
+            with pytest.raises(BookieUnavailableError, match="internal"):
+                await stub.add(7, KEY, run_of(0))
+
+    asyncio.run(main())
+
+
+def test_many_lacs_go_in_messages_of_bounded_size() -> None:
+    """Those that queue while a connection is made, too: the run among them must not suffer."""
+
+    async def main() -> None:
+        async with connected(MemoryBookie("b1")) as stub:
+            packet = SEALER.seal_lac(5)
+            count = 3 * BATCH_BYTES_MAX // len(packet) // 2
+            lacs = [asyncio.ensure_future(stub.write_lac(7, KEY, packet)) for _ in range(count)]
+            await asyncio.sleep(0)
+            assert stub._stream is not None
+            sizes: list[int] = []
+            make = stub._stream._next_message
+
+            def measured() -> bytes:
+                message = make()
+                sizes.append(len(message))
+                return message
+
+            stub._stream._next_message = measured  # type: ignore[method-assign]
+            await stub.add(7, KEY, run_of(0))
+            await asyncio.gather(*lacs)
+            assert len(sizes) > 1
+            assert max(sizes) < BATCH_BYTES_MAX + 8 * count // len(sizes)
 
     asyncio.run(main())
 

@@ -87,6 +87,9 @@ class Babbler(rpc.BookieServicer):  # type: ignore[misc]  # generated code has n
         ((b"\xff\xff",), "is no message"),
         ((), "ended after 0 of 0 bytes"),
         ((pb.ReadReply(size=9, part=b"run").SerializeToString(),), "ended after 3 of 9 bytes"),
+        ((pb.ReadReply(size=2, part=b"run").SerializeToString(),), "3 of 2 bytes"),
+        ((pb.ReadReply(size=2**32 - 1, part=b"run").SerializeToString(),), "of 4294967295 bytes"),
+        ((b"\x08" + b"\xff" * 400_000,), "is no message"),
     ],
 )
 def test_an_answer_that_is_none_is_an_unavailable_bookie(
@@ -111,6 +114,13 @@ def test_an_answer_that_is_none_is_an_unavailable_bookie(
 @given(st.integers(0, 2**64 - 1))
 def test_numbers_come_back(number: int) -> None:
     assert read_varint(b"x" + varint(number), 1) == (number, 1 + len(varint(number)))
+
+
+def test_a_number_without_end_is_none() -> None:
+    """It takes time that grows with the square of its length, in which nothing else runs."""
+    assert read_varint(b"\xff" * 9 + b"\x01", 0) == (2**64 - 1, 10)
+    with pytest.raises(IndexError):
+        read_varint(b"\xff" * 10 + b"\x01", 0)
 
 
 def test_the_method_is_the_one_of_the_service() -> None:
