@@ -57,6 +57,20 @@ class _RaceLostError(Exception):
     """Somebody took the log over since its open segments were recovered. Never leaves here."""
 
 
+class OvertakenError(QuireError):
+    """A job has come to another place than the one its work follows: begin it again from there."""
+
+    def __init__(self, log: str, job: str, after: int, found: int) -> None:
+        super().__init__(
+            f"job {job!r} of log {log!r} has come to sequence {found}, not {after}: another "
+            "attempt was quicker, and nothing was added; start it again"
+        )
+        self.log = log
+        self.job = job
+        self.after = after
+        self.found = found
+
+
 class Adoption:
     """The jobs of one log. Stateless: any number may exist."""
 
@@ -98,16 +112,23 @@ class Adoption:
         )
 
     async def adopt(
-        self, parts: Sequence[LedgerId], job: Job, *, remember: bool, password: bytes = b""
+        self,
+        parts: Sequence[LedgerId],
+        job: Job,
+        *,
+        remember: bool,
+        after: int | None = None,
+        password: bytes = b"",
     ) -> LogManifest:
         """Append closed parts to the log, in this order, creating it when it does not exist.
 
         With `remember` nothing is done when this job has done this or later work before. Either way
-        the call may be repeated after any error. Returns the manifest as it then is.
+        the call may be repeated after any error. `after` is the sequence, 0 for none, that the job
+        must have come to so far. Returns the manifest as it then is.
 
-        Raises `LogSealedError`; `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of
-        the job swept a part, or, unless the log remembers the job, when a part was adopted and
-        trimmed away since;
+        Raises `OvertakenError` when it came to another one; `LogSealedError`;
+        `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of the job swept a part,
+        or, unless the log remembers the job, when a part was adopted and trimmed away since;
         `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
         hold; `UnauthorizedError` for a password that is not the log's; the errors of recovery and
         of the store.
@@ -122,7 +143,7 @@ class Adoption:
             return seen
         for attempt in range(ATTEMPTS_MAX):
             try:
-                manifest = await self._attempt(parts, job, remember, password)
+                manifest = await self._attempt(parts, job, remember, after, password)
                 break
             except _RaceLostError:
                 await asyncio.sleep(pause_seconds(self._rng, attempt))
@@ -151,6 +172,7 @@ class Adoption:
         parts: Sequence[LedgerId],
         job: Job,
         remember: bool,
+        after: int | None,
         password: bytes,
     ) -> LogManifest:
         seen, version = await self._record.find()
@@ -179,6 +201,7 @@ class Adoption:
             now = manifest or base
             if _is_done(now, parts, remembered):
                 return now
+            _check_follows(now, job, after)
             check_writable(now)
             if not full:
                 return now.note_job(remembered)
@@ -246,6 +269,12 @@ def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) 
         return True
     adopted = {*(each.ledger for each in manifest.segments), *manifest.doomed}
     return not adopted.isdisjoint(parts)
+
+
+def _check_follows(manifest: LogManifest, job: Job, after: int | None) -> None:
+    found = manifest.sequence_of(job.name)
+    if after is not None and found != after:
+        raise OvertakenError(manifest.name, job.name, after, found)
 
 
 def _shape(manifest: LogManifest) -> tuple[object, ...]:

@@ -182,6 +182,10 @@ class LogManifest:
         """True when this work of a job, or later work of it, was adopted."""
         return any(each.name == job.name and each.sequence >= job.sequence for each in self.jobs)
 
+    def sequence_of(self, job: str) -> int:
+        """How far a job has come; 0 when nothing is remembered of it."""
+        return next((each.sequence for each in self.jobs if each.name == job), 0)
+
     def note_job(self, job: Job | None) -> LogManifest:
         """Remember how far a job has come, forgetting whoever was longest silent."""
         if job is None:

@@ -3,25 +3,25 @@
 Planning takes a snapshot (quire/log/snapshot.py): what a reader could see at that moment, cut into
 ranges of entries. Every range is read by the worker that gets it, never fencing: the writer is not
 disturbed. Make a new data frame to see newer records.
+
+Spark's filters narrow nothing here. Spark keeps one plan of a Python source for all uses of a data
+frame, and the last one's filters would be in it (`DataSourceReader.pushFilters`, Spark 4.3): the
+other uses would silently lack records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from quire.errors import InvalidRequestError, NoSuchLogError
-from quire.log.bounds import Bounds
 from quire.log.span import Span
 from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.columns import entry_batches, record_batches
-from quire.spark.filters import bounds_of, logs_of
 from quire.spark.options import ReadOptions
-from quire.sync import SyncClient
 
 
 class SpanPartition(InputPartition):
@@ -36,17 +36,17 @@ class LogReader(DataSourceReader):
     """Plans on the driver, reads in the workers."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._given = self._options = options
+        self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
         """Take the snapshot. Called once per data frame."""
         options = self._options
         client = worker_client(options.cluster)
         pieces: list[Span] = []
-        for log in self._logs(client):
+        for log in options.select(client.list_logs()):
             try:
                 spans = client.snapshot_log(log, password=options.password, bounds=options.bounds)
-                check_beginning(client, log, self._given)  # of what is trimmed later workers tell
+                check_beginning(client, log, options)  # of what is trimmed later workers tell
             except NoSuchLogError:
                 if log in options.logs:
                     raise
@@ -54,35 +54,9 @@ class LogReader(DataSourceReader):
             pieces += [piece for span in spans for piece in span.split(options.split_bytes)]
         return [SpanPartition(piece) for piece in pieces]
 
-    def _logs(self, client: SyncClient) -> list[str]:
-        return self._options.select(client.list_logs())
-
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the records of a range as Arrow record batches."""
         yield from read_partition(self._options, partition)
-
-
-class FilteringLogReader(LogReader):
-    """A reader that looks only where Spark's filters can hold.
-
-    A class of its own, because Spark refuses any reader with `pushFilters` unless
-    `spark.sql.python.filterPushdown.enabled` is set.
-    """
-
-    def __init__(self, options: ReadOptions) -> None:
-        super().__init__(options)
-        self._only: frozenset[str] | None = None
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
-        """Narrow what is read; Spark still evaluates every filter."""
-        bounds: Bounds = self._options.bounds & bounds_of(filters)
-        self._options = replace(self._options, bounds=bounds)
-        self._only = logs_of(filters)
-        return filters
-
-    def _logs(self, client: SyncClient) -> list[str]:
-        logs = super()._logs(client)
-        return logs if self._only is None else [log for log in logs if log in self._only]
 
 
 def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from quire.log.bounds import Bounds
 from quire.log.manifest import LogManifest
 from quire.log.position import BEGINNING
 from quire.spark.clients import worker_keyring
+from quire.spark.ending import end_of
 from quire.spark.options import ReadOptions
 from quire.sync import SyncClient
 
@@ -36,8 +37,7 @@ def _is_trimmed(client: SyncClient, log: str, offset: int, options: ReadOptions)
         keyring = worker_keyring(options.key_file)
         slices = client.read_span(span, password=options.password, keyring=keyring)
         return next(iter(slices), None) is None
-    left = client.snapshot_log(log, password=options.password)
-    return bool(left) and offset < left[-1].offsets.stop
+    return offset < end_of(client, log, options.password)
 
 
 def _error(manifest: LogManifest, place: str) -> PositionTrimmedError:

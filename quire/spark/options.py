@@ -44,13 +44,13 @@ LEDGER_COLUMNS: Final = {"ledger": "long", "entry": "long", "payload": "binary"}
 _FLAGS: Final = {"true": True, "false": False}
 
 _READ: Final = (
-    "cluster", "log", "ledger", "password", "keyFile", "columns", "splitBytes", "pushdown",
+    "cluster", "log", "ledger", "password", "keyFile", "columns", "splitBytes",
     "fromPosition", "toPosition", "fromOffset", "toOffset", "fromTime", "toTime", "failOnDataLoss",
 )  # fmt: skip
 _ENDS: Final = ("toPosition", "toOffset", "toTime")
 _STREAM: Final = ("maxRecordsPerTrigger", "cursor")
 _WRITE: Final = (
-    "cluster", "log", "password", "keyFile", "job", "sequence", "compression", "ensemble",
+    "cluster", "log", "password", "keyFile", "job", "sequence", "after", "compression", "ensemble",
     "writeQuorum", "ackQuorum", "checkpointLocation", "path",
 )  # fmt: skip
 
@@ -100,7 +100,6 @@ class ReadOptions:
     password: bytes = field(default=b"", repr=False)
     columns: tuple[str, ...] = tuple(LOG_COLUMNS)
     split_bytes: int = SPLIT_BYTES
-    pushdown: bool = False
     bounds: Bounds = EVERYTHING
     records_per_trigger: int | None = None
     fail_on_data_loss: bool = True
@@ -124,7 +123,6 @@ class ReadOptions:
             password=given.get("password", str.encode, b""),
             columns=given.get("columns", _columns_of(ledger), tuple(_schema_of(ledger))),
             split_bytes=given.get("splitBytes", _positive, SPLIT_BYTES),
-            pushdown=given.get("pushdown", _flag, False),
             bounds=_bounds(given),
             records_per_trigger=given.get("maxRecordsPerTrigger", _positive, None),
             fail_on_data_loss=given.get("failOnDataLoss", _flag, True),
@@ -154,6 +152,8 @@ class WriteOptions:
     sequence: int
     log_options: LogOptions
     key_file: str | None = None
+    after: int | None = None
+    """The sequence that the job must have come to before; None: any."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -177,6 +177,7 @@ class WriteOptions:
                 compression=given.get("compression", Compression, Compression.NONE),
             ),
             key_file=given.get("keyFile", str, None),
+            after=given.get("after", _natural, None),
         )
 
 

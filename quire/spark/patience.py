@@ -17,8 +17,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PAUSE_SECONDS: Final = 0.5
-ATTEMPTS_MAX: Final = 60
-"""Half a minute of pauses, besides what the attempts themselves take until they give up."""
+PATIENCE_SECONDS: Final = 30.0
+"""Attempts begin for so long, whatever each of them takes until it gives up."""
 
 
 class BehindError(RetryError):
@@ -41,9 +41,11 @@ def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     The work has to be harmless to repeat: an unknown outcome is tried again too. Raises its last
     transient error, and whatever else it raises at once.
     """
-    for _ in range(ATTEMPTS_MAX - 1):
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
         try:
             return work(*args, **options)
         except TRANSIENT:
-            time.sleep(PAUSE_SECONDS)
-    return work(*args, **options)
+            if time.monotonic() >= end:
+                raise
+        time.sleep(PAUSE_SECONDS)

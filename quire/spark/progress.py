@@ -44,8 +44,13 @@ def from_json(told: Mapping[str, Any]) -> Progress:
 
 
 def start_of(start: Progress, log: str, end: Place) -> int:
-    """Return where a batch that ends at `end` begins, also in a log that is new to the query."""
-    return start[log].offset if log in start else end.first
+    """Return where a batch that ends at `end` begins, also in a log that is new to the query.
+
+    Spark does not write down where its first batch begins: after a crash it asks again, and the
+    answer may be another one by then. What it wrote down is the end, which knows.
+    """
+    begun = log in start and start[log].first == end.first
+    return start[log].offset if begun else end.first
 
 
 def admit(start: Progress, ends: Progress, records_max: int | None) -> Progress:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from quire.errors import InvalidRequestError
-from quire.spark.batch import FilteringLogReader, LedgerReader, LogReader
+from quire.spark.batch import LedgerReader, LogReader
 from quire.spark.options import ReadOptions, WriteOptions, read_schema
 from quire.spark.stream import LogStreamReader
 from quire.spark.writer import LogStreamWriter, LogWriter, check_schema
@@ -32,7 +32,7 @@ class LogDataSource(DataSource):
         options = ReadOptions.parse(dict(self.options))
         if options.ledger is not None:
             return LedgerReader(options)
-        return FilteringLogReader(options) if options.pushdown else LogReader(options)
+        return LogReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return LogWriter(self._write_options(schema, overwrite, "use .mode('append')"))

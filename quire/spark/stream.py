@@ -101,12 +101,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         client, options = self._client, self._options
         manifest = client.describe_log(log)
+        end = self._end(log)  # in front of the snapshot: what is appended in between is in neither
         found = self._first_slice(self._snapshot(log, options.bounds))
         check_beginning(client, log, options)
-        if found is not None:
-            first = _offset_of(found)
-        else:  # nothing yet, and what comes in front of an offset is not wanted
-            first = max(self._end(log), options.bounds.first_offset)
+        # When there is nothing yet, what comes in front of an offset is not wanted all the same.
+        begin = max(end, options.bounds.first_offset)
+        first = begin if found is None else _offset_of(found)
         return Place(manifest.log_id, first, first)
 
     def _end(self, log: str) -> int:

@@ -85,6 +85,7 @@ class _Writing:
             parts,
             Job(self._job, sequence),
             remember=remember,
+            after=self._options.after,
             password=self._options.log_options.password,
         )
 

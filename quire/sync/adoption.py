@@ -25,10 +25,16 @@ class SyncAdoption:
         return SyncLedgerWriter(self._portal, self._portal.call(work))
 
     def adopt(
-        self, parts: Sequence[LedgerId], job: Job, *, remember: bool, password: bytes = b""
+        self,
+        parts: Sequence[LedgerId],
+        job: Job,
+        *,
+        remember: bool,
+        after: int | None = None,
+        password: bytes = b"",
     ) -> LogManifest:
         """See `Adoption.adopt`."""
-        work = self._adoption.adopt(parts, job, remember=remember, password=password)
+        work = self._adoption.adopt(parts, job, remember=remember, after=after, password=password)
         return self._portal.call(work)
 
     def has_done(self, job: Job) -> bool:

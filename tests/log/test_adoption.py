@@ -14,6 +14,7 @@ from quire.errors import (
     NoSuchLedgerError,
     StoreUnavailableError,
 )
+from quire.log.adoption import OvertakenError
 from quire.log.manifest import Job
 from quire.log.position import LATEST, Position
 from quire.log.producers import Stamp
@@ -183,6 +184,24 @@ def test_a_job_that_is_remembered_is_adopted_once() -> None:
             assert await client.payloads() == numbered(0, 10)
             assert len(await cluster.ledgers()) == 2
             assert (await client.manifest()).jobs == (Job("job", 9),)
+
+    run(main)
+
+
+def test_work_that_follows_another_place_is_not_adopted() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            adoption = client.logs.adoption(NAME)
+            for after, sequence in ((0, 5), (0, 5), (5, 9)):  # what was done may be done again
+                part = await write_part(client, "job", after, sequence - after)
+                await adoption.adopt([part], Job("job", sequence), remember=True, after=after)
+            part = await write_part(client, "job", 5, 7)
+            with pytest.raises(OvertakenError, match="has come to sequence 9, not 5"):
+                await adoption.adopt([part], Job("job", 12), remember=True, after=5)
+            assert await client.payloads() == numbered(0, 9)
+            await adoption.drop("job")
+            assert len(await cluster.ledgers()) == 2
 
     run(main)
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import quire.sync
 from quire import LATEST, Position
 from quire.errors import InvalidRequestError, NoSuchLogError, PositionTrimmedError
+from quire.log.adoption import OvertakenError
 from quire.log.manifest import LogManifest
 from quire.metastore.layout import log_path
 from quire.spark import patience
@@ -125,7 +126,7 @@ def test_a_replay_does_not_pass_over_what_its_plan_did_not_know(
 
     with monkeypatch.context() as patch:
         patch.setattr(copy, "_end", more)
-        patch.setattr(patience, "ATTEMPTS_MAX", 2)
+        patch.setattr(patience, "PATIENCE_SECONDS", 0.0)
         patch.setattr(patience, "PAUSE_SECONDS", 0.0)
         with pytest.raises(BehindError, match="up to offset 30"):
             replay_log(spark, source, target)
@@ -149,6 +150,46 @@ def test_a_source_that_was_trimmed_to_its_end_has_nothing_new(
         assert replay_log(spark, source, target) == Copied(0, 5)
         client.trim_log("shed", LATEST)
         assert replay_log(spark, source, target) == Copied(5, 5)
+
+
+def test_what_was_trimmed_before_it_was_replayed_is_missed_also_when_nothing_is_left(
+    spark: SparkSession, cluster: str
+) -> None:
+    source, target = Place(cluster, "emptied"), Place(cluster, "half")
+    append(cluster, "emptied", numbered(0, 30))
+    assert replay_log(spark, source, target) == Copied(0, 30)
+    append(cluster, "emptied", numbered(30, 60))
+    with quire.sync.connect(cluster) as client:
+        last = list(client.read_log("emptied"))[-1].position
+        client.trim_log("emptied", last._replace(slot=last.slot + 1))
+    for _ in range(2):
+        with pytest.raises(PositionTrimmedError):
+            replay_log(spark, source, target)
+    assert replay_log(spark, source, target, skip_trimmed=True) == Copied(30, 60)
+
+
+def test_a_replay_that_was_overtaken_adds_nothing(
+    spark: SparkSession, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once, of a source that grows: both begin where the job had come to."""
+    source, target = Place(cluster, "growing"), Place(cluster, "backup")
+    append(cluster, "growing", numbered(0, 30))
+    load = copy._load
+
+    def slowly(*given: object) -> object:
+        monkeypatch.undo()
+        assert replay_log(spark, source, target) == Copied(0, 30)
+        append(cluster, "growing", numbered(30, 45))
+        return load(*given[:2], 45, *given[3:])  # type: ignore[call-arg, arg-type]
+
+    end = copy._end
+    monkeypatch.setattr(copy, "_load", slowly)
+    monkeypatch.setattr(copy, "_end", lambda place: (end(place)[0], 45))
+    with pytest.raises(OvertakenError, match="has come to sequence 30, not 0"):
+        replay_log(spark, source, target)
+    assert payloads(cluster, "backup") == numbered(0, 30)
+    assert replay_log(spark, source, target) == Copied(30, 45)
+    assert payloads(cluster, "backup") == numbered(0, 45)
 
 
 def test_a_source_that_ends_in_front_of_what_was_replayed_is_not_called_done(

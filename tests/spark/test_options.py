@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, LessThanOrEqual, Not
 
 from quire.errors import ConfigurationError
-from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.bounds import Bounds
 from quire.log.position import Position
-from quire.spark.filters import bounds_of, logs_of
 from quire.spark.jobs.copy import Place
 from quire.spark.options import ReadOptions, WriteOptions, read_schema
 
@@ -54,7 +51,7 @@ def test_the_schema_is_that_of_the_columns() -> None:
         ({"totime": "2020-01-01T00:00:00"}, "toTime=.*which zone"),
         ({"splitbytes": "0"}, "splitBytes='0'"),
         ({"columns": "offset,key"}, "columns=.*'key' is not one of"),
-        ({"pushdown": "maybe"}, "pushdown='maybe'"),
+        ({"pushdown": "true"}, "'pushdown' is not one of"),
         ({"maxrecordspertrigger": "5"}, "'maxrecordspertrigger' is not one of a read of"),
         ({"transactionid": "5"}, "'transactionid' is not one of"),
         ({"log": " , "}, "log=' , '.*at least one name"),
@@ -88,36 +85,3 @@ def test_times_between_two_milliseconds_are_behind_the_first() -> None:
     time = "2020-01-01T00:00:00.0005Z"
     bounds = ReadOptions.parse(BASE | {"fromtime": time, "totime": time}).bounds
     assert (bounds.first_ms, bounds.end_ms) == (1577836800001, 1577836800001)
-
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-NOON_MS = int(NOON.timestamp() * 1000)
-
-
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ([], EVERYTHING),
-        ([EqualTo(("offset",), 7)], Bounds(first_offset=7, end_offset=8)),
-        ([GreaterThan(("offset",), 7), LessThanOrEqual(("offset",), 9)],
-         Bounds(first_offset=7, end_offset=10)),
-        ([In(("segment",), (5, 3))], Bounds(first=Position(3, 0, 0), end=Position(6, 0, 0))),
-        ([GreaterThan(("timestamp",), NOON)], Bounds(first_ms=NOON_MS)),
-        ([LessThanOrEqual(("timestamp",), NOON)], Bounds(end_ms=NOON_MS + 1)),
-        ([Not(EqualTo(("offset",), 7)), IsNotNull(("offset",)), EqualTo(("payload",), b"x")],
-         EVERYTHING),
-    ],
-)  # fmt: skip
-def test_filters_become_bounds(filters: list[Filter], expected: Bounds) -> None:
-    assert bounds_of(filters) == expected
-
-
-def test_filters_take_times_as_they_are() -> None:
-    for ms in range(1_024_000, 1_025_000):
-        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
-        assert bounds_of([EqualTo(("timestamp",), time)]) == Bounds(first_ms=ms, end_ms=ms + 1)
-
-
-def test_filters_choose_logs() -> None:
-    assert logs_of([IsNotNull(("log",))]) is None
-    assert logs_of([In(("log",), ("a", "b")), EqualTo(("log",), "b")]) == frozenset("b")

@@ -32,6 +32,13 @@ def test_a_limit_counts_from_where_the_batch_begins() -> None:
     assert start_of(places(a=60), "new", granted["new"]) == 30
 
 
+def test_a_first_batch_begins_where_the_query_wrote_down_that_it_began() -> None:
+    """Spark asks again after a crash, and the log's beginning may be another one by then."""
+    asked_again = {"a": Place("id", 40, 40)}
+    assert start_of(asked_again, "a", Place("id", 0, 100)) == 0
+    assert start_of({"a": Place("id", 0, 100)}, "a", Place("id", 0, 120)) == 100
+
+
 def test_every_record_is_admitted_in_the_end() -> None:
     at, ends, batches = places(a=0, b=3, c=5), places(a=17, b=3, c=1000), 0
     while at != ends:

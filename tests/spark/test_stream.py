@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -13,6 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 import quire.sync
 from quire import LogOptions
 from quire.log.position import Position
+from quire.spark import stream
+from quire.spark.beginning import check_beginning
+from quire.spark.options import ReadOptions
+from quire.spark.stream import LogStreamReader
 
 Batches = dict[int, list[tuple[str, int]]]
 
@@ -33,9 +38,9 @@ def run(
     **options: str | int,
 ) -> None:
     """Run a query until it has read what there is now."""
-    stream = spark.readStream.format("quire").options(**options).load()
+    frame = spark.readStream.format("quire").options(**options).load()
     query = (
-        stream.select("log", "offset", "payload")
+        frame.select("log", "offset", "payload")
         .writeStream.foreachBatch(sink)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
@@ -45,6 +50,23 @@ def run(
         assert query.awaitTermination(120)
     finally:
         query.stop()
+
+
+def test_a_query_begins_in_front_of_what_is_appended_while_it_looks(
+    cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with quire.sync.connect(cluster) as client:
+        client.open_log("young").close()
+    reader = LogStreamReader(
+        ReadOptions.parse({"cluster": cluster, "log": "young"}, streaming=True)
+    )
+
+    def late(*given: Any) -> None:  # between its two looks
+        append(cluster, "young", 0, 3)
+        check_beginning(*given)
+
+    monkeypatch.setattr(stream, "check_beginning", late)
+    assert reader.initialOffset()["young"]["offset"] == 0
 
 
 def collect(batches: Batches) -> Callable[[DataFrame, int], None]:

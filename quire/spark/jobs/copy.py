@@ -56,7 +56,8 @@ def replay_log(
     All or nothing. How far it came is remembered in the target under `job`, so that replaying
     again goes on from there, and a replay that failed without saying how may be repeated. Without
     `job` a source that was deleted and made anew is another one. Record offsets and times are the
-    target's own. Raises `PositionTrimmedError` when the source was trimmed before it was replayed,
+    target's own. Raises `OvertakenError`, with nothing added, when another replay of the job was
+    quicker; `PositionTrimmedError` when the source was trimmed before it was replayed,
     unless `skip_trimmed`; `BehindError` when it ends in front of what was replayed;
     `NoSuchLogError`, `InvalidRequestError`, `DecryptionError`, and what else keeps a worker from
     reading or writing.
@@ -71,7 +72,7 @@ def replay_log(
         loss = "false" if skip_trimmed else "true"
         options = {"fromOffset": str(first), "failOnDataLoss": loss}
         frame = patiently(_load, spark, source, end, options | {"columns": "offset,payload"})
-        _save(frame.select("payload"), target, job=job, sequence=end)
+        _save(frame.select("payload"), target, job=job, sequence=end, after=first)
     return Copied(first, end)
 
 
@@ -147,7 +148,6 @@ def _done(place: Place, job: str) -> int:
     """How far a job has come in its target."""
     with quire.sync.connect(place.cluster) as client:
         try:
-            jobs = client.describe_log(place.log).jobs
+            return client.describe_log(place.log).sequence_of(job)
         except NoSuchLogError:
             return 0
-    return next((each.sequence for each in jobs if each.name == job), 0)
