@@ -44,7 +44,7 @@ WAIT_SECONDS_MAX: Final = 300.0
 """Longest wait of one `wait_tail`; a longer one returns early with nothing new."""
 
 RUN_READ_BYTES_MAX: Final = READ_ANSWER_BYTES_MAX + SIZE.size + FRAME_BYTES_MAX
-"""Most that a read brings: a bookie ends it with the frame that reaches what was asked for."""
+"""More than any read brings: it is cut at what was asked for, unless its first frame is larger."""
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
