@@ -57,7 +57,7 @@ class _RaceLostError(Exception):
     """Somebody took the log over since its open segments were recovered. Never leaves here."""
 
 
-class OvertakenError(QuireError):
+class OvertakenError(ConflictError):
     """A job has come to another place than the one its work follows: begin it again from there."""
 
     def __init__(self, log: str, job: str, after: int, found: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from quire.errors import RetryError
+from quire.log.adoption import OvertakenError
 from quire.log.retry import TRANSIENT
 
 P = ParamSpec("P")
@@ -45,6 +46,8 @@ def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     while True:
         try:
             return work(*args, **options)
+        except OvertakenError:
+            raise  # and will not pass
         except TRANSIENT:
             if time.monotonic() >= end:
                 raise
