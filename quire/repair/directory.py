@@ -67,8 +67,16 @@ async def repair_directory(
         stack.push_async_callback(main.close)
         paths = [str(path.absolute()) for path in replaced]
         await reclaim(main, store, rng, paths, lambda path: LocalDisk(path, create=True))
-        await restore_parts(main, open_local)
-        disk = await with_local_parts(main)
+        await restore_parts(main, store, open_local)
+        try:
+            disk = await with_local_parts(main)
+        except CorruptStorageError as error:
+            remedy = (
+                "the files beside it do not tell whose it was: empty that directory, and name it"
+            )
+            raise CorruptStorageError(
+                error.path, f"{error.reason}; {remedy} with --replaced"
+            ) from error
         stack.push_async_callback(disk.close)
         return await repair_disk(disk, store, rng, options=options)
 

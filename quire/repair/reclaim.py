@@ -6,8 +6,8 @@ repeated.
 
   - The main directory's cookie is written anew from its twin in the metadata store, if the journal
     on it says whose it is.
-  - The cookie of a part is written anew as the main one names it, if no file beside it is another
-    bookie's: where there is no file, only a damaged one.
+  - The cookie of a part is written anew as the main one names it, if the files beside it are the
+    bookie's and there are any.
   - A part whose disk was replaced gets a new id, so that the old disk, should it come back, is not
     taken for the part again: it lacks what was stored since.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -88,42 +89,49 @@ async def restore_cookie(main: Disk, store: MetadataStore) -> None:
         raise damage
 
 
-async def restore_parts(main: Disk, open_disk: Callable[[str], Disk]) -> None:
-    """Write the lost or damaged cookies of parts anew where it can be told that they are parts;
-    leave others, and parts that are not there.
+async def restore_parts(main: Disk, store: MetadataStore, open_disk: Callable[[str], Disk]) -> None:
+    """Write the lost or damaged cookies of parts anew if every part is in its place, or has lost
+    its cookie and holds such files as it should, all of this bookie. Else leave all as they are:
+    whoever opens them says what is wrong.
 
     `open_disk` opens what is at a path; it is closed here. A part that was replaced long ago may
     be taken for the one in its place if it lost its cookie: what it lacks is in doubt by then.
+    Raises as `identify`.
     """
-    cookie = await read_cookie(main)
-    if cookie is None:
-        return
-    for part in cookie.parts:
-        if not part.path:
-            continue
-        try:
-            disk = open_disk(part.path)
-        except ConfigurationError:
-            continue  # whoever opens them all says so
-        try:
-            await _restore_part(main, cookie.of_part(part), disk)
-        finally:
-            await disk.close()
+    cookie = await identify(main, store)
+    lost: list[tuple[Part, Disk]] = []
+    async with AsyncExitStack() as stack:
+        for part in cookie.parts:
+            if not part.path:
+                continue
+            try:
+                disk = open_disk(part.path)
+            except ConfigurationError:
+                return
+            stack.push_async_callback(disk.close)
+            found = await _believed_cookie(disk)
+            if found is None and await _holds_what_it_should(cookie, part, disk):
+                lost.append((part, disk))
+            elif found is None or (found.bookie, found.part) != (cookie.bookie, part.id):
+                return
+        if lost:
+            await mark_unfinished(main)
+        for part, disk in lost:
+            await write_state(disk, COOKIE, encode_cookie(cookie.of_part(part)))
 
 
-async def _restore_part(main: Disk, cookie: BookieCookie, disk: Disk) -> None:
-    """A damaged cookie tells that this was a part of somebody; without any, its files must."""
-    witnesses: set[str] = set()
+async def _believed_cookie(disk: Disk) -> BookieCookie | None:
     try:
-        if await read_cookie(disk) is not None:
-            return
+        return await read_cookie(disk)
     except (CorruptStorageError, OSError) as error:
-        reason_of(error)
-        witnesses.add(cookie.bookie)
-    witnesses |= await _owners(disk, _SEGMENTS) | await _owners(disk, _ENTRY_LOGS)
-    if witnesses == {cookie.bookie}:
-        await mark_unfinished(main)
-        await write_state(disk, COOKIE, encode_cookie(cookie))
+        reason_of(error)  # what is not damage is raised
+        return None
+
+
+async def _holds_what_it_should(cookie: BookieCookie, part: Part, disk: Disk) -> bool:
+    segments, logs = await _owners(disk, _SEGMENTS), await _owners(disk, _ENTRY_LOGS)
+    mine, others = (segments, logs) if part.role is Role.JOURNAL else (logs, segments)
+    return mine == {cookie.bookie} and not others
 
 
 class _Kind(NamedTuple):
@@ -207,7 +215,12 @@ async def replace_parts(
 
 async def _replaced(cookie: BookieCookie, part: Part, disk: Disk, rng: random.Random) -> Part:
     """Return a part as it is to be, its cookie on its disk."""
-    found = await read_cookie(disk)
+    try:
+        found = await read_cookie(disk)
+    except CorruptStorageError:  # and nothing beside it: whosever it was, nothing is lost
+        await check_unused(disk, part.path)
+        await disk.unlink(COOKIE)
+        found = None
     if found is None:
         fresh = replace(part, id=new_id(rng))
         await write_first_cookie(disk, cookie.of_part(fresh))

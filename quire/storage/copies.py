@@ -46,9 +46,9 @@ class Owed:
         """The entry up to which this says everything."""
         return max((stretch.last for stretch in self.stretches), default=NO_ENTRY)
 
-    def end_of_stretch(self, entry: EntryId) -> EntryId:
-        """Return the last entry of the stretch that an entry owed is in."""
-        return next(each.last for each in self.stretches if entry <= each.last)
+    def stretch_of(self, entry: EntryId) -> Stretch:
+        """Return the stretch that an entry owed is in."""
+        return next(each for each in self.stretches if entry <= each.last)
 
     def settles(self, first: EntryId, last: EntryId) -> bool:
         """Whether this is the last word about the entries from first to last: of a ledger that is

@@ -37,8 +37,8 @@ BATCH_ENTRIES: Final = 4096
 """Ids looked at together."""
 
 WAITED_SECONDS_MAX: Final = 60.0
-"""So long is waited, within one fragment, for bookies that do not answer; then the rest of it has
-to wait for another round."""
+"""So long is waited for one write set of a fragment in which bookies do not answer; the rest of its
+entries have to wait for another round."""
 
 ANSWER_SECONDS: Final = 1.0
 """Who says in less that he does not hold an entry has answered: the next one is asked for. Somebody
@@ -173,33 +173,42 @@ class Patcher:
 
 
 class _Vain:
-    """How long one waited for bookies that do not answer, and where to go on."""
+    """How long one waited for bookies that do not answer, and for which entries one waits no more:
+    by fragment and remainder, for all of these have the same write set.
+    """
 
     def __init__(self, owed: Owed) -> None:
         self._owed = owed
         self._time = asyncio.get_running_loop().time
         self._begun = 0.0
-        self._fragment = NO_ENTRY
-        """The last entry of the one that was waited for."""
-        self._waited = 0.0
         self._behind = NO_ENTRY
-        """Nothing up to this one is asked for any more."""
+        """Nobody gave this one, or any before it that is still asked for."""
+        self._waited: dict[tuple[EntryId, int], float] = {}
+        self._given_up: set[tuple[EntryId, int]] = set()
 
     def begin(self) -> None:
         self._begun = self._time()
 
     def count(self, entry: EntryId) -> None:
         """Note that nobody gave an entry."""
+        self._behind = entry
         spent = self._time() - self._begun
-        fragment = self._owed.end_of_stretch(entry)
-        if fragment != self._fragment:
-            self._fragment, self._waited = fragment, 0.0
-        self._waited += spent if spent >= ANSWER_SECONDS else 0.0
-        self._behind = entry if self._waited < WAITED_SECONDS_MAX else fragment
+        if spent >= ANSWER_SECONDS:
+            key = self._write_set(entry)
+            self._waited[key] = self._waited.get(key, 0.0) + spent
+            if self._waited[key] >= WAITED_SECONDS_MAX:
+                self._given_up.add(key)
+
+    def _write_set(self, entry: EntryId) -> tuple[EntryId, int]:
+        stretch = self._owed.stretch_of(entry)
+        return stretch.last, entry % stretch.cycle
 
     def left(self, entries: list[EntryId]) -> list[EntryId]:
         """Return which of some ascending entries are still to be asked for."""
-        return entries[bisect_right(entries, self._behind) :]
+        left = entries[bisect_right(entries, self._behind) :]
+        if not self._given_up:
+            return left
+        return [entry for entry in left if self._write_set(entry) not in self._given_up]
 
 
 async def _together(entries: Iterable[EntryId]) -> AsyncGenerator[Iterable[EntryId], None]:

@@ -183,7 +183,9 @@ class _Salvaging:
         if needed and needed not in numbers:
             self._found.damage.append(Damage(segment_path(needed), "it is missing"))
         for number in numbers:
-            sequence = await self._replay(number, sequence)
+            # Also those before it: a repair that was cut short has not set them aside.
+            before = sequence if number >= needed else 0
+            sequence = max(sequence, await self._replay(number, before))
         return sequence
 
     async def _checkpoint(self) -> Checkpoint:
@@ -243,8 +245,10 @@ class _Salvaging:
             self._found.damage.append(Damage(path, reason_of(error)))
             self._aside.append(path)
             return sequence
-        for record in _records(data, header.identity):
-            is_whole &= not sequence or record.sequence <= sequence + 1
+        expected = BLOCK_BYTES
+        for offset, record in _records(data, header.identity):
+            is_whole &= offset == expected and (not sequence or record.sequence <= sequence + 1)
+            expected = record.end
             sequence = max(sequence, record.sequence)
             self._apply(record)
         proof = find_proof(data, BLOCK_BYTES, header.identity, sequence + 1)
@@ -312,9 +316,9 @@ class _Salvaging:
         return position.segment
 
 
-def _records(data: bytes, identity: int) -> Iterator[Record]:
-    """Yield every record of a segment that passes its checks; look for the next batch behind one
-    that does not.
+def _records(data: bytes, identity: int) -> Iterator[tuple[int, Record]]:
+    """Yield every record of a segment that passes its checks, and where it begins; look for the
+    next batch behind one that does not.
     """
     offset = BLOCK_BYTES
     while offset < len(data):
@@ -325,7 +329,7 @@ def _records(data: bytes, identity: int) -> Iterator[Record]:
         if record is None:
             offset = (offset // BLOCK_BYTES + 1) * BLOCK_BYTES
         else:
-            yield record
+            yield offset, record
             offset = record.end
 
 

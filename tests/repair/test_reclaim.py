@@ -67,7 +67,7 @@ async def restored(scene: SpreadScene, *replaced: str) -> None:
     try:
         main = SubDisk(mount, "main")
         await reclaim(main, store, scene.rng, replaced, lambda path: SubDisk(mount, path))
-        await restore_parts(main, lambda path: SubDisk(mount, path))
+        await restore_parts(main, store, lambda path: SubDisk(mount, path))
         disk = await with_parts(main, lambda path: SubDisk(mount, path))
         cookie = await identify(disk, store)
         doubts = [Doubt(7), Doubt(LOST)]
@@ -215,18 +215,38 @@ def test_the_cookie_of_a_part_is_written_anew_beside_files_of_its_bookie(
 
 
 @pytest.mark.parametrize("how", ["rotten", "removed"])
-def test_where_a_part_holds_nothing_its_damaged_cookie_is_enough(how: str) -> None:
+def test_a_part_without_files_and_cookie_may_be_anybodys(how: str) -> None:
     async def main() -> None:
         scene = await loaded()
         for path in [each for each in scene.disk.files() if each.startswith(f"{BIG}/entries/")]:
             remove(scene, path)
         lose_cookie(scene, how, BIG)
-        if how == "removed":
-            with pytest.raises(WrongBookieError, match="right disk mounted"):
-                await restored(scene)
-        else:
+        before = scene.disk.files()
+        with pytest.raises((CorruptStorageError, WrongBookieError), match=BIG):
             await restored(scene)
-            assert await denies_nothing(scene) == set(range(10, 20))
+        assert scene.disk.files() == before
+        scene.disk.directories.pop(f"{BIG}/entries", None)
+        remove(scene, f"{BIG}/entries")
+        await restored(scene, BIG)
+        assert await denies_nothing(scene) == set(range(10, 20))
+
+    drive(main())
+
+
+def test_disks_at_each_others_places_are_left_alone() -> None:
+    async def main() -> None:
+        scene = await loaded()
+        lose_cookie(scene, "removed", BIG)
+        before = scene.disk.files()
+        mount, store = scene.disk.mount(), MemoryStore(scene.tree)
+        places = {BIG: FAST, FAST: BIG}
+        await restore_parts(
+            SubDisk(mount, "main"), store, lambda path: SubDisk(mount, places[path])
+        )
+        await mount.close()
+        assert scene.disk.files() == before
+        await restored(scene)
+        assert await denies_nothing(scene) == set(range(20))
 
     drive(main())
 

@@ -272,6 +272,23 @@ def test_those_who_do_not_answer_are_not_asked_for_every_entry() -> None:
     virtually(main)
 
 
+def test_those_who_do_not_answer_keep_nothing_of_others_away() -> None:
+    """Of a fragment with several write sets only those wait that they are in."""
+
+    async def main() -> None:
+        scene = await in_limbo()
+        owed = Owed((Stretch(0, 299, 3, (0, 1)),), True)
+        gone = {entry for entry in range(300) if entry % 3 == 1}
+        copies = FakeCopies({33: owed}, gone=gone, patience=10)
+        mender = mender_of(scene, copies)
+        await mender.round()
+        assert mender.counts.entries == 100
+        assert len(copies.asked) < 100
+        await scene.close()
+
+    virtually(main)
+
+
 def test_entries_that_nobody_has_keep_none_behind_them_away() -> None:
     """However many they are: whoever answers is asked for the next one."""
 

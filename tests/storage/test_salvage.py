@@ -221,6 +221,7 @@ def test_a_salvage_that_is_done_again_keeps_as_much_as_one_that_was_not_cut_shor
             if not is_done:
                 await salvaged(scene, Doubt(33))
             await scene.start()
+            assert any(path.endswith(".damaged") for path in scene.disk.files()), change
             assert len(await scene.entries(7)) == 29, change
             assert len(await scene.entries(9)) == 1, change
             await scene.close()
@@ -335,7 +336,7 @@ def test_what_stands_before_a_record_of_an_unknown_kind_is_kept() -> None:
     batch = encoded(RecordKind.MARK, 1) + encoded(RecordKind.MARK, 2) + encoded(9, 3)
     data = (encode_segment(header) + batch).ljust(2 * BLOCK_BYTES, b"\0")
     data += encoded(RecordKind.MARK, 4).ljust(BLOCK_BYTES, b"\0")
-    assert [each.sequence for each in _records(data, header.identity)] == [1, 2, 4]
+    assert [each.sequence for _, each in _records(data, header.identity)] == [1, 2, 4]
 
 
 def test_what_may_not_be_opened_is_not_set_aside() -> None:
