@@ -34,6 +34,7 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import UNPLACED, decode_header
+from quire.log.errors import OvertakenError
 from quire.log.manifest import EMPTY, Job, LogManifest, SegmentEnd
 from quire.log.manifest_record import ManifestRecord, once
 from quire.log.options import LogOptions
@@ -55,20 +56,6 @@ VERSION: Final = 1
 
 class _RaceLostError(Exception):
     """Somebody took the log over since its open segments were recovered. Never leaves here."""
-
-
-class OvertakenError(ConflictError):
-    """A job has come to another place than the one its work follows: begin it again from there."""
-
-    def __init__(self, log: str, job: str, after: int, found: int) -> None:
-        super().__init__(
-            f"job {job!r} of log {log!r} has come to sequence {found}, not {after}: another "
-            "attempt was quicker, and nothing was added; start it again"
-        )
-        self.log = log
-        self.job = job
-        self.after = after
-        self.found = found
 
 
 class Adoption:

@@ -3,6 +3,7 @@
 ConflictError
 ├── LogExistsError             a log of that name is there; nothing was created
 ├── ManifestExistsError        only a lost manifest is made again, and this one is there
+├── OvertakenError             a job has not come to what its work follows; nothing written
 └── TransactionOrderError      a transaction id is below one that the log has; nothing written
 RetryError
 └── LogBeingDeletedError       a deletion has begun; nothing can be written until it is over
@@ -30,6 +31,20 @@ class ManifestExistsError(ConflictError):
     def __init__(self, log: str) -> None:
         super().__init__(f"log {log!r} has its manifest: only a lost one can be rebuilt")
         self.log = log
+
+
+class OvertakenError(ConflictError):
+    """A job has come to another place than the one its work follows: begin it again from there."""
+
+    def __init__(self, log: str, job: str, after: int, found: int) -> None:
+        super().__init__(
+            f"job {job!r} of log {log!r} has come to sequence {found}, not {after}: another "
+            "attempt was quicker, and nothing was added; start it again"
+        )
+        self.log = log
+        self.job = job
+        self.after = after
+        self.found = found
 
 
 class TransactionOrderError(ConflictError):

@@ -14,7 +14,7 @@ from quire.errors import (
     NoSuchLedgerError,
     StoreUnavailableError,
 )
-from quire.log.adoption import OvertakenError
+from quire.log.errors import OvertakenError
 from quire.log.manifest import Job
 from quire.log.position import LATEST, Position
 from quire.log.producers import Stamp
