@@ -12,9 +12,10 @@ JOBS   ?= 2
 MINUTES ?= 5
 IMAGES ?= 50000
 ZOOKEEPER ?=
+TLA2TOOLS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tutorial test check lint types structure sim determinism crash ablations soak netns bench proto format clean
+.PHONY: help demo tutorial test check lint types structure sim determinism crash ablations soak netns bench proto format clean spec tlc
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,6 +76,12 @@ format: $(VENV)/lint.stamp ## rewrite the code in the project's format
 
 sim: $(VENV)/test.stamp ## simulate: SEEDS=n for a campaign, SEED=n to replay one with its events
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS) --jobs $(JOBS))
+
+spec: $(VENV)/test.stamp ## check the specification of the protocol at larger bounds than the tests do
+	@$(BIN)/python -m tests.spec
+
+tlc: $(VENV)/test.stamp ## compare spec/*.tla with their Python twins; TLA2TOOLS=tla2tools.jar, needs Java
+	@TLA2TOOLS=$(TLA2TOOLS) $(BIN)/python -m tests.spec.tlc
 
 crash: $(VENV)/test.stamp ## recover IMAGES=n crash images of a traced workload on the real disk
 	@$(BIN)/python -m tests.storage.crash_images --images $(IMAGES)
