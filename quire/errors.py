@@ -23,6 +23,7 @@
     ├── NotFoundError              the thing named does not exist
     │   ├── NoSuchNodeError            no such metadata record
     │   ├── NoSuchLedgerError          no such ledger
+    │   │   └── LedgerRetiredError         a bookie dropped the ledger because it was deleted
     │   ├── NoSuchEntryError           provably no such entry
     │   ├── NoSuchLogError             no such log
     │   ├── NoSuchCursorError          no such cursor in the log
@@ -44,7 +45,8 @@
         ├── CorruptRecordError         a metadata record cannot be believed
         ├── CorruptStorageError        a file of a bookie is damaged
         ├── EntryUnknownError          a bookie cannot say whether it ever had the entry
-        └── WrongBookieError           the server or directory belongs to another bookie or cluster
+        ├── WrongBookieError           the server or directory belongs to another bookie or cluster
+        └── StoreWentBackError         the metadata store is an old copy of itself
 
 Every error carries its subject as attributes and builds its own sentence, which names the value
 and, where there is one, the remedy.
@@ -258,6 +260,18 @@ class NoSuchLedgerError(NotFoundError):
         self.ledger = ledger
 
 
+class LedgerRetiredError(NoSuchLedgerError):
+    """A bookie dropped the ledger because it was deleted, and keeps its id (protocol.md, B11).
+
+    It denies no entry: the ledger had entries once. The client reads the ledger's record again. If
+    the record is gone, the ledger was deleted; if it is there, the metadata store went back.
+    """
+
+    def __init__(self, ledger: int) -> None:
+        super().__init__(ledger)
+        self.args = (f"ledger {ledger} was deleted, and this bookie dropped its entries",)
+
+
 class NoSuchEntryError(NotFoundError):
     """Provably no such entry."""
 
@@ -438,3 +452,18 @@ class WrongBookieError(IntegrityError):
         self.what = what
         self.expected = expected
         self.found = found
+
+
+class StoreWentBackError(IntegrityError):
+    """The metadata store lacks changes that it had confirmed: it is an old copy of itself.
+
+    Nothing may be served, closed or deleted on its word before an operator has decided.
+    """
+
+    def __init__(self, what: str, evidence: str) -> None:
+        super().__init__(
+            f"{what} went back in time: {evidence}; restore the newest copy of the metadata store, "
+            "or run 'quire metadata adopt' if there is none (docs/operations.md)"
+        )
+        self.what = what
+        self.evidence = evidence

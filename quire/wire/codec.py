@@ -21,6 +21,7 @@ from quire.errors import (
     EntryUnknownError,
     InvalidRequestError,
     LedgerFencedError,
+    LedgerRetiredError,
     NoSuchEntryError,
     NoSuchLedgerError,
     QuireError,
@@ -36,11 +37,16 @@ REASON_CHARACTERS_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one class of error travels: its attributes in constructor order, each with its field."""
+    """How one class of error travels: its attributes in constructor order, each with its field.
+
+    `mark` is the constant `subject` that tells it from an older error of the same status. A client
+    that does not know the mark raises the older error.
+    """
 
     error: type[QuireError]
     status: pb.Status
     fields: tuple[tuple[str, str], ...]
+    mark: str = ""
 
 
 _LEDGER: Final = (("ledger", "ledger"),)
@@ -54,6 +60,7 @@ RULES: Final = (
     Rule(ReadOnlyBookieError, pb.READ_ONLY, _BOOKIE_REASON),
     Rule(LedgerFencedError, pb.FENCED, _LEDGER),
     Rule(NoSuchLedgerError, pb.NO_SUCH_LEDGER, _LEDGER),
+    Rule(LedgerRetiredError, pb.NO_SUCH_LEDGER, _LEDGER, mark="retired"),
     Rule(NoSuchEntryError, pb.NO_SUCH_ENTRY, _ENTRY),
     Rule(EntryUnknownError, pb.ENTRY_UNKNOWN, _ENTRY_REASON),
     Rule(CorruptEntryError, pb.CORRUPT_ENTRY, _ENTRY_REASON),
@@ -69,7 +76,7 @@ RULES: Final = (
 """A class that is not here travels as its nearest ancestor that is."""
 
 _BY_ERROR: Final = {rule.error: rule for rule in RULES}
-_BY_STATUS: Final = {rule.status: rule for rule in RULES}
+_BY_STATUS: Final = {(rule.status, rule.mark): rule for rule in RULES}
 
 
 def encode_failure(error: BaseException, bookie: BookieId) -> pb.Failure:
@@ -78,7 +85,7 @@ def encode_failure(error: BaseException, bookie: BookieId) -> pb.Failure:
     for ancestor in type(error).__mro__:
         rule = _BY_ERROR.get(ancestor)
         if rule is not None:
-            failure = pb.Failure(status=rule.status)
+            failure = pb.Failure(status=rule.status, subject=rule.mark)
             for attribute, field in rule.fields:
                 setattr(failure, field, _value(error, attribute))
             return failure
@@ -96,7 +103,8 @@ def _value(error: BaseException, attribute: str) -> int | str:
 
 def decode_failure(failure: pb.Failure) -> QuireError:
     """Return the error to raise for an answer; unknown statuses are an unavailable bookie."""
-    rule = _BY_STATUS.get(failure.status)
+    marked = _BY_STATUS.get((failure.status, failure.subject))
+    rule = marked or _BY_STATUS.get((failure.status, ""))
     if rule is not None:
         return rule.error(*(getattr(failure, field) for _, field in rule.fields))
     if failure.status == pb.INTERNAL:

@@ -17,6 +17,8 @@ from quire.errors import (
     EntryTooLargeError,
     InvalidRequestError,
     LedgerFencedError,
+    LedgerRetiredError,
+    NoSuchLedgerError,
     QuireError,
 )
 from quire.wire import bookie_pb2 as pb
@@ -56,8 +58,8 @@ def test_every_error_of_the_port_has_a_rule(error: type[QuireError]) -> None:
     assert error in [rule.error for rule in RULES]
 
 
-def test_every_status_means_one_error() -> None:
-    statuses = [rule.status for rule in RULES]
+def test_every_status_means_one_error_unless_a_mark_tells_another() -> None:
+    statuses = [rule.status for rule in RULES if not rule.mark]
     assert sorted([*statuses, pb.STATUS_UNSPECIFIED, pb.INTERNAL]) == sorted(pb.Status.values())
 
 
@@ -71,6 +73,13 @@ def test_errors_travel_with_all_they_carry(rule: Rule, data: st.DataObject) -> N
     assert type(arrived) is rule.error
     assert str(arrived) == str(error)
     assert vars(arrived) == vars(error)
+
+
+def test_a_program_that_does_not_know_a_mark_raises_the_older_error() -> None:
+    failure = travel(encode_failure(LedgerRetiredError(7), "b1"))
+    assert (failure.status, failure.subject) == (pb.NO_SUCH_LEDGER, "retired")
+    failure.subject = "a mark of the future"
+    assert type(decode_failure(failure)) is NoSuchLedgerError
 
 
 def test_an_error_without_a_rule_travels_as_its_ancestor() -> None:
