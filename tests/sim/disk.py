@@ -90,6 +90,7 @@ class SimDisk:
         if self.mounted is not None:
             raise ConfigurationError("disk is in use by another bookie process")
         self._released = asyncio.Event()
+        self._forgive()
         self.mounted = SimMount(self)
         return self.mounted
 
@@ -97,7 +98,16 @@ class SimDisk:
         """The process dies; everything it wrote stays in the page cache."""
         self.mounted = None
         self._halt_at = None
+        self._forgive()
         self.release()
+
+    def _forgive(self) -> None:
+        """A process has ended; what its failed syncs lost stays lost, and the next may begin."""
+        for path in sorted(self.directories):
+            directory = self.directories[path]
+            directory.is_forsaken = False
+            for inode in directory.names.values():
+                inode.is_forsaken = False
 
     def power_cut(self, cut: Cut = Cut.MIXES) -> None:
         """The machine dies: what was not synced is kept, lost or garbled."""
@@ -290,6 +300,7 @@ class SimMount:
         tree = self.disk.directory(directory)
         await self.disk.changed()
         if not self.disk.check_sync(directory):
+            tree.forsake()
             raise OSError(errno.EIO, "injected sync error", directory)
         tree.sync()
 
@@ -343,7 +354,7 @@ class SimFile:
 
     def _sync(self) -> None:
         if not self._disk.check_sync(self._path):
-            self._inode.dirty.clear()
+            self._inode.forsake()
             raise OSError(errno.EIO, "injected sync error", self._path)
         self._inode.sync()
 

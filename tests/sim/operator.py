@@ -49,7 +49,7 @@ def lose_files(disk: SimDisk, rng: random.Random) -> list[str]:
         directory, _, name = path.rpartition("/")
         tree = disk.directory(directory)
         tree.names.pop(name)
-        tree.sync()
+        tree.settle()
     return lost
 
 

@@ -34,6 +34,10 @@ class Inode:
     content: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
+    is_forsaken: bool = False
+    """A sync of it has failed: until the process ends every later one says that all went well, and
+    saves nothing.
+    """
 
     @property
     def size(self) -> int:
@@ -55,7 +59,15 @@ class Inode:
         self.content.extend(bytes(size - len(self.content)))
         self.touch(min(before, size), max(before, size))
 
+    def forsake(self) -> None:
+        """Fail a sync: what it was to save is called clean, and is not."""
+        self.dirty.clear()
+        self.is_forsaken = True
+
     def sync(self) -> None:
+        if self.is_forsaken:
+            self.dirty.clear()
+            return
         _resize(self.durable, len(self.content))
         for sector in sorted(self.dirty):
             start, end = sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES
@@ -64,6 +76,7 @@ class Inode:
 
     def cut(self, rng: random.Random, cut: Cut) -> None:
         """Become what a power cut leaves."""
+        self.is_forsaken = False
         if len(self.content) != len(self.durable) and cut.survives(rng):
             _resize(self.durable, len(self.content))
         for sector in sorted(self.dirty):
@@ -92,13 +105,28 @@ class Directory:
     names: dict[str, Inode] = field(default_factory=dict)
     durable: dict[str, Inode] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    is_forsaken: bool = False
+    """As of a file: later syncs save nothing until the process ends."""
 
     def apply(self, change: Change) -> None:
         change(self.names)
         self.changes.append(change)
 
-    def sync(self) -> None:
+    def forsake(self) -> None:
+        """Fail a sync: what changed since the last one is called clean, and is not."""
+        self.changes.clear()
+        self.is_forsaken = True
+
+    def settle(self) -> None:
+        """Make durable all that is seen: for whoever lays a disk out by hand."""
         self.durable = dict(self.names)
+        self.changes.clear()
+
+    def sync(self) -> None:
+        """Make durable what changed since the last sync, and not what a failed one has lost."""
+        if not self.is_forsaken:
+            for change in self.changes:
+                change(self.durable)
         self.changes.clear()
 
     def cut(self, rng: random.Random, cut: Cut) -> None:

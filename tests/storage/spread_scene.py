@@ -65,7 +65,7 @@ class SpreadScene(Scene):
         if name not in self.disk.directories:
             tree = SimDisk(random.Random(0))
             await tree.mount().make_directory(name)
-            tree.directories[""].sync()
+            tree.directories[""].settle()
             self.disk.directories[name] = tree.directories[name]
             inode = tree.directories[""].names[name]
             for names in (self.disk.directories[""].names, self.disk.directories[""].durable):

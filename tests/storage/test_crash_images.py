@@ -89,7 +89,7 @@ def copy_of(scene: Scene, files: dict[str, bytes]) -> Scene:
         for name, inode in directory.names.items():
             data = files.get(f"{path}/{name}" if path else name, bytes(inode.content))
             target.names[name] = type(inode)(bytearray(data), bytearray(data))
-        target.sync()
+        target.settle()
     return copy
 
 

@@ -87,7 +87,7 @@ def _copy(scene: Scene) -> Scene:
         target = mount_free.directories.setdefault(path, type(directory)())
         for name, inode in directory.names.items():
             target.names[name] = type(inode)(bytearray(inode.content), bytearray(inode.content))
-        target.sync()
+        target.settle()
     copy.disk = mount_free
     return copy
 

@@ -201,3 +201,18 @@ def remove_before_the_checkpoint() -> list[Patch]:
         await whole(self, old, index)
 
     return [(ledger_storage.LedgerStorage, "replace", replace)]
+
+
+def forget_what_a_full_disk_refused() -> list[Patch]:
+    whole = ledger_storage.LedgerStorage._flush
+
+    async def flush(self: Any, position: Any) -> int:
+        taken = dict(self._changed)
+        try:
+            return await whole(self, position)
+        except OSError:
+            for ledger in taken:
+                self._changed.pop(ledger, None)
+            raise
+
+    return [(ledger_storage.LedgerStorage, "_flush", flush)]

@@ -7,6 +7,7 @@ from typing import Final
 from tests.sim.ablations import (
     bookies,
     deletions,
+    disks,
     elections,
     logs,
     offloads,
@@ -111,6 +112,20 @@ def _away(mix: FaultMix) -> None:
 def _slow(mix: FaultMix) -> None:
     """Messages that take so long that a log rolls meanwhile."""
     mix.conditions.slow, mix.conditions.slow_mean = 0.2, 0.2
+
+
+def _full(mix: FaultMix) -> None:
+    """Disks that fill up while roles change hands, and lose power."""
+    mix.theme = Theme.RACE
+    mix.rates = {"disk full": 4.0, "power cut": 2.0, "swizzle": 1.0}
+    mix.weather.watch_late, mix.weather.watch_lost = 0.8, 0.0
+    mix.mending = 0.1
+
+
+def _failing_syncs(mix: FaultMix) -> None:
+    """Syncs that fail, and power cuts that show what they lost."""
+    mix.rates = {"sync error": 6.0, "power cut": 3.0}
+    mix.mending = 0.2
 
 
 def _signals(mix: FaultMix) -> None:
@@ -344,5 +359,40 @@ ABLATIONS: Final = (
         services.close_for_who_waits_only,
         "",
         _signals,
+    ),
+    Ablation(
+        "a journal whose sync failed is not written again",
+        "ledger",
+        disks.write_a_journal_again,
+        "",
+        _failing_syncs,
+    ),
+    Ablation(
+        "an entry log whose sync failed is not written again",
+        "ledger",
+        disks.write_an_entry_log_again,
+        "",
+        _failing_syncs,
+    ),
+    Ablation(
+        "a checkpoint whose sync failed is not written again",
+        "ledger",
+        disks.write_a_checkpoint_again,
+        "",
+        _failing_syncs,
+    ),
+    Ablation(
+        "each entry of a batch is on enough bookies",
+        "ledger",
+        recovery.look_at_the_first_of_a_batch,
+        "",
+        _starved,
+    ),
+    Ablation(
+        "a flush that met a full disk forgets nothing",
+        "ledger",
+        bookies.forget_what_a_full_disk_refused,
+        "",
+        _full,
     ),
 )

@@ -108,6 +108,15 @@ def write_back_to_one() -> list[Patch]:
     return [(write_back.WriteBack, "_is_safe", is_safe)]
 
 
+def look_at_the_first_of_a_batch() -> list[Patch]:
+    whole = write_back.WriteBack._is_safe
+
+    def is_safe(self: Any, batch: Any, acked: set[int]) -> bool:
+        return whole(self, batch[:1], acked)
+
+    return [(write_back.WriteBack, "_is_safe", is_safe)]
+
+
 def close_over_anybody() -> list[Patch]:
     whole = versioned.change_metadata
 
