@@ -10,6 +10,7 @@ import re
 import quire.errors
 from quire.bookie import Bookie
 from quire.wire import bookie_pb2 as pb
+from tests.spec.ledger import SAFEGUARDS
 from tests.support.state_diagram import DOCUMENT, renewed
 
 TEXT = DOCUMENT.read_text(encoding="utf-8")
@@ -18,6 +19,7 @@ REPORTING = [
     for name in (
         "checkers",
         "clients",
+        "conformance",
         "consumer",
         "deletion_workload",
         "election_watch",
@@ -108,3 +110,34 @@ def test_errors_and_files_that_are_named_exist() -> None:
     root = DOCUMENT.parent.parent
     for path in set(re.findall(r"`(\w+/\w+\.py)`", TEXT)):
         assert (root / path).exists() or (root / "quire" / path).exists(), path
+
+
+SPEC = DOCUMENT.parents[1] / "spec" / "Ledger.tla"
+OPERATOR = re.compile(r"^(\w+)(?:\([\w, ]+\))? ==", re.MULTILINE)
+
+
+def specified() -> dict[str, str]:
+    """The rows of section 10: what the code and the text call it, by action or constant."""
+    _, _, section = TEXT.partition("## 10. ")
+    rows = [row.split("|")[1:-1] for row in section.splitlines() if row.startswith("| ")]
+    named = [(cells[0].strip(), re.findall(r"`(\w+)`", cells[1])) for cells in rows[1:]]
+    return {name: rule for rule, names in named for name in names}
+
+
+def test_every_action_of_the_specification_stands_beside_its_rule() -> None:
+    spec = SPEC.read_text(encoding="utf-8")
+    _, _, following = spec.partition("Next == ")
+    used = set(re.findall(r"[A-Z]\w+", following.partition("Spec ==")[0]))
+    actions = {name for name in OPERATOR.findall(spec) if name in used} - {"First", "Ens", "Entry"}
+    assert actions
+    assert actions <= set(specified()), sorted(actions - set(specified()))
+
+
+def test_every_safeguard_of_the_specification_stands_beside_its_rule() -> None:
+    assert set(SAFEGUARDS) <= set(specified())
+
+
+def test_nothing_stands_there_that_the_specification_lacks() -> None:
+    spec = SPEC.read_text(encoding="utf-8")
+    known = {*OPERATOR.findall(spec), *SAFEGUARDS}
+    assert set(specified()) <= known, sorted(set(specified()) - known)

@@ -76,6 +76,8 @@ class Result:
     workload: str
     verdict: str = "ok"
     error: BaseException | None = None
+    refusal: Violation | None = None
+    """Why a trace is not a behaviour of the specification, also if a checker spoke first."""
     trace: str = ""
     steps: int = 0
     virtual_seconds: float = 0.0
@@ -123,6 +125,8 @@ def run_seed(
         with _listening(loop, log):
             loop.run_until_complete(_play(loop, name, mix, result, log))
             loop.check_unhandled()
+        if result.refusal is not None:
+            raise result.refusal
     except Exception as error:
         result.verdict, result.error = "failed", error
     finally:
@@ -225,5 +229,6 @@ async def _play(loop: SimLoop, name: str, mix: FaultMix, result: Result, log: _L
     finally:
         result.acks = work.acks
         result.counters = world.events()
+        result.refusal = world.conformance.refusal()
     if work.acks < ACKS_MIN:
         result.verdict = "void"

@@ -22,6 +22,7 @@ from quire.storage.node import BookieNode
 from quire.timing import time_limit
 from tests.sim.checkers import FinalLedger
 from tests.sim.clients import ClientMachine
+from tests.sim.conformance import Conformance
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
 from tests.sim.faults import STOP, STOP_CLIENT, TO_CLIENTS, FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Violation
@@ -66,8 +67,14 @@ class SimWorld(World):
         self.knobs = Knobs(self.rng("knobs"))
         self.bookie_watch.is_excused = self.is_excused
         self.bookie_watch.is_in_limbo = self.is_in_limbo
-        network.watch = self.bookie_watch
-        self.tree.listeners += [self.metadata_watch.changed, self.manifest_watch.changed]
+        self.conformance = Conformance(self.bookie_watch)
+        self.metadata_watch.on_confirm = self.conformance.confirmed
+        network.watch = self.conformance
+        self.tree.listeners += [
+            self.metadata_watch.changed,
+            self.conformance.changed,
+            self.manifest_watch.changed,
+        ]
         self.bookies = [BookieMachine(self, f"b{i}", mix.disk_latency) for i in range(bookies)]
         self.retired: list[BookieMachine] = []
         self.budget = Budget(0)

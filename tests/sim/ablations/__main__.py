@@ -2,9 +2,10 @@
 
     python -m tests.sim.ablations [--seeds 3000] [--jobs 2] [--only NAME]
 
-The table says the first seed that notices, the density per thousand seeds and the checker that
-spoke. It is written only when every ablation was hunted. Exit code 1 when one that has no note went
-unnoticed: a safeguard without a note must be missed. Ctrl-C and SIGTERM end it, and its processes.
+The table says the first seed that fails, the first whose trace the specification refuses, the
+density per thousand seeds and the checker that spoke. It is written only when every ablation was
+hunted. Exit code 1 when one that has no note went unnoticed: a safeguard without a note must be
+missed. Ctrl-C and SIGTERM end it, and its processes.
 """
 
 from __future__ import annotations
@@ -35,17 +36,21 @@ def row(found: Finding) -> str:
     first = str(found.failures[0]) if found.failures else f"none in {found.seeds:,}"
     density = f"{1000 * len(found.failures) / found.seeds:.1f}"
     names = ", ".join(name for name, _ in found.checkers.most_common(2)) or ablation.note or "?"
-    cells = (ablation.name, ablation.workload, first, density, names)
+    refused = str(found.refused[0]) if found.refused else "–"
+    cells = (ablation.name, ablation.workload, first, refused, density, names)
     return "| " + " | ".join(cells) + " |"
 
 
 def renew(page: Path, rows: list[str]) -> None:
     """Put the table between the page's markers."""
-    head = "| safeguard removed | workload | first seed | per 1,000 | noticed by, or why not |"
+    head = (
+        "| safeguard removed | workload | first seed | first refused by the specification "
+        "| per 1,000 | noticed by, or why not |"
+    )
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    table = "\n".join([head, "|---|---|---|---|---|", *rows])
+    table = "\n".join([head, "|---|---|---|---|---|---|", *rows])
     page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
 
 

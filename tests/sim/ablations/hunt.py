@@ -23,6 +23,8 @@ class Finding:
     seeds: int
     failures: list[int]
     checkers: Counter[str]
+    refused: list[int]
+    """Seeds whose traces the specification refused, whether or not a checker spoke."""
     seconds: float
 
 
@@ -43,18 +45,21 @@ def hunt(ablation: Ablation, seeds: range, failures_max: int = FAILURES_SHOWN) -
     """Run seeds without a safeguard until enough of them fail."""
     failures: list[int] = []
     checkers: Counter[str] = Counter()
+    refused: list[int] = []
     began, done = time.monotonic(), 0
     with ablation.removed():
         for seed in seeds:
             result = run_seed(seed, ablation.workload, adjust=ablation.adjust)
             kept.clear()
             done += 1
+            if result.refusal is not None:
+                refused.append(seed)
             if result.error is not None:
                 failures.append(seed)
                 checkers[_speaker(result.error)] += 1
                 if len(failures) >= failures_max:
                     break
-    return Finding(ablation, done, failures, checkers, time.monotonic() - began)
+    return Finding(ablation, done, failures, checkers, refused, time.monotonic() - began)
 
 
 def _speaker(error: BaseException) -> str:
