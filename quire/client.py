@@ -15,7 +15,7 @@ import random
 import socket
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from quire.bookie import BookieAddress, BookieInfo
@@ -329,12 +329,12 @@ class Client:
         """
         await self._logs.trim(name, before, password=password, log_id=log_id)
 
-    async def delete_log(self, name: str, *, password: bytes = b"") -> None:
-        """Delete a log, what is in it, and the snapshots of a service of its name; a leader is
-        deposed. As `open_log`, `NoSuchLogError`. Can be repeated.
-        """
-        snapshots = Snapshots(self._store, self._catalog, name, LogOptions())
-        await self._logs.delete(name, password=password, attached=[snapshots])
+    async def delete_log(
+        self, name: str, *, password: bytes = b"", forget_tiers: Collection[str] = ()
+    ) -> None:
+        """As `LogDirectory.delete`, with the snapshots of a service of the log's name."""
+        along = [Snapshots(self._store, self._catalog, name, LogOptions())]
+        await self._logs.delete(name, password=password, attached=along, forget_tiers=forget_tiers)
 
     # Elections and bookies.
 

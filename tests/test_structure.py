@@ -100,7 +100,12 @@ DOORS: dict[str, tuple[str, ...]] = {
     "rich": ("quire.cli",),
     "uvloop": ("quire.cli", "quire.bench"),
     "pyspark": ("quire.spark",),
-    "pyarrow": ("quire.spark", "quire.log.cold_parquet", "quire.log.cold_reader"),
+    "pyarrow": (
+        "quire.spark",
+        "quire.log.cold_parquet",
+        "quire.log.cold_reader",
+        "quire.log.cold_tier",
+    ),
     "google_crc32c": (
         "quire.entry",
         "quire.storage.record",

@@ -281,10 +281,16 @@ async def _trim(settings: Settings, name: str, position: Position | int, passwor
 @log.command()
 @_name
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--forget-tier", multiple=True, metavar="URI", help="Leave the files that lie there.")
 @password_option
 @with_settings
-def delete(settings: Settings, name: str, yes: bool, password: bytes) -> None:
+def delete(
+    settings: Settings, name: str, yes: bool, forget_tier: tuple[str, ...], password: bytes
+) -> None:
     """Delete a log with everything in it.
+
+    A place of offloaded segments that does not answer stops the deletion before
+    anything is gone. --forget-tier leaves the files of that place where they are.
 
     \b
     Example:
@@ -292,10 +298,12 @@ def delete(settings: Settings, name: str, yes: bool, password: bytes) -> None:
     """
     if not yes:
         confirm(f"Delete log {name} with all its records?")
-    run(lambda: _delete(settings, name, password))
+    run(lambda: _delete(settings, name, forget_tier, password))
 
 
-async def _delete(settings: Settings, name: str, password: bytes) -> None:
+async def _delete(
+    settings: Settings, name: str, forget_tiers: tuple[str, ...], password: bytes
+) -> None:
     async with settings.connect() as client:
-        await client.delete_log(name, password=password)
+        await client.delete_log(name, password=password, forget_tiers=forget_tiers)
     note(f"Log {name} is deleted.")

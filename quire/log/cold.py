@@ -8,6 +8,7 @@ Pure: no clock and no I/O. The file itself is in `cold_file`, how it comes to be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,14 @@ from quire.entry import LedgerId
 from quire.errors import NoSuchLedgerError, RetryError
 
 SUFFIX: Final = ".parquet"
+
+ATTEMPTS: Final = "_attempts"
+"""The directory of a tier for files that no manifest names yet. Spark, as Hive, reads no directory
+whose name begins with `_`."""
+
+_LOG_ID: Final = re.compile(r"[0-9a-f]{32}")
+_FILE: Final = re.compile(r"[0-9]{8,19}-[0-9]{1,19}-[0-9a-f]{8}\.parquet")
+_PROBE: Final = re.compile(r"probe-[0-9a-f]{8}")
 
 
 class ColdFile(NamedTuple):
@@ -58,6 +67,11 @@ def tier_of(target: str, log_id: str) -> str:
     return join(target, log_id)
 
 
+def log_id_of(uri: str) -> str:
+    """Return the id of the log to which a file of a tier belongs, as its directory says."""
+    return uri.partition("?")[0].split("/")[-2]
+
+
 def join(uri: str, name: str) -> str:
     """Return the URI of something in a directory: before the `?` of its options, if it has any."""
     directory, mark, options = uri.partition("?")
@@ -70,9 +84,39 @@ def file_name(number: int, ledger: LedgerId, token: int) -> str:
 
 
 def segment_of(name: str) -> int | None:
-    """Return whose segment a file of a tier is, None when it is no such file."""
-    number, dash, _ = name.partition("-")
-    return int(number) if dash and number.isdecimal() and name.endswith(SUFFIX) else None
+    """Return whose segment a file of a tier is, None when the name is of another form."""
+    return int(name.partition("-")[0]) if _FILE.fullmatch(name) else None
+
+
+def is_probe(name: str) -> bool:
+    """Whether a file was written to see whether a tier takes files."""
+    return _PROBE.fullmatch(name) is not None
+
+
+def is_ours(path: str, log_id: str) -> bool:
+    """Whether the path, as a file system is given it, can be a file of this log.
+
+    The directory is named by the log's id, 32 random hexadecimal digits, and the file as
+    `file_name` does. A record that names anything else was not written by this program.
+    Source: docs/decisions/0024-tiers.md.
+    """
+    return _split(path)[0] == log_id and is_any_logs(path)
+
+
+def is_any_logs(path: str) -> bool:
+    """Whether the path, as a file system is given it, can be a file of some log."""
+    directory, name, is_attempt = _split(path)
+    is_file = _FILE.fullmatch(name) is not None or (is_attempt and is_probe(name))
+    return is_file and _LOG_ID.fullmatch(directory) is not None
+
+
+def _split(path: str) -> tuple[str, str, bool]:
+    """The directory of a tier, the name of a file, and whether an attempt has it."""
+    above, _, name = path.rpartition("/")
+    above, _, directory = above.rpartition("/")
+    if directory != ATTEMPTS:
+        return directory, name, False
+    return above.rpartition("/")[2], name, True
 
 
 def to_row(cold: ColdFile, tiers: Sequence[str]) -> list[Any]:

@@ -22,8 +22,7 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +31,6 @@ from pyarrow import compute, fs
 from pyarrow import parquet as pq
 
 from quire.entry import Entry, EntryId
-from quire.errors import ConfigurationError
 from quire.log.batch import (
     BatchHeader,
     assemble_batch,
@@ -43,6 +41,7 @@ from quire.log.batch import (
 )
 from quire.log.cold import ColdFile, ColdTierError
 from quire.log.cold_seal import SummedSink, Summing
+from quire.log.cold_tier import delete_file, locate, tier_errors
 from quire.log.encryption import is_encrypted
 from quire.log.manifest import Segment
 from quire.log.producers import STAMPS, Stamp, decode_columns, decode_stamps
@@ -74,52 +73,12 @@ HEADS: Final = ("entry", "offset", "epoch", "timestamp")
 """The columns that say where entries lie, without what is in them."""
 
 
-def locate(uri: str) -> tuple[Any, str]:
-    """Return the file system and the path of a URI. Raises `ConfigurationError`."""
-    try:
-        found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"{uri!r} is no place for cold segments: {error}") from error
-    return found
-
-
-@contextmanager
-def tier_errors(uri: str) -> Iterator[None]:
-    """What a file system says about more than one file is a matter of trying again."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise ColdTierError(uri, str(error)) from error
-
-
-def list_names(tier: str) -> list[str]:
-    """Return the names of the files in a tier; none when it does not exist."""
-    system, path = locate(tier)
-    with tier_errors(tier):
-        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    return sorted(each.base_name for each in found if each.type == fs.FileType.File)
-
-
-def delete_file(uri: str) -> None:
-    """Delete a file; harmless when it is gone. Raises `ColdTierError`."""
-    system, path = locate(uri)
-    with tier_errors(uri), suppress(FileNotFoundError):
-        system.delete_file(path)
-
-
-def delete_tier(tier: str) -> None:
-    """Delete a log's directory with everything in it. Raises `ColdTierError`."""
-    system, path = locate(tier)
-    with tier_errors(tier), suppress(FileNotFoundError):
-        system.delete_dir(path)
-
-
 class FileWriter:
     """Writes one segment's entries into a file. Not there for anybody until `finish`."""
 
     def __init__(self, log: str, log_id: str, segment: Segment, tier: str, name: str) -> None:
         self._segment = segment
-        self._tier, self._name = tier, name
+        self._tier, self._name, self._log_id = tier, name, log_id
         self.uri = ColdFile(tier, name, 0, 0).uri
         self._system, self._path = locate(self.uri)
         self._facts: dict[str, Any] = {
@@ -175,7 +134,11 @@ class FileWriter:
 
     def abandon(self) -> None:
         """Drop what was written, as far as that is possible now."""
-        for close in (self._writer.close, self._sink.close, lambda: delete_file(self.uri)):
+        for close in (
+            self._writer.close,
+            self._sink.close,
+            lambda: delete_file(self.uri, self._log_id),
+        ):
             with suppress(OSError, pa.ArrowException, ValueError, ColdTierError):
                 close()
 

@@ -22,9 +22,10 @@ from pyarrow import parquet as pq
 from quire.entry import Entry, EntryId, LedgerId
 from quire.errors import CorruptStorageError, HandleClosedError, NoSuchEntryError
 from quire.log.batch import UNPLACED, Base, BatchHeader, Compression, assemble_batch
-from quire.log.cold import ColdFile, ColdFileMissingError, ColdTierError
-from quire.log.cold_parquet import FORMAT, HEADS, KEY, locate
+from quire.log.cold import ColdFile, ColdFileMissingError, ColdTierError, is_any_logs
+from quire.log.cold_parquet import FORMAT, HEADS, KEY
 from quire.log.cold_seal import CheckedFile
+from quire.log.cold_tier import locate
 
 T = TypeVar("T")
 
@@ -51,6 +52,8 @@ class _Place:
 
     def __init__(self, cold: ColdFile, ledger: LedgerId) -> None:
         self.system, self.path = locate(cold.uri)
+        if not is_any_logs(self.path):
+            raise CorruptStorageError(cold.uri, "no file of a log has this name")
         self._cold = cold
         self._ledger = ledger
 

@@ -9,12 +9,14 @@ meanwhile, stays.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from quire.errors import (
+    ConfigurationError,
     ConflictError,
+    InvalidRequestError,
     LogReplacedError,
     NoSuchLedgerError,
     NoSuchLogError,
@@ -22,10 +24,11 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
+from quire.log.cold import ColdTierError, tier_of
 from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
 from quire.log.manifest import EMPTY, LogManifest
 from quire.log.manifest_record import ManifestRecord
-from quire.log.source import parquet
+from quire.log.source import door
 from quire.log.takeover import ATTEMPTS_MAX
 from quire.metastore.changes import Change
 
@@ -45,14 +48,20 @@ async def delete_log(
     adoption: Adoption,
     password: bytes,
     attached: Sequence[Attachment] = (),
+    forget_tiers: Collection[str] = (),
 ) -> None:
     """Delete a log with everything in it, and what is attached to it.
 
-    Raises `NoSuchLogError`, also when somebody else was faster, `LogReplacedError` when there is
-    another log of its name by then, and errors of recovery.
+    All tiers are asked before anything is deleted, so that a place that does not answer leaves the
+    log whole. The files of `forget_tiers` stay where they are: tiers of the log, by their URI or
+    that of the directory above. Raises `InvalidRequestError` for a place that the log does not
+    have, `ColdTierError` for a tier that does not answer, `NoSuchLogError`, also when another
+    process was faster, `LogReplacedError` when there is another log of its name by then, and errors
+    of recovery.
     """
     manifest, _ = await record.read()
     log_id = manifest.log_id
+    await _ask(manifest, _tiers_left(manifest, forget_tiers))
     for _ in range(ATTEMPTS_MAX):
         if manifest.retired:
             break
@@ -63,12 +72,40 @@ async def delete_log(
     for ledger in manifest.doomed:
         with suppress(NoSuchLedgerError):
             await catalog.delete(ledger)
-    for tier in manifest.tiers:
-        await asyncio.to_thread(parquet(tier).delete_tier, tier)
+    for tier in _tiers_left(manifest, forget_tiers):
+        await asyncio.to_thread(door(tier).delete_tier, tier, log_id)
     for job in await adoption.jobs():
         await _read_same(record, log_id)  # jobs go by the log's name
         await adoption.drop(job)
     await _delete_records(record, cursors, log_id, attached)
+
+
+def _tiers_left(manifest: LogManifest, forgotten: Collection[str]) -> list[str]:
+    """The tiers of a log without those that the caller gives up."""
+    given_up = {each for place in forgotten for each in (place, tier_of(place, manifest.log_id))}
+    for place in forgotten:
+        if not {place, tier_of(place, manifest.log_id)} & set(manifest.tiers):
+            known = ", ".join(manifest.tiers) or "no tier"
+            raise InvalidRequestError(
+                f"{place} is not a tier of log {manifest.name!r}, which has {known}"
+            )
+    return [each for each in manifest.tiers if each not in given_up]
+
+
+async def _ask(manifest: LogManifest, tiers: Collection[str]) -> None:
+    """Raise, with the remedy, unless each tier says what lies there."""
+    for tier in tiers:
+        remedy = (
+            "mend it, or leave its files and delete the rest: "
+            f"quire log delete {manifest.name} --forget-tier {tier}"
+        )
+        tools = door(tier)
+        try:
+            await asyncio.to_thread(tools.list_names, tier, manifest.log_id)
+        except ColdTierError as error:
+            raise ColdTierError(tier, f"{error.reason}; {remedy}") from error
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}; {remedy}") from error
 
 
 async def _fence(catalog: LedgerCatalog, manifest: LogManifest, password: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -327,15 +327,21 @@ class LogDirectory:
         await trim_log(self._record(name), self._catalog, before, opener, log_id)
 
     async def delete(
-        self, name: str, *, password: bytes = b"", attached: Sequence[Attachment] = ()
+        self,
+        name: str,
+        *,
+        password: bytes = b"",
+        attached: Sequence[Attachment] = (),
+        forget_tiers: Collection[str] = (),
     ) -> None:
         """Delete a log with everything in it. A leader is deposed, readers get `NoSuchLogError`.
 
-        What is attached to it goes with it. Can be repeated after a failure. Raises
-        `NoSuchLogError`, and errors of recovery.
+        What is attached to it goes with it; files in `forget_tiers` stay. Can be repeated after a
+        failure. Raises `NoSuchLogError`, `InvalidRequestError` for a place that is not a tier of
+        the log, `ColdTierError` for one that does not answer, and errors of recovery.
         """
-        record, cursors = self._record(name), self.cursors(name)
-        await delete_log(record, self._catalog, cursors, self.adoption(name), password, attached)
+        record, cursors, adoption = self._record(name), self.cursors(name), self.adoption(name)
+        await delete_log(record, self._catalog, cursors, adoption, password, attached, forget_tiers)
 
     async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """Make the manifest of a log whose record is lost, from the labels of its ledgers.

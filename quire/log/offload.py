@@ -37,13 +37,13 @@ from quire.errors import (
     NoSuchLogError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.cold import ColdFile, file_name, join, segment_of, tier_of
+from quire.log.cold import ColdFile, file_name, join, log_id_of, segment_of, tier_of
 from quire.log.cold_seal import Summing
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_record import ManifestRecord
 from quire.log.retention import delete_doomed
 from quire.log.segment_reader import open_segment
-from quire.log.source import parquet
+from quire.log.source import door, parquet
 
 T = TypeVar("T")
 
@@ -93,18 +93,22 @@ class Offload:
         """Return the log's tier below a directory, and the segments that could move there.
 
         `target` is a URI as pyarrow's file systems know them (`file:///…`, `s3://bucket/…`,
-        `gs://…`, `hdfs://…`), or a path. From now on programs that know nothing of cold segments
-        refuse the log. Raises `NoSuchLogError`, `ColdTierError`, and `ConfigurationError`, also for
-        a place with files of this log that its manifest does not know of: it was rebuilt, and they
-        may be all that is left of some records.
+        `gs://…`, `hdfs://…`), or a path. A place is recorded only after a small file was written,
+        read back and removed there: what is recorded must be visited by every deletion. From now on
+        programs that know nothing of cold segments refuse the log. Raises `NoSuchLogError`,
+        `ColdTierError`, and `ConfigurationError`, also for a place with files of this log that its
+        manifest does not know of: it was rebuilt, and they may be all that is left of some records.
         """
         uri = target_uri(target)
-        parquet(uri).locate(uri)
+        door(uri).locate(uri)
         seen, _ = await self._record.read()
+        _check_stays(seen)
         tier = tier_of(uri, seen.log_id)
+        if tier not in seen.tiers:
+            await asyncio.to_thread(door(uri).probe, tier)
         # Listed before the manifest is read for the edit: whoever has written since was quicker to
         # name the tier.
-        found = await asyncio.to_thread(parquet(uri).list_names, tier)
+        found = await asyncio.to_thread(door(uri).list_names, tier, seen.log_id)
 
         def change(manifest: LogManifest) -> LogManifest:
             if manifest.log_id != seen.log_id:
@@ -227,7 +231,8 @@ class Offload:
         manifest, _ = await self._record.read()
         orphans: list[str] = []
         for tier in manifest.tiers:
-            names = await asyncio.to_thread(parquet(tier).list_names, tier)
+            await asyncio.to_thread(door(tier).delete_probes, tier, manifest.log_id)
+            names = await asyncio.to_thread(door(tier).list_names, tier, manifest.log_id)
             # Read after the files were listed: what it says of their segments is for ever.
             manifest, _ = await self._record.read()
             orphans += [join(tier, name) for name in names if is_orphan(manifest, name)]
@@ -236,8 +241,9 @@ class Offload:
         return orphans
 
     async def _delete(self, uris: Iterable[str]) -> None:
+        """Delete files that this program wrote or found; each lies in the directory of its log."""
         for uri in sorted(uris):
-            await asyncio.to_thread(parquet(uri).delete_file, uri)
+            await asyncio.to_thread(door(uri).delete_file, uri, log_id_of(uri))
 
     async def _edit(self, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
         def edit(manifest: LogManifest | None) -> LogManifest:

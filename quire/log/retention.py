@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias
 from quire.entry import LedgerId
 from quire.errors import (
     ConfigurationError,
+    CorruptStorageError,
     IntegrityError,
     InvalidRequestError,
     NoSuchLedgerError,
@@ -26,7 +27,7 @@ from quire.log.manifest import LogManifest
 from quire.log.manifest_record import Look
 from quire.log.position import BEGINNING, Position
 from quire.log.retry import TRANSIENT
-from quire.log.source import parquet
+from quire.log.source import door
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ async def delete_doomed(
     """Delete ledgers and files that left the log; what cannot be deleted now stays listed.
 
     So does a file where pyarrow is missing: whoever has it deletes it with the next trim or sweep.
+    A place that cannot be a file of this log leaves the list, and what is there stays.
     """
     deleted: list[LedgerId] = []
     removed: list[str] = []
@@ -50,7 +52,10 @@ async def delete_doomed(
             deleted.append(ledger)
     for uri in manifest.doomed_files:
         with suppress(ConfigurationError, *TRANSIENT):
-            await asyncio.to_thread(parquet(uri).delete_file, uri)
+            try:
+                await asyncio.to_thread(door(uri).delete_file, uri, manifest.log_id)
+            except CorruptStorageError as error:
+                _log.warning("log %r: not deleted: %s", manifest.name, error)
             removed.append(uri)
     if not (deleted or removed):
         return manifest

@@ -54,12 +54,21 @@ async def read_head(source: Source, entry: EntryId) -> bytes:
 
 
 def parquet(uri: str) -> ModuleType:
-    """Return the module that writes and deletes files. Raises `ConfigurationError`."""
+    """Return the module that writes files. Raises `ConfigurationError`."""
     try:
         from quire.log import cold_parquet
     except ImportError as error:
         raise missing(uri, error) from error
     return cold_parquet
+
+
+def door(uri: str) -> ModuleType:
+    """Return the module that lists and deletes files of tiers. Raises `ConfigurationError`."""
+    try:
+        from quire.log import cold_tier
+    except ImportError as error:
+        raise missing(uri, error) from error
+    return cold_tier
 
 
 def missing(uri: str, error: ImportError) -> ConfigurationError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from quire import client as asynchronous
@@ -204,9 +204,12 @@ class SyncClient:
         """See `Client.trim_log`."""
         self._portal.call(self._client.trim_log(name, before, password=password, log_id=log_id))
 
-    def delete_log(self, name: str, *, password: bytes = b"") -> None:
+    def delete_log(
+        self, name: str, *, password: bytes = b"", forget_tiers: Collection[str] = ()
+    ) -> None:
         """See `Client.delete_log`."""
-        self._portal.call(self._client.delete_log(name, password=password))
+        client = self._client
+        self._portal.call(client.delete_log(name, password=password, forget_tiers=forget_tiers))
 
     def election(
         self, name: str, candidate: str | None = None, *, session_timeout: float = SESSION_SECONDS

@@ -212,7 +212,7 @@ def test_an_attempt_that_was_cut_short_is_swept_once_it_is_certain(tmp_path: Pat
             tier, segments = await work.begin(str(tmp_path))
             name = f"{segments[0].number:08d}-{segments[0].ledger}-00000000.parquet"
             half = Path(url2pathname(urlsplit(tier).path)) / name
-            half.parent.mkdir(parents=True)
+            half.parent.mkdir(parents=True, exist_ok=True)
             half.write_bytes(b"PAR1 and what came before the crash")
             assert await work.sweep() == []
             await offload(client, tmp_path)

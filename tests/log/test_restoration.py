@@ -99,7 +99,7 @@ def test_who_lacks_pyarrow_deposes_nobody(tmp_path: Path, monkeypatch: pytest.Mo
                 monkeypatch.delitem(sys.modules, name)
             import quire.log
 
-            for name in ("cold_reader", "cold_parquet"):
+            for name in ("cold_reader", "cold_parquet", "cold_tier"):
                 monkeypatch.delattr(quire.log, name, raising=False)
             monkeypatch.setitem(sys.modules, "pyarrow", None)
             with pytest.raises(ConfigurationError, match=r"pip install 'quire\[cold\]'"):

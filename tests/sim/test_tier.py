@@ -126,7 +126,7 @@ def test_a_tier_is_a_file_system() -> None:
         assert file.read_at(2, 1) == b"bc"
         assert isinstance(file, pa.NativeFile)
     assert [each.path for each in shelf.system.get_file_info(fs.FileSelector("cold/id"))] == [PATH]
-    shelf.system.delete_dir("cold")
+    shelf.system.delete_file(PATH)
     assert shelf.system.get_file_info(PATH).type is fs.FileType.NotFound
     with pytest.raises(FileNotFoundError):
         shelf.system.open_input_file(PATH)

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pyarrow as pa
 from pyarrow import fs
 
-from quire.log import cold_parquet, cold_reader
+from quire.log import cold_parquet, cold_reader, cold_tier
 from tests.sim.loop import SimLoop
 
 T = TypeVar("T")
@@ -93,6 +93,7 @@ class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
         with (
             patch.object(cold_parquet, "locate", locate),
             patch.object(cold_reader, "locate", locate),
+            patch.object(cold_tier, "locate", locate),
         ):
             yield
 
@@ -127,7 +128,8 @@ class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
             return [self._info(path) for path in self._below(selector.base_dir)]
 
     def _below(self, directory: str) -> list[str]:
-        return sorted(path for path in self.files if path.startswith(directory + "/"))
+        below = (path for path in self.files if path.startswith(directory + "/"))
+        return sorted(path for path in below if "/" not in path[len(directory) + 1 :])
 
     def create_dir(self, path: str, recursive: bool) -> None:
         with self._answering():
@@ -142,12 +144,6 @@ class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
     def _delete(self, path: str) -> None:
         self.before_delete(path)
         del self.files[path]
-
-    def delete_dir(self, path: str) -> None:
-        with self._answering():
-            for each in self._below(path):
-                self._may_fail(self.refusal)  # some are gone, and some are not
-                self._delete(each)
 
     def open_input_file(self, path: str) -> Any:
         with self._answering():
@@ -183,6 +179,9 @@ class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
         return data[:at] + bytes([data[at] ^ 1 << self._rng.randrange(8)]) + data[at + 1 :]
 
     # What production does not ask of a file system.
+
+    def delete_dir(self, path: str) -> None:
+        raise NotImplementedError
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool) -> None:
         raise NotImplementedError

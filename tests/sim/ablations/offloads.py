@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quire.log import cold_parquet, offload
+from quire.log import cold_tier, offload
 from tests.sim.ablations.patch import Patch
 
 
@@ -34,4 +34,4 @@ def move_what_was_moved() -> list[Patch]:
 
 
 def leave_the_files() -> list[Patch]:
-    return [(cold_parquet, "delete_tier", lambda tier: None)]
+    return [(cold_tier, "delete_tier", lambda tier, log_id: None)]
