@@ -113,7 +113,8 @@ class Adoption:
         the call may be repeated after any error. `after` is the sequence, 0 for none, that the job
         must have come to so far. Returns the manifest as it then is.
 
-        Raises `OvertakenError` when it came to another one; `LogSealedError`;
+        Raises `OvertakenError` when it came to another one; `JobReusedError` when a stream goes on
+        under the job of another one, or repeats a number with other records; `LogSealedError`;
         `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of the job swept a part,
         or, unless the log remembers the job, when a part was adopted and trimmed away since;
         `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
@@ -125,7 +126,7 @@ class Adoption:
                 f"sequence {job.sequence} of job {job.name!r} is not in 0..2**63-1"
             )
         seen, _ = await self._record.find()
-        if remember and seen is not None and seen.has_done(job):
+        if remember and seen is not None and _is_done(seen, parts, job):
             await self._sweep(job.name)
             return seen
         for attempt in range(ATTEMPTS_MAX):
@@ -251,9 +252,14 @@ class Adoption:
 
 
 def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) -> bool:
-    """Whether parts were adopted. Their ledgers may be given up since, for files or for good."""
-    if job is not None and manifest.has_done(job):
-        return True
+    """Whether parts were adopted. Their ledgers may be given up since, for files or for good.
+
+    Raises `JobReusedError` when the number of the job stands for something else.
+    """
+    if job is not None:
+        manifest.check_job(job)
+        if manifest.has_done(job):
+            return True
     adopted = {*(each.ledger for each in manifest.segments), *manifest.doomed}
     return not adopted.isdisjoint(parts)
 

@@ -8,6 +8,7 @@ ConflictError
 RetryError
 └── LogBeingDeletedError       a deletion has begun; nothing can be written until it is over
 InvalidRequestError
+├── JobReusedError             a stream's batch is not what the log remembers of its job
 └── DecryptionError            an encrypted batch does not open with the keys that were given
     └── MissingKeyError        its key is not among them
 """
@@ -45,6 +46,19 @@ class OvertakenError(ConflictError):
         self.job = job
         self.after = after
         self.found = found
+
+
+class JobReusedError(InvalidRequestError):
+    """A stream writes under a job that the log knows from another stream; nothing was written."""
+
+    def __init__(self, log: str, job: str, reason: str) -> None:
+        super().__init__(
+            f"job {job!r} of log {log!r} cannot go on: {reason}. Nothing was written. Compare "
+            "the end of the log with the place of the query, and start it with another job"
+        )
+        self.log = log
+        self.job = job
+        self.reason = reason
 
 
 class TransactionOrderError(ConflictError):

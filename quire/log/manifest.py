@@ -28,10 +28,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, takewhile
-from typing import Final, NamedTuple
+from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
+from quire.log.job import Job as Job
+from quire.log.job import check_continues
 from quire.log.manifest_types import check_types
 from quire.log.position import BEGINNING, Position
 from quire.log.segment import EMPTY as EMPTY
@@ -46,13 +48,6 @@ VERSION: Final = 1
 COLD_VERSION: Final = 2
 OPEN_SEGMENTS_MAX: Final = 2
 FIRST_SEGMENT: Final = 1
-
-
-class Job(NamedTuple):
-    """Work whose ledgers a log adopts; the sequence grows from one piece of it to the next."""
-
-    name: str
-    sequence: int
 
 
 JOBS_MAX: Final = 1000
@@ -186,6 +181,11 @@ class LogManifest:
         """How far a job has come; 0 when nothing is remembered of it."""
         return next((each.sequence for each in self.jobs if each.name == job), 0)
 
+    def check_job(self, job: Job) -> None:
+        """Raise `JobReusedError` when a stream cannot go on under this job (job.py)."""
+        found = next((each for each in self.jobs if each.name == job.name), None)
+        check_continues(self.name, found, job)
+
     def note_job(self, job: Job | None) -> LogManifest:
         """Remember how far a job has come, forgetting whoever was longest silent."""
         if job is None:
@@ -310,6 +310,7 @@ class LogManifest:
         """Return the metadata record."""
         body = {each.name: getattr(self, each.name) for each in fields(self)}
         body["segments"] = [each.row(self.tiers) for each in self.segments]
+        body["jobs"] = [each.row() for each in self.jobs]
         body["trimmed_to"] = str(self.trimmed_to)
         body["settings"] = dict(self.settings)
         if not self.retired:

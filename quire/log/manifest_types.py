@@ -47,7 +47,9 @@ def _cold(row: Any) -> bool:
 
 
 def _job(row: Any) -> bool:
-    return isinstance(row, list) and len(row) == 2 and _text(row[0]) and _number(row[1])
+    if not isinstance(row, list) or len(row) not in (2, 4):
+        return False
+    return _text(row[0]) and _number(row[1]) and all(map(_text, row[2:]))
 
 
 def _settings(value: Any) -> bool:

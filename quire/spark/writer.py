@@ -4,8 +4,10 @@ Every task writes ledgers of its own, parts; when all tasks are done the driver 
 them in one compare-and-set, in the order of the partitions (quire/log/adoption.py). Until then no
 reader sees any of it. A write is a take-over: a leader that is writing the log is deposed.
 
-A batch is remembered by the option `job`, a batch of a stream by `job` and its number. So what is
-done again, after a failure that hid the outcome, is not in the log twice.
+A batch is remembered by the option `job`, a batch of a stream by `job`, its number, the query that
+wrote it and what is in it (content.py). So what is done again, after a failure that hid the
+outcome, is not in the log twice; and what another query writes under the same numbers is not taken
+for it.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -29,12 +33,21 @@ from quire.log.encryption import Encryption
 from quire.log.manifest import Job
 from quire.log.transactions import NO_TRANSACTION
 from quire.spark.clients import worker_client, worker_keyring
+from quire.spark.content import Content
 from quire.spark.options import WriteOptions
 from quire.spark.patience import patiently
 from quire.sync import SyncAdoption, SyncLedgerWriter
 
+UNKNOWN_QUERY: Final = "unknown"
+QUERY_DIGITS: Final = 16
+_QUERY_PROPERTY: Final = "sql.streaming.queryId"
+"""Spark sets it for every task of a streaming query; it stays with the checkpoint."""
+
 GROUP_BYTES: Final = 4 * 1024 * 1024
 """A task waits for its bookies once per so many bytes."""
+
+
+_NOTHING: Final = Content()
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,8 @@ class Parts(WriterCommitMessage):
     """The ledgers that a task wrote and closed, in order."""
 
     ledgers: tuple[LedgerId, ...]
+    content: Content = _NOTHING
+    query: str = ""
 
 
 def check_schema(schema: StructType) -> None:
@@ -71,19 +86,16 @@ class _Writing:
         try:
             for batch in batches:
                 writer.add(batch.column(0).to_pylist())
-            return Parts(writer.finish())
+            return Parts(writer.finish(), writer.content, running_query())
         except BaseException:
             writer.abandon()
             raise
 
-    def _adopt(
-        self, messages: Sequence[WriterCommitMessage | None], sequence: int, remember: bool
-    ) -> None:
-        parts = [part for each in messages if isinstance(each, Parts) for part in each.ledgers]
+    def _adopt(self, parts: Sequence[Parts], job: Job, remember: bool) -> None:
         patiently(
             self._adoption.adopt,
-            parts,
-            Job(self._job, sequence),
+            [ledger for each in parts for ledger in each.ledgers],
+            job,
             remember=remember,
             after=self._options.after,
             password=self._options.log_options.password,
@@ -104,7 +116,7 @@ class LogWriter(_Writing, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Put the whole job into the log."""
-        self._adopt(messages, self._options.sequence, bool(self._options.job))
+        self._adopt(_parts(messages), self._work, bool(self._options.job))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what the tasks wrote."""
@@ -131,12 +143,34 @@ class LogStreamWriter(_Writing, DataSourceStreamArrowWriter):
         return self._write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Put the whole batch into the log, unless it is there."""
-        self._adopt(messages, batchId, True)
+        """Put the whole batch into the log, unless it is there.
+
+        Raises `JobReusedError` when the log knows this job from another query, or this number with
+        other records.
+        """
+        parts = _parts(messages)
+        if not parts:
+            return  # no task ran, so that there is nothing to write and no query to remember
+        content = reduce(Content.joined, (each.content for each in parts))
+        self._adopt(parts, Job(self._job, batchId, parts[0].query, content.digest), True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Delete what the tasks wrote."""
         patiently(self._adoption.drop, self._job)
+
+
+def running_query() -> str:
+    """The identity of the streaming query of which this task is a part, as its checkpoint has it.
+
+    `UNKNOWN_QUERY` where Spark does not say; batches that are not a stream's do not use it.
+    """
+    context = TaskContext.get()
+    found = context.getLocalProperty(_QUERY_PROPERTY) if context is not None else None
+    return found.replace("-", "")[:QUERY_DIGITS] if found else UNKNOWN_QUERY
+
+
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Parts]:
+    return [each for each in messages if isinstance(each, Parts)]
 
 
 class _PartWriter:
@@ -155,6 +189,8 @@ class _PartWriter:
         self._entries: list[bytes] = []
         self._entry_bytes = 0
         self._next_offset = 0
+        self.content = Content()
+        """Of all records so far."""
 
     def add(self, payloads: list[bytes | str | None]) -> None:
         """Take in rows. Raises `InvalidRequestError` for one that is null, `EntryTooLargeError` for
@@ -196,6 +232,7 @@ class _PartWriter:
             compression=self._options.compression,
         )
         self._next_offset += len(self._records)
+        self.content = self.content.with_records(self._records, self._key())
         self._records, self._record_bytes = [], 0
         self._entries.append(entry)
         self._entry_bytes += len(entry)
@@ -224,6 +261,12 @@ class _PartWriter:
             self._encryption.seal(each, entry, NO_TRANSACTION)
             for entry, each in enumerate(self._entries, first)
         ]
+
+    def _key(self) -> bytes:
+        keyring = worker_keyring(self._key_file)
+        if keyring is None or keyring.current is None:
+            return b""
+        return keyring.key(keyring.current) or b""
 
     def _close(self) -> None:
         if self._writer is not None:

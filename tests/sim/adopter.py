@@ -3,10 +3,15 @@
 A piece of work is a few parts: ledgers that are created, written and closed by themselves, then
 adopted in one change of the manifest, which deposes whoever leads. The adopter repeats the adoption
 until it knows that it was done. What it gives up before is deleted, and nobody may ever read it.
+
+Work that the log remembers is a stream's. Now and then the stream begins again: its checkpoint is
+lost, or an older copy of itself. Then numbers that were used stand for other records, and the log
+must say so: a call that returns would have these records passed over without a word.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 from itertools import count
 from typing import Final
@@ -18,15 +23,18 @@ from quire.log.adoption import Adoption
 from quire.log.batch import UNPLACED, encode_batch
 from quire.log.directory import LogDirectory
 from quire.log.encryption import Encryption
+from quire.log.errors import JobReusedError
 from quire.log.manifest import Job, LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.log.transactions import NO_TRANSACTION
 from tests.sim.clients import ClientMachine
-from tests.sim.history import LogAppend, Outcome
+from tests.sim.history import LogAppend, Outcome, Violation
 from tests.sim.world import SimWorld
 
 JOB: Final = "job"
+QUERY: Final = "query"
+RETRY_SECONDS: Final = 0.5
 NAME: Final = "adopter"
 """Whose records they are; the process may only live once."""
 
@@ -42,6 +50,7 @@ class Adopter:
         self._options = options
         self._rng = rng
         self._pieces = pieces
+        self._slips = world.rng("lost checkpoints")
 
     async def run(self, client: ClientMachine, directory: LogDirectory) -> None:
         """Do all pieces of work, one after the other."""
@@ -57,7 +66,40 @@ class Adopter:
                     append.outcome = Outcome.FAILED
                 await client.insist(lambda: adoption.drop(JOB))
                 continue
-            await self._adopt(client, adoption, sequence, appends)
+            remember = self._rng.random() < 0.7
+            await self._adopt(client, adoption, sequence, appends, remember)
+            if remember and self._slips.random() < 0.3:
+                await self._begin_again(client, adoption, sequence)
+
+    async def _begin_again(self, client: ClientMachine, adoption: Adoption, sequence: int) -> None:
+        """Offer other records under a number that was used, or as another query."""
+        job = self._slips.choice(
+            [
+                Job(JOB, 0, QUERY, "again"),
+                Job(JOB, sequence, QUERY, "again"),
+                Job(JOB, sequence + 1, "another query", "again"),
+                Job(JOB, sequence),
+            ]
+        )
+        appends: dict[LedgerId, list[LogAppend]] = {}
+        while True:
+            try:
+                if not appends:
+                    await self._write_part(adoption, f"{sequence}.again", appends)
+                await adoption.adopt(list(appends), job, remember=True)
+            except JobReusedError as error:
+                self._world.note_fault("stream begun again")
+                self._world.say(client.name, f"is told: {error}")
+                break
+            except QuireError as error:
+                self._world.say(client.name, f"cannot begin again: {error!r}")
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                text = f"{job} came after another one, and its records were passed over"
+                raise Violation("a stream loses no record without a word", text)
+        for append in (each for part in appends.values() for each in part):
+            append.outcome = Outcome.FAILED
+        await client.insist(lambda: adoption.drop(JOB))
 
     async def _write_part(
         self, adoption: Adoption, name: str, appends: dict[LedgerId, list[LogAppend]]
@@ -96,8 +138,9 @@ class Adopter:
         adoption: Adoption,
         sequence: int,
         appends: dict[LedgerId, list[LogAppend]],
+        remember: bool,
     ) -> None:
-        job, remember = Job(JOB, sequence), self._rng.random() < 0.7
+        job = Job(JOB, sequence, QUERY, f"{sequence}")
         tries = count()
 
         async def attempt() -> LogManifest | None:

@@ -74,6 +74,7 @@ CONSEQUENCES = {
     "leadership lost",
     "leader removed",
     "parts adopted",
+    "stream begun again",
     "barrier",
     "service handed over",
     "snapshot restored",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import quire.sync
@@ -109,15 +110,17 @@ def test_a_job_with_a_name_is_done_once(spark: SparkSession, cluster: str) -> No
     assert content(cluster, "named") == [*range(250), *range(200, 250)]
 
 
-def pipe(spark: SparkSession, cluster: str, checkpoint: Path) -> None:
+def pipe(
+    spark: SparkSession, cluster: str, checkpoint: Path, source: str = "source", sink: str = "sink"
+) -> None:
     """Stream one log into another until it has what there is now."""
     stream = spark.readStream.format("quire")
-    stream = stream.options(cluster=cluster, log="source", maxRecordsPerTrigger=70)
+    stream = stream.options(cluster=cluster, log=source, maxRecordsPerTrigger=70)
     query = (
         stream.load()
         .select("payload")
         .writeStream.format("quire")
-        .options(cluster=cluster, log="sink", job="pipe", checkpointLocation=str(checkpoint))
+        .options(cluster=cluster, log=sink, job="pipe", checkpointLocation=str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
@@ -144,6 +147,27 @@ def test_a_stream_writes_every_batch_once(
     save(rows(spark, 200, 250, 1), cluster, "source")
     pipe(spark, cluster, tmp_path)
     assert content(cluster, "sink") == list(range(250))
+
+
+def test_a_stream_whose_checkpoint_is_lost_or_old_ends_with_the_remedy(
+    spark: SparkSession, cluster: str, tmp_path: Path
+) -> None:
+    """Its batches count from 0 again, or from where the copy was made."""
+    save(rows(spark, 0, 100, 1), cluster, "lost")
+    pipe(spark, cluster, tmp_path / "one", "lost", "kept")
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    save(rows(spark, 100, 150, 1), cluster, "lost")
+    pipe(spark, cluster, tmp_path / "one", "lost", "kept")
+    save(rows(spark, 150, 180, 1), cluster, "lost")
+    before = ledgers(cluster)
+    for checkpoint, reason in (("two", "another query"), ("copy", "with other records")):
+        with pytest.raises(StreamingQueryException, match=reason) as raised:
+            pipe(spark, cluster, tmp_path / checkpoint, "lost", "kept")
+        assert "start it with another job" in str(raised.value)
+        assert content(cluster, "kept") == list(range(150))
+    assert ledgers(cluster) == before
+    pipe(spark, cluster, tmp_path / "one", "lost", "kept")
+    assert content(cluster, "kept") == list(range(180))
 
 
 @pytest.mark.parametrize(

@@ -339,6 +339,9 @@ ABLATIONS: Final = (
     ),
     Ablation("an adoption is a compare-and-set", "election", elections.adopt_over_a_newer_leader),
     Ablation(
+        "a number of a stream means one batch", "election", elections.take_a_number_for_a_batch
+    ),
+    Ablation(
         "producers outlive an adoption", "election", elections.forget_producers_at_an_adoption
     ),
     Ablation(

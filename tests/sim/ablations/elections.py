@@ -7,7 +7,7 @@ from typing import Any
 
 from quire.election import ballot, election
 from quire.election.ballot import Standing, Term, encode_term, judge, next_term
-from quire.log import adoption, log, takeover
+from quire.log import adoption, log, manifest, takeover
 from quire.log.manifest import EMPTY, SegmentEnd
 from quire.log.producers import Producers
 from quire.log.restore import Restoration
@@ -104,3 +104,7 @@ def forget_producers_at_an_adoption() -> list[Patch]:
         return await whole(self, manifest)
 
     return [(Restoration, "advance", advance)]
+
+
+def take_a_number_for_a_batch() -> list[Patch]:
+    return [(manifest.LogManifest, "check_job", lambda self, job: None)]
