@@ -3,8 +3,10 @@
 Besides the ledgers whose fragments name it: whoever ends a ledger gives entries to bookies that
 metadata names only afterwards (docs/protocol.md, "Recovery" 5 and F1), so every ledger that is
 being ended may have used it. And a bookie that was fenced for a ledger may have left its metadata
-since, so of every ledger that was ever ended it may have lost a fence. Nothing can be lost of
-ledgers that are not there (yet), and of open ones that never named it.
+since, so of every ledger that was ever ended it may have lost a fence. A ledger without a record
+was deleted, and its fence must outlive it (B11), or it was not created yet: the store cannot tell
+which. The id stays in doubt: a new ledger of that id loses a bookie, a deleted one its fence never.
+Nothing can be lost of open ledgers that never named the bookie.
 """
 
 from __future__ import annotations
@@ -33,20 +35,19 @@ async def count(store: MetadataStore, bookie: BookieId) -> tuple[list[Doubt], Ho
     """
     below = await _next_ledger(store)
     doubts: list[Doubt] = []
-    doubtful: list[LedgerId] = []
+    clean: list[LedgerId] = []
     for shard in await store.children(LEDGERS):
         names = await store.children(f"{LEDGERS}/{shard}")
         for start in range(0, len(names), READS_AT_ONCE):
             ledgers = map(parse_ledger, names[start : start + READS_AT_ONCE])
             found = await asyncio.gather(*(_metadata(store, each) for each in ledgers))
             for metadata in sorted(filter(None, found), key=lambda each: each.ledger):
+                below = max(below, metadata.ledger + 1)
                 if may_have(metadata, bookie):
                     doubts.append(Doubt(metadata.ledger, metadata.key_check))
-                if may_have(metadata, bookie) or metadata.state is not LedgerState.OPEN:
-                    doubtful.append(metadata.ledger)
-    doubts.sort()
-    doubtful.sort()
-    return doubts, Horizon.around(doubtful, max([below, *(each + 1 for each in doubtful[-1:])]))
+                elif metadata.state is LedgerState.OPEN:
+                    clean.append(metadata.ledger)
+    return sorted(doubts), Horizon.around(sorted(clean), below)
 
 
 async def _next_ledger(store: MetadataStore) -> LedgerId:

@@ -28,19 +28,23 @@ LOST: Final = "it is missing: the bookie lost what it had"
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """`position` is where replay begins; `files` are the numbers of the entry logs, oldest data
-    first. `horizon` is that of the last repair; empty for a bookie that never was.
+    first. `horizon` is that of the last repair; empty for a bookie that never was. `retired` is the
+    generation of the retired ids (retired_file.py), 0 while there is no such file.
     """
 
     generation: int
     position: JournalPosition
     files: tuple[int, ...]
     horizon: Horizon = NO_HORIZON
+    retired: int = 0
 
-    def next(self, position: JournalPosition, files: tuple[int, ...]) -> Checkpoint:
+    def next(self, position: JournalPosition, files: tuple[int, ...], retired: int) -> Checkpoint:
         """Return the one that follows. It cannot forget anything replayed or flushed before."""
         assert position.sequence >= self.position.sequence, (position, self)
         assert position.segment >= self.position.segment, (position, self)
-        return replace(self, generation=self.generation + 1, position=position, files=files)
+        assert retired >= self.retired, (retired, self)
+        generation = self.generation + 1
+        return replace(self, generation=generation, position=position, files=files, retired=retired)
 
 
 FIRST: Final = Checkpoint(1, JournalPosition(0, 0, 0), ())
@@ -54,6 +58,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "files": list(checkpoint.files),
         "limbo_below": checkpoint.horizon.below,
         "clean": [list(each) for each in checkpoint.horizon.clean],
+        "retired": checkpoint.retired,
     }
     return encode_state(KIND, VERSION, body)
 
@@ -62,14 +67,15 @@ def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
     """Raises `CorruptStorageError` naming the file."""
     body = decode_state(path, KIND, VERSION, data)
     below, clean = body.get("limbo_below", 0), body.get("clean", [])
+    retired = body.get("retired", 0)
     match body:
         case {"generation": int(generation), "position": [_, _, _] as position, "files": [*files]}:
-            numbers = (generation, *position, *files, below)
+            numbers = (generation, *position, *files, below, retired)
             if all(type(each) is int and each >= 0 for each in numbers):
                 with contextlib.suppress(ValueError, TypeError):
                     horizon = Horizon(below, decode_ranges(clean))
                     where = JournalPosition(*position)
-                    return Checkpoint(generation, where, tuple(files), horizon)
+                    return Checkpoint(generation, where, tuple(files), horizon, retired)
     raise CorruptStorageError(path, f"it is no checkpoint: {body}")
 
 

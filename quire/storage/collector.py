@@ -139,9 +139,22 @@ class Collector:
             _log.warning("bookie %s cannot tell what was deleted: %s", self._bookie, error)
             return
         certain = sorted(set(deleted) & set(self._suspects))
-        self._suspects = sorted(set(deleted) - set(certain))
-        await self._storage.drop(certain)
-        self.counts.ledgers_dropped += len(certain)
+        self._suspects = deleted
+        if certain and await self._retire(certain):
+            self._suspects = sorted(set(deleted) - set(certain))
+            self.counts.ledgers_dropped += len(certain)
+
+    async def _retire(self, ledgers: Sequence[LedgerId]) -> bool:
+        """Drop ledgers and keep their ids; tell whether there was space for the ids."""
+        try:
+            await self._storage.retire(ledgers)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self.counts.rounds_failed += 1
+            _log.warning("bookie %s has no space to keep the ids of ledgers to drop", self._bookie)
+            return False
+        return True
 
     async def close(self) -> None:
         """Stop at once; what compaction was writing is removed at the next start."""

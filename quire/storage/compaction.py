@@ -181,7 +181,7 @@ class Compactor:
         parts = self._storage.shelf.parts_in(error.ledger, files)
         chunks = [chunk for part in parts for chunk in part.all() if chunk.first == error.entry]
         damaged = [
-            chunk.file for chunk in chunks if await self._storage.verify(error.ledger, chunk)
+            chunk.file for chunk in chunks if await self._storage.reads.verify(error.ledger, chunk)
         ]
         for number in damaged or files:
             self.avoid(number)
@@ -221,7 +221,7 @@ class Compactor:
             return  # deleted meanwhile
         first, last = min(part.first for part in parts), max(part.last for part in parts)
         while first <= last:
-            found, complete_to = await self._storage.find_tidy(
+            found, complete_to = await self._storage.reads.find_tidy(
                 ledger, parts, first, last, COPY_BYTES
             )
             await writer.put(ledger, found)

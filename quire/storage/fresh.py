@@ -16,6 +16,7 @@ from quire.storage.disk import Disk
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
 from quire.storage.record import BLOCK_BYTES
 from quire.storage.replay import load_segment
+from quire.storage.retired_file import PATHS as RETIRED
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered
 
 LATER: Final = PATHS[(FIRST.generation + 1) % len(PATHS)]
@@ -27,6 +28,8 @@ async def check_first(disk: Disk, bookie: str, checkpoint: Checkpoint) -> None:
         return
     if await _numbers(disk, ENTRIES, ENTRIES_SUFFIX):
         raise CorruptStorageError(LATER, "it is lost or damaged, and there are entry logs")
+    if not set(RETIRED).isdisjoint(await disk.list()):
+        raise CorruptStorageError(LATER, "it is lost or damaged, and there are retired ids")
     for number in await _numbers(disk, JOURNAL, SEGMENT_SUFFIX):
         data, _ = await load_segment(disk, bookie, number)
         if data[BLOCK_BYTES:].strip(b"\0"):

@@ -39,15 +39,15 @@ class Horizon:
         return Horizon(max(self.below, older.below), self.clean)
 
     @classmethod
-    def around(cls, doubtful: Iterable[LedgerId], below: LedgerId) -> Horizon:
-        """Return the horizon in which all but some ascending ids below `below` are clean."""
-        clean: list[tuple[LedgerId, LedgerId]] = []
-        first = 0
-        for ledger in (*doubtful, below):
-            if first < ledger:
-                clean.append((first, ledger - 1))
-            first = ledger + 1
-        return cls(below, tuple(clean[-RANGES_MAX:]))
+    def around(cls, clean: Iterable[LedgerId], below: LedgerId) -> Horizon:
+        """Return the horizon in which all but some ascending ids below `below` are doubtful."""
+        ranges: list[tuple[LedgerId, LedgerId]] = []
+        for ledger in clean:
+            if ranges and ranges[-1][1] == ledger - 1:
+                ranges[-1] = (ranges[-1][0], ledger)
+            else:
+                ranges.append((ledger, ledger))
+        return cls(below, tuple(ranges[-RANGES_MAX:]))
 
 
 NO_HORIZON: Final = Horizon()

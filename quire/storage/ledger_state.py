@@ -97,6 +97,11 @@ class LedgerState:
         self.packet, self.packet_lac = packet, lac
         return True
 
+    def close_door(self) -> None:
+        """The fence is durable, or the ledger's id is retired: calls that wait look again."""
+        self.is_fenced, self.fence = True, None
+        self.wake()
+
     def wake(self) -> None:
         """Let everybody who waits look again."""
         if self.waiters:

@@ -9,9 +9,18 @@ journal alike. `flush` moves what is in memory into an entry-log file, and then 
     write the checkpoint that lists it              (before it the journal is replayed again)
     index the file, forget the flushed cache, release segments
 
+`retire` drops ledgers that were deleted, after their ids are durable:
+
+    write the next generation of the retired ids    (the newest whole file counts at a start)
+    write the checkpoint that names it              (an older file alone is damage from then on)
+    add the ids, drop states, caches, shelf         (one step)
+
+An add accepted before the last step is one to a ledger that this bookie had not dropped yet. It may
+become durable later; then it is discarded, by replay as well.
+
 Files are immutable. Newer sources overlay older ones: file < later file < cache being flushed <
 cache. Not here: durability of records (journal.py), protocol rules (node.py), when to flush
-(upkeep.py).
+(upkeep.py), how what is held is read (entry_reads.py).
 """
 
 from __future__ import annotations
@@ -21,41 +30,36 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from quire.entry import ENTRY_MAX, EntryId, LedgerId
-from quire.errors import CorruptEntryError, CorruptStorageError
+from quire.entry import EntryId, LedgerId
+from quire.errors import CorruptStorageError
 from quire.run import ScannedRun
-from quire.storage import slices as tidy
 from quire.storage.checkpoint import FIRST, Checkpoint, read_checkpoint, write_checkpoint
 from quire.storage.disk import Disk
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import (
-    CHUNK_BYTES,
     ENTRIES,
     ENTRIES_SUFFIX,
     ChunkAt,
     EntryIndex,
     EntryWriter,
-    LedgerChunks,
     entries_path,
     load_index,
 )
+from quire.storage.entry_reads import EntryReads
 from quire.storage.fresh import check_first
 from quire.storage.ledger_state import LedgerState, decode_rows, encode_row
 from quire.storage.listing import Lister
 from quire.storage.options import StorageOptions
 from quire.storage.read_cache import ReadCache, ReadCounts
 from quire.storage.replay import JournalPosition
+from quire.storage.retired import RetiredIds
+from quire.storage.retired_file import NOTHING, RetiredFile, load_retired, write_retired
 from quire.storage.segments import JOURNAL, numbered
-from quire.storage.shelf import NO_PARTS, LedgerParts, Shelf, are_tidy, choose_chunks, slices_of
-from quire.storage.slices import Slice
-from quire.storage.stored_run import joined
-from quire.storage.write_cache import WriteCache
+from quire.storage.shelf import NO_PARTS, Shelf
+from quire.storage.write_cache import WriteCache, cost
 
 UNFINISHED: Final = "repair-unfinished"
 """A state file that is there while a repair of the directory is under way (salvage.py)."""
-
-AHEAD_BYTES: Final = 1024 * 1024
-"""What the disk is told of at once, ahead of somebody who reads in order: a usual answer."""
 
 
 class LedgerStorage:
@@ -68,6 +72,7 @@ class LedgerStorage:
         self._file_number = 0
         self.checkpoint: Checkpoint = FIRST
         self.states: dict[LedgerId, LedgerState] = {}
+        self._retired: RetiredFile = NOTHING
         self.shelf: Final = Shelf()
         self._turn = asyncio.Lock()
         """Held by whoever changes the checkpoint: a flush, or compaction for its last step."""
@@ -75,8 +80,11 @@ class LedgerStorage:
         self._cache = WriteCache()
         self._flushing = WriteCache()
         self._position = FIRST.position
+        self.reads: Final = EntryReads(
+            self._files, self.shelf, lambda: (self._flushing, self._cache)
+        )
         self.lists: Final = Lister(
-            self._files, self.shelf, self._find_cached, options.list_bytes_max
+            self._files, self.shelf, self.reads.find_cached, options.list_bytes_max
         )
 
     async def load(self) -> None:
@@ -88,6 +96,7 @@ class LedgerStorage:
             raise CorruptStorageError(UNFINISHED, "a repair was begun and not finished")
         checkpoint = await read_checkpoint(self._disk)
         await check_first(self._disk, self._bookie, checkpoint)
+        retired = await load_retired(self._disk, self._bookie, checkpoint.retired)
         for directory in (JOURNAL, ENTRIES):
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()
@@ -95,7 +104,7 @@ class LedgerStorage:
         indexes = [
             await load_index(self._disk, number, self._bookie) for number in checkpoint.files
         ]
-        self.adopt(checkpoint, indexes, max([0, *present, *checkpoint.files]))
+        self.adopt(checkpoint, indexes, max([0, *present, *checkpoint.files]), retired)
 
     async def remove_unlisted(self) -> None:
         """Remove files that no checkpoint lists: once the journal was found whole. What it lacks
@@ -108,25 +117,39 @@ class LedgerStorage:
         await self._disk.sync_directory(ENTRIES)
 
     def adopt(
-        self, checkpoint: Checkpoint, indexes: Iterable[EntryIndex], file_number: int
+        self,
+        checkpoint: Checkpoint,
+        indexes: Iterable[EntryIndex],
+        file_number: int,
+        retired: RetiredFile,
     ) -> None:
         """Begin with what files hold, oldest data first; new ones get numbers above
-        `file_number`.
+        `file_number`. Ledgers that were retired are garbage in them.
         """
-        self.checkpoint, self._file_number = checkpoint, file_number
+        self.checkpoint, self._file_number, self._retired = checkpoint, file_number, retired
         for index in indexes:
             states = decode_rows(index.states)
             self.shelf.add(index, states)
             for state in states:
                 self.states[state.ledger] = state
+        for ledger in {*self.states, *self.shelf.ledgers}:
+            if ledger in self.retired:
+                self._drop(ledger)
         for ledger, parts in self.shelf.ledgers.items():
             self.state(ledger).last = parts.last
 
     def state(self, ledger: LedgerId) -> LedgerState:
-        """Return the one state object of a ledger, made when there is none."""
+        """Return the one state object of a ledger, made when there is none.
+
+        A retired ledger has none: what is returned is fenced, and nothing keeps it.
+        """
         state = self.states.get(ledger)
         if state is None:
-            state = self.states[ledger] = LedgerState(ledger)
+            state = LedgerState(ledger)
+            if ledger in self.retired:
+                state.is_fenced = True
+                return state
+            self.states[ledger] = state
             if ledger in self.checkpoint.horizon:
                 state.doubt()
         return state
@@ -143,7 +166,9 @@ class LedgerStorage:
     def is_doubtful(self, ledger: LedgerId) -> bool:
         """Whether something of a ledger may have been lost: nothing is absent from it then."""
         state = self.states.get(ledger)
-        return ledger in self.checkpoint.horizon if state is None else state.in_limbo
+        if state is None:
+            return ledger in self.checkpoint.horizon and ledger not in self.retired
+        return state.in_limbo
 
     def limbo(self) -> list[LedgerId]:
         """Return the known ledgers that are in limbo, ascending."""
@@ -175,11 +200,12 @@ class LedgerStorage:
 
     def apply_fence(self, ledger: LedgerId, key: bytes) -> None:
         self.apply_key(ledger, key)
-        state = self.states[ledger]
-        state.is_fenced, state.fence = True, None
-        state.wake()
+        self.state(ledger).close_door()
 
     def apply_run(self, run: ScannedRun) -> None:
+        if run.ledger in self.retired:
+            self._cache.bytes += cost(run)  # given back by the next flush, as if it were kept
+            return
         state = self.state(run.ledger)
         self._cache.insert(run)
         self._changed[run.ledger] = None
@@ -238,20 +264,59 @@ class LedgerStorage:
         self._file_number += 1
         return EntryWriter(self._disk, self._file_number, self._bookie)
 
-    async def drop(self, ledgers: Iterable[LedgerId]) -> None:
-        """Forget ledgers that were deleted. Their bytes go with compaction.
+    @property
+    def retired(self) -> RetiredIds:
+        """The ids of the ledgers that were dropped."""
+        return self._retired.ids
 
-        Nothing is written: after a restart a file may bring one back, to be dropped again.
+    @property
+    def retired_generation(self) -> int:
+        """How often the retired ids, or `agreed`, were written; 0: never."""
+        return self._retired.generation
+
+    @property
+    def agreed(self) -> int:
+        """The incarnation of the metadata store that this bookie last agreed to; 0: none."""
+        return self._retired.agreed
+
+    async def agree(self, incarnation: int) -> None:
+        """Note the incarnation of the metadata store, durably. Raises OSError: then it is not
+        noted.
         """
         async with self._turn:
+            await self._keep(self._retired.next(agreed=incarnation))
+
+    async def retire(self, ledgers: Sequence[LedgerId]) -> None:
+        """Forget ledgers that were deleted, after their ids are durable. Their bytes go with
+        compaction. Raises OSError: then nothing is forgotten.
+        """
+        async with self._turn:
+            ids = self.retired.joined((each, each) for each in ledgers)
+            await self._keep(self._retired.next(ids=ids))
             for ledger in ledgers:
-                state = self.states.pop(ledger, None)
-                if state is not None:
-                    state.wake()
-                self._changed.pop(ledger, None)
-                for cache in (self._cache, self._flushing):
-                    cache.ledgers.pop(ledger, None)
-                self.shelf.drop(ledger)
+                self._drop(ledger)
+
+    async def keep_retired(self) -> None:
+        """Write the retired ids again, for the next checkpoint to name. Raises OSError."""
+        file = self._retired.next()
+        await write_retired(self._disk, self._bookie, file)
+        self._retired = file
+
+    async def _keep(self, file: RetiredFile) -> None:
+        """Make retired ids durable; the caller acts on them in the step in which this returns."""
+        await write_retired(self._disk, self._bookie, file)
+        await self._list(self.checkpoint.files, self.checkpoint.position, file.generation)
+        self._retired = file
+
+    def _drop(self, ledger: LedgerId) -> None:
+        """Forget a retired ledger; calls that hold its state find it fenced."""
+        state = self.states.pop(ledger, None)
+        if state is not None:
+            state.close_door()
+        self._changed.pop(ledger, None)
+        for cache in (self._cache, self._flushing):
+            cache.ledgers.pop(ledger, None)
+        self.shelf.drop(ledger)
 
     async def replace(self, old: Sequence[int], index: EntryIndex | None) -> None:
         """Put a file into the place of neighbours that hold nothing else, and remove these.
@@ -267,8 +332,12 @@ class LedgerStorage:
             await self._list(files, self.checkpoint.position)
         await self._files.drop_doomed()
 
-    async def _list(self, files: tuple[int, ...], position: JournalPosition) -> None:
-        await write_checkpoint(self._disk, checkpoint := self.checkpoint.next(position, files))
+    async def _list(
+        self, files: tuple[int, ...], position: JournalPosition, retired: int | None = None
+    ) -> None:
+        generation = self._retired.generation if retired is None else retired
+        checkpoint = self.checkpoint.next(position, files, generation)
+        await write_checkpoint(self._disk, checkpoint)
         self.checkpoint = checkpoint
         self._files.doom()
 
@@ -284,89 +353,8 @@ class LedgerStorage:
     async def read(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
     ) -> bytes | None:
-        """Return, as a run cut at `bytes_max`, entries held from first to last; None if there are
-        none.
-
-        Raises `CorruptEntryError` when what may be the first of them is damaged; damage further on
-        ends the run early.
-        """
-        taken: list[Slice] = []
-        room = bytes_max
-        # A large answer ends where a chunk does, so that the next begins with a whole one.
-        waste = CHUNK_BYTES if bytes_max > 4 * CHUNK_BYTES else 0
-        while first <= last:
-            try:
-                found, complete_to = await self._find(ledger, first, last, room)
-            except CorruptEntryError:
-                if not taken:
-                    raise
-                break
-            group = next(tidy.split(found, room), [])
-            size = sum(part.size for part in group)
-            if taken and size > room:
-                break
-            taken += group
-            room -= size
-            if group and (room <= waste or group[-1].last < found[-1].last):
-                break
-            first = complete_to + 1
-        return joined(taken) if taken else None
-
-    async def _find(
-        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
-    ) -> tuple[list[Slice], EntryId]:
-        """Return tidy slices of the entries from first on, and the id up to which they are
-        complete.
-        """
-        while True:
-            cached, end = self._find_cached(ledger, first, last, bytes_max)
-            held = self.shelf.ledgers.get(ledger, NO_PARTS)
-            parts = held.overlapping(first, end)
-            chunks, end = choose_chunks(parts, first, end, bytes_max)
-
-            def ahead(behind: EntryId, held: LedgerParts = held) -> Sequence[ChunkAt]:
-                parts = held.overlapping(behind + 1, ENTRY_MAX)
-                return choose_chunks(parts, behind + 1, ENTRY_MAX, AHEAD_BYTES)[0]
-
-            wanted = (first, end) if are_tidy(chunks) else None
-            read = await self._files.serve(ledger, chunks, wanted, ahead)
-            try:
-                found, end = slices_of(parts, chunks, read, first, end)
-            except CorruptEntryError:
-                if all(part.file in self.shelf for part in parts):
-                    raise
-                continue  # compaction has put another file in the place of one of them
-            found += (kept for part in cached if (kept := tidy.within(part, first, end)))
-            return (found if tidy.is_tidy(found) else tidy.overlay(found)), end
-
-    async def find_tidy(
-        self,
-        ledger: LedgerId,
-        parts: Sequence[LedgerChunks],
-        first: EntryId,
-        last: EntryId,
-        bytes_max: int,
-    ) -> tuple[list[Slice], EntryId]:
-        """Return tidy slices of what some files hold, oldest data first, as it is on the disk, and
-        the id up to which they are complete. Raises `CorruptEntryError` when what may be the first
-        entry is damaged.
-        """
-        chunks, last = choose_chunks(parts, first, last, bytes_max)
-        read = await self._files.read(ledger, chunks)
-        found, last = slices_of(parts, chunks, read, first, last)
-        return (found if tidy.is_tidy(found) else tidy.overlay(found)), last
-
-    def _find_cached(
-        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
-    ) -> tuple[list[Slice], EntryId]:
-        """Return slices of both caches, the newer behind the older."""
-        found: list[Slice] = []
-        for cache in (self._flushing, self._cache):
-            slices = cache.find(ledger, first, last, bytes_max)
-            if sum(part.size for part in slices) >= bytes_max:
-                last = min(last, slices[-1].last)
-            found += slices
-        return found, last
+        """See `EntryReads.read`."""
+        return await self.reads.read(ledger, first, last, bytes_max)
 
     def chunks(self, ledger: LedgerId) -> list[ChunkAt]:
         """Return every chunk of a ledger in files, oldest data first."""
@@ -379,11 +367,6 @@ class LedgerStorage:
         caches = [each.ledgers.get(ledger) for each in (self._flushing, self._cache)]
         lasts = [each.last for each in caches if each is not None]
         self.state(ledger).last = max([self.shelf.ledgers.get(ledger, NO_PARTS).last, *lasts])
-
-    async def verify(self, ledger: LedgerId, chunk: ChunkAt) -> CorruptEntryError | None:
-        """Read a chunk and return what is wrong with it."""
-        _, damage = await self._files.read(ledger, [chunk])
-        return damage
 
     async def close(self) -> None:
         await self._files.close()

@@ -10,6 +10,8 @@ port:
       (a deferred one when it is accepted; `sync` waits for its record)
   R9  nobody is answered about a fence, or refused because of one, before it is durable
   R10 reads see applied entries only
+  B11 a ledger that was dropped because it was deleted leaves its id: ordinary adds are refused as
+      after a fence, and every other request is told that the ledger was retired
 
 Not here: journal, files and flushes (engine.py). Time-outs and connections are the service's.
 """
@@ -179,6 +181,8 @@ class BookieNode:
     async def _admit(self, ledger: LedgerId, key: bytes, recovery: bool) -> LedgerState:
         """Return the ledger's state if it takes the add. Waits only in order to refuse."""
         self._check_takes(recovery)
+        retired = self._storage.retired
+        retired.check_kept(ledger) if recovery else retired.check_writer(ledger)
         state = await self._authorize(ledger, key)
         if not recovery:
             await self._check_fence(state)
@@ -223,6 +227,7 @@ class BookieNode:
     async def _fence(self, ledger: LedgerId, key: bytes) -> None:
         """Fence a ledger; returns when key and fence are durable and older adds are applied."""
         self._engine.check_moving()
+        self._storage.retired.check_kept(ledger)
         state = await self._authorize(ledger, key)
         if state.is_fenced:
             return
@@ -254,6 +259,7 @@ class BookieNode:
             run = await self._engine.from_disk(self._storage.read(ledger, first, last, bytes_max))
             if run is not None:
                 return run
+        self._storage.retired.check_kept(ledger)
         if is_doubtful:
             raise EntryUnknownError(ledger, first, "this bookie may have lost it")
         raise NoSuchLedgerError(ledger) if state is None else NoSuchEntryError(ledger, first)
@@ -267,9 +273,13 @@ class BookieNode:
         self._engine.check_alive()
         if fence_key is not None:
             await self._fence(ledger, fence_key)
-        return await self._tail(ledger)
+        tail = await self._tail(ledger)
+        self._storage.retired.check_kept(ledger)
+        return tail
 
     async def _tail(self, ledger: LedgerId) -> LedgerTail:
+        if ledger in self._storage.retired:
+            return LedgerTail(fenced=True)
         if self._storage.is_doubtful(ledger):
             raise EntryUnknownError(ledger, NO_ENTRY, "this bookie may have lost its end")
         state = self._known(ledger)
@@ -315,6 +325,7 @@ class BookieNode:
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         """See `Bookie.write_lac`. Kept in memory and by flushes."""
         self._engine.check_alive()
+        self._storage.retired.check_writer(ledger)
         state = await self._authorize(ledger, key)
         await self._check_fence(state)
         try:
@@ -332,10 +343,12 @@ class BookieNode:
         self._engine.check_moving()
         if not 0 <= first <= last:
             raise InvalidRequestError(f"entries {first} to {last} are no range")
+        self._storage.retired.check_writer(ledger)
         state = await self._authorize(ledger, key)
         await self._check_fence(state)
         self._storage.forget_if_unknown(state)
         await self._engine.settle()
+        self._storage.retired.check_writer(ledger)
         return await self._engine.from_disk(self._storage.lists.all(ledger, first, last))
 
     async def list_entries(

@@ -131,7 +131,7 @@ class Patcher:
         first = chunk.first
         while first <= chunk.last:
             try:
-                found, complete_to = await self._storage.find_tidy(
+                found, complete_to = await self._storage.reads.find_tidy(
                     ledger, parts, first, chunk.last, READ_BYTES_MAX
                 )
             except CorruptEntryError:
@@ -151,7 +151,7 @@ class Patcher:
                 await self.write_anew(number)
 
     async def _patch_if_damaged(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
-        error = await self._storage.verify(ledger, chunk)
+        error = await self._storage.reads.verify(ledger, chunk)
         if error is None or chunk.file not in self._storage.shelf:
             return False  # sound, or compaction has read it and put another file in its place
         self._compactor.avoid(chunk.file)

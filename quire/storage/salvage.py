@@ -47,6 +47,8 @@ from quire.storage.record import (
     read_record,
 )
 from quire.storage.replay import JournalPosition, load_remains
+from quire.storage.retired_file import PATHS as RETIRED_PATHS
+from quire.storage.retired_file import RetiredFile, read_retired
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
 from quire.storage.state_file import encode_state, read_state, write_state
 
@@ -128,12 +130,16 @@ class _Salvaging:
         self._segments = Segments(disk, bookie, options, rng, _never)
         self._found = Salvage()
         self._aside: list[str] = []
+        self._aside_first: list[str] = []
+        """Files that the repair writes anew; a damaged one tells nothing if it is read again."""
         self._kept: list[EntryIndex] = []
 
     async def run(self, doubts: Iterable[Doubt], horizon: Horizon) -> Salvage:
         """See `salvage`."""
         sequence = await self._gather(horizon)
         await mark_unfinished(self._disk, horizon.below)
+        for path in self._aside_first:
+            await self._set_aside(path)
         for directory in (JOURNAL, ENTRIES):
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()
@@ -156,7 +162,8 @@ class _Salvaging:
     ) -> Salvage:
         """See `examine`."""
         await self._gather(horizon)
-        self._found.aside += [await self._aside_of(path) for path in self._aside]
+        aside = (*self._aside_first, *self._aside)
+        self._found.aside += [await self._aside_of(path) for path in aside]
         self._doubt(doubts)
         files = EntryFiles(self._disk, OPEN_FILES_MAX)
         try:
@@ -176,7 +183,7 @@ class _Salvaging:
         files = tuple(index.number for index in indexes)
         joined = horizon.joined(checkpoint.horizon)
         start = Checkpoint(checkpoint.generation, NOWHERE.position, files, joined)
-        self._storage.adopt(start, indexes, highest)
+        self._storage.adopt(start, indexes, highest, await self._retired_ids(checkpoint))
         self._found.files, self._kept = len(files), indexes
         numbers = numbered(await self._names(JOURNAL), SEGMENT_SUFFIX)
         needed, _, sequence = checkpoint.position
@@ -205,6 +212,18 @@ class _Salvaging:
         if missing and not await self._never_served(latest):
             self._found.damage += [Damage(path, "it is missing") for path in missing]
         return latest
+
+    async def _retired_ids(self, checkpoint: Checkpoint) -> RetiredFile:
+        """Return the newest whole file of retired ids. What is missing from it stays in doubt: the
+        horizon has every id that has no record (quire/repair/census.py).
+        """
+        found, damage = await read_retired(self._disk, self._bookie)
+        self._found.damage += [Damage(error.path, error.reason) for error in damage]
+        self._aside_first = [error.path for error in damage]
+        if found.generation < checkpoint.retired and not damage:
+            path = RETIRED_PATHS[checkpoint.retired % 2]
+            self._found.damage.append(Damage(path, "it is missing"))
+        return found._replace(generation=max(found.generation, checkpoint.retired))
 
     async def _never_served(self, checkpoint: Checkpoint) -> bool:
         """Tell whether a checkpoint is the first one and was the only one ever."""
@@ -289,7 +308,8 @@ class _Salvaging:
         """Return the new name of what is set aside."""
         directory, _, name = path.rpartition("/")
         names = await self._disk.list(directory)
-        return f"{directory}/{next(each for each in _aside_names(name) if each not in names)}"
+        aside = next(each for each in _aside_names(name) if each not in names)
+        return f"{directory}/{aside}" if directory else aside
 
     def _doubt(self, doubts: Iterable[Doubt]) -> None:
         """Put everything held or named into limbo."""
@@ -302,8 +322,8 @@ class _Salvaging:
         self._found.ledgers = len(storage.states)
 
     async def _keep(self, sequence: int) -> int:
-        """Write it all down: a file, a journal to go on with, and both generations of the
-        checkpoint, so that none is left that knows nothing of the limbo.
+        """Write it all down: the retired ids, a file, a journal to go on with, and both
+        generations of the checkpoint, so that none is left that knows nothing of the limbo.
 
         Return the segment before which none is needed any more.
         """
@@ -311,6 +331,7 @@ class _Salvaging:
         segment = await self._segments.create(previous=0)
         await segment.file.close()
         position = JournalPosition(segment.header.number, BLOCK_BYTES, sequence)
+        await self._storage.keep_retired()
         for _ in PATHS:
             await self._storage.flush(lambda: position)
         return position.segment
@@ -334,7 +355,7 @@ def _records(data: bytes, identity: int) -> Iterator[tuple[int, Record]]:
 
 
 def _aside_names(name: str) -> Iterator[str]:
-    stem, number = name.rpartition(".")[0], 1
+    stem, number = name.partition(".")[0], 1
     yield stem + ASIDE_SUFFIX
     while True:
         number += 1

@@ -237,7 +237,7 @@ class Scrubber:
         return number in self._storage.shelf
 
     async def _verify_chunk(self, found: _Found, ledger: LedgerId, chunk: ChunkAt) -> None:
-        error = await self._storage.verify(ledger, chunk)
+        error = await self._storage.reads.verify(ledger, chunk)
         if error is not None:
             path = entries_path(chunk.file)
             damage = Damage(path, error.reason, ledger, chunk.first, chunk.last)

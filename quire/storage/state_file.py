@@ -62,13 +62,13 @@ async def write_state(disk: Disk, path: str, data: bytes) -> None:
     await disk.sync_directory(directory)
 
 
-async def read_state(disk: Disk, path: str) -> bytes | None:
-    """Return a state file's bytes; None when there is no such file."""
+async def read_state(disk: Disk, path: str, *, bytes_max: int = STATE_BYTES_MAX) -> bytes | None:
+    """Return a state file's bytes, `bytes_max` at most; None when there is no such file."""
     try:
         file = await disk.open(path)
     except FileNotFoundError:
         return None
     try:
-        return await file.read(0, min(file.size, STATE_BYTES_MAX))
+        return await file.read(0, min(file.size, bytes_max))
     finally:
         await file.close()

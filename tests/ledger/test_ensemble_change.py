@@ -266,7 +266,7 @@ def test_whatever_fails_confirmed_entries_are_where_metadata_says(
                     assert isinstance(entry, AppendOutcomeUnknownError), entry
                     continue
                 copies = [
-                    world.bookies[name].ledgers[LEDGER].frames.get(entry, b"")
+                    world.bookies[name].look(LEDGER).frames.get(entry, b"")
                     for name in metadata.write_set(entry)
                 ]
                 good = [copy for copy in copies if copy]

@@ -218,7 +218,7 @@ def test_a_long_tail_is_recovered_in_many_batches() -> None:
 
 
 def is_fenced(bookie: MemoryBookie) -> bool:
-    return bookie.ledgers[7].fenced
+    return bookie.look(7).fenced
 
 
 def test_all_reachable_bookies_of_the_last_ensemble_are_asked_to_fence() -> None:

@@ -106,7 +106,7 @@ def test_a_closed_ledger_is_left_alone() -> None:
         before = await planted.current()
         assert await planted.read_all() == [0]
         assert await planted.current() == before
-        assert not cluster.bookies["b0"].ledgers[7].fenced
+        assert not cluster.bookies["b0"].look(7).fenced
 
     scenario(3, body)
 

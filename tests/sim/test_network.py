@@ -89,7 +89,7 @@ def test_adds_are_carried_out_in_order(seed: int) -> None:
         await asyncio.gather(*adds)
 
     def check(scene: Scene) -> None:
-        assert list(scene.bookie.ledgers[7].frames) == list(range(30))
+        assert list(scene.bookie.look(7).frames) == list(range(30))
 
     # FIFO within the client: asyncio starts tasks in the order they were made
     check(play(body, seed, policy=Policy.INTERLEAVE))
@@ -113,7 +113,7 @@ def test_a_broken_stream_fails_everything_and_may_deliver_a_beginning(seed: int)
         await asyncio.sleep(1)
 
     scene = play(body, seed, policy=Policy.INTERLEAVE)
-    stored = list(scene.bookie.ledgers[7].frames)
+    stored = list(scene.bookie.look(7).frames)
     assert stored == list(range(len(stored)))
     assert failed == list(range(failed[0], 30))
     assert len(stored) >= failed[0]
@@ -128,7 +128,7 @@ def test_an_answer_can_be_lost_after_the_work_was_done() -> None:
             answered = True
         except BookieUnavailableError:
             answered = False
-        outcomes.add((answered, scene.bookie.ledgers[7].fenced))
+        outcomes.add((answered, scene.bookie.look(7).fenced))
 
     for seed in range(40):
         play(body, seed, Conditions(loss=0.3))
@@ -140,7 +140,7 @@ def test_a_cut_is_one_way() -> None:
         scene.network.cut.add(("b0:1", "c0"))
         with pytest.raises(BookieUnavailableError):
             await scene.link.read_tail(7, fence_key=KEY)
-        assert scene.bookie.ledgers[7].fenced
+        assert scene.bookie.look(7).fenced
         scene.network.cut = {("c0", "b0:1")}
         with pytest.raises(BookieUnavailableError):
             await scene.link.add(8, KEY, run_of(0))

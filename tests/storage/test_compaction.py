@@ -160,7 +160,7 @@ def test_small_files_are_joined_between_rounds() -> None:
     async def main() -> None:
         scene = Scene(options=FAST)
         held = await fill(scene, lives=12)
-        await scene.node._storage.drop([3])
+        await scene.node._storage.retire([3])
         answers = Answers()
         collector = collector_of(scene, answers)
         collector.start()
@@ -364,7 +364,7 @@ def test_a_file_that_is_removed_while_it_is_opened_is_not_held_open() -> None:
         storage = scene.node._storage
         chunk = storage.chunks(1)[0]
         await storage._files.close()  # others are open by now
-        reading = asyncio.ensure_future(storage.verify(1, chunk))
+        reading = asyncio.ensure_future(storage.reads.verify(1, chunk))
         await asyncio.sleep(0)
         await storage._files.drop(chunk.file)
         assert await reading is None

@@ -14,7 +14,7 @@ import pytest
 from quire.errors import ConfigurationError, CorruptEntryError
 from quire.run import split_run
 from quire.storage.entry_log import CHUNK_BYTES
-from quire.storage.ledger_storage import AHEAD_BYTES
+from quire.storage.entry_reads import AHEAD_BYTES
 from quire.storage.local_disk import LocalDisk
 from quire.storage.local_file import AT_ONCE_BYTES_MAX, THREADS
 from quire.storage.node import BookieNode

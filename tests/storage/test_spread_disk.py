@@ -106,7 +106,7 @@ def test_the_number_of_a_removed_file_is_used_again_when_the_removal_is_durable(
         await node.add(1, KEY, run_of(1, 0))
         await node._engine.upkeep.flush()
         (number,) = node._storage.shelf.files
-        await node._storage.drop([1])
+        await node._storage.retire([1])
         assert await node._engine.compactor.step(0.5)
         await scene.kill()
         node = await scene.start()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ from quire.entry import HEADER, LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerI
 from quire.errors import (
     InvalidRequestError,
     LedgerFencedError,
+    LedgerRetiredError,
     NoSuchEntryError,
     NoSuchLedgerError,
     ReadOnlyBookieError,
@@ -35,6 +35,8 @@ class _Ledger:
     packet_lac: EntryId = NO_ENTRY
     hint: EntryId = NO_ENTRY
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    waits: int = 0
+    """Calls of `wait_tail` under way. A ledger that is only waited for is not known."""
     deferred: dict[EntryId, bytes] = field(default_factory=dict)
     """Accepted, not durable: invisible, and lost by `crash`."""
 
@@ -67,10 +69,31 @@ class MemoryBookie:
         self.ranges_max = 1 << 20
         """Where a list of entries is cut."""
         self.before: Callable[[str, LedgerId], Awaitable[None]] = _nothing
-        self.ledgers: defaultdict[LedgerId, _Ledger] = defaultdict(_Ledger)
+        self.ledgers: dict[LedgerId, _Ledger] = {}
+        self.retired: set[LedgerId] = set()
+
+    def look(self, ledger: LedgerId) -> _Ledger:
+        """Return what is held of a ledger, for tests to look at. Asking makes no ledger known."""
+        return self.ledgers.get(ledger, _Ledger())
+
+    def retire(self, ledger: LedgerId) -> None:
+        """Drop a ledger that was deleted, and keep its id."""
+        self.retired.add(ledger)
+        state = self.ledgers.pop(ledger, None)
+        if state is not None:
+            state.fenced = True
+            state.wake()
+
+    def _check_kept(self, ledger: LedgerId) -> None:
+        if ledger in self.retired:
+            raise LedgerRetiredError(ledger)
+
+    def _check_writer(self, ledger: LedgerId) -> None:
+        if ledger in self.retired:
+            raise LedgerFencedError(ledger)
 
     def _authorize(self, ledger: LedgerId, key: bytes) -> _Ledger:
-        state = self.ledgers[ledger]
+        state = self.ledgers.setdefault(ledger, _Ledger())
         if state.key is None:
             state.key = key
         if not hmac.compare_digest(state.key, key):
@@ -83,6 +106,7 @@ class MemoryBookie:
             state.deferred.clear()
 
     def _fence(self, ledger: LedgerId, key: bytes) -> None:
+        self._check_kept(ledger)
         state = self._authorize(ledger, key)
         state.settle()
         state.fenced = True
@@ -103,6 +127,7 @@ class MemoryBookie:
             raise InvalidRequestError(f"run is of ledger {scanned.ledger}, not {ledger}")
         if not self.writable and not recovery:
             raise ReadOnlyBookieError(self.bookie, "set read-only")
+        self._check_kept(ledger) if recovery else self._check_writer(ledger)
         state = self._authorize(ledger, key)
         if state.fenced and not recovery:
             raise LedgerFencedError(ledger)
@@ -127,7 +152,8 @@ class MemoryBookie:
             raise InvalidRequestError(f"entries {first} to {last} are no range")
         if fence_key is not None:
             self._fence(ledger, fence_key)
-        if ledger not in self.ledgers:
+        self._check_kept(ledger)
+        if ledger not in self.ledgers or self.ledgers[ledger].key is None:
             raise NoSuchLedgerError(ledger)
         frames = self.ledgers[ledger].frames
         found: list[bytes] = []
@@ -145,9 +171,12 @@ class MemoryBookie:
         await self.before("read_tail", ledger)
         if fence_key is not None:
             self._fence(ledger, fence_key)
+        self._check_kept(ledger)
         return self._tail(ledger)
 
     def _tail(self, ledger: LedgerId) -> LedgerTail:
+        if ledger in self.retired:
+            return LedgerTail(fenced=True)
         if ledger not in self.ledgers:
             return LedgerTail()
         state = self.ledgers[ledger]
@@ -156,19 +185,27 @@ class MemoryBookie:
 
     async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
         await self.before("wait_tail", ledger)
-        state = self.ledgers[ledger]
+        if ledger in self.retired:
+            return self._tail(ledger)
+        state = self.ledgers.setdefault(ledger, _Ledger())
+        state.waits += 1
         try:
             async with asyncio.timeout(timeout):
                 while not state.fenced and max(state.hint, state.packet_lac) <= above:
                     await state.changed.wait()
         except TimeoutError:
             pass
+        finally:
+            state.waits -= 1
+            if state.key is None and not state.waits and self.ledgers.get(ledger) is state:
+                del self.ledgers[ledger]
         return self._tail(ledger)
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         await self.before("write_lac", ledger)
         if len(packet) < LAC_HEADER.size or LAC_HEADER.unpack_from(packet)[0] != ledger:
             raise InvalidRequestError(f"not a LAC packet of ledger {ledger}")
+        self._check_writer(ledger)
         state = self._authorize(ledger, key)
         if state.fenced:
             raise LedgerFencedError(ledger)
@@ -183,6 +220,7 @@ class MemoryBookie:
         await self.before("sync", ledger)
         if not 0 <= first <= last:
             raise InvalidRequestError(f"entries {first} to {last} are no range")
+        self._check_writer(ledger)
         if ledger not in self.ledgers or self.ledgers[ledger].key is None:
             return []
         state = self._authorize(ledger, key)

@@ -93,7 +93,7 @@ class MemoryCluster:
             name
             for name in sorted(self.bookies)
             if ledger in self.bookies[name].ledgers
-            and entry in self.bookies[name].ledgers[ledger].frames
+            and entry in self.bookies[name].look(ledger).frames
         ]
 
 

@@ -55,12 +55,12 @@ class TracedBookie(MemoryBookie):
 
     def held(self) -> list[EntryId]:
         """Return the entries it holds of the ledger."""
-        return sorted(self.ledgers[LEDGER].frames) if LEDGER in self.ledgers else []
+        return sorted(self.look(LEDGER).frames)
 
     @property
     def told(self) -> EntryId:
         """The highest LAC it was told by itself."""
-        return self.ledgers[LEDGER].packet_lac
+        return self.look(LEDGER).packet_lac
 
     def fail(self) -> None:
         """Fail every request from now on."""

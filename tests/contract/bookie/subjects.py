@@ -1,4 +1,4 @@
-"""Every bookie under test, and how to make each take no new entries."""
+"""Every bookie under test, how to make each take no new entries, and how to retire a ledger."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from quire.bookie import Bookie
+from quire.entry import LedgerId
 from quire.errors import NoSuchEntryError, NoSuchLedgerError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.cookie import format_bookie
@@ -29,10 +30,11 @@ SOON = 5.0
 
 @dataclass
 class Subject:
-    """A bookie under test and how to make it take no new entries."""
+    """A bookie under test. `retire` drops a ledger as the collector does."""
 
     bookie: Bookie
     make_read_only: Callable[[], Awaitable[None]]
+    retire: Callable[[LedgerId], Awaitable[None]]
 
 
 Opener: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Subject]]
@@ -47,7 +49,10 @@ async def memory(_: Path) -> AsyncIterator[Subject]:
     async def make_read_only() -> None:
         bookie.writable = False
 
-    yield Subject(bookie, make_read_only)
+    async def retire(ledger: LedgerId) -> None:
+        bookie.retire(ledger)
+
+    yield Subject(bookie, make_read_only, retire)
 
 
 OPTIONS = StorageOptions(
@@ -76,8 +81,11 @@ async def node_on(disk: Disk, fill: Callable[[], None]) -> AsyncIterator[Subject
             while (await node.info()).writable:  # noqa: ASYNC110
                 await asyncio.sleep(OPTIONS.space_check_seconds)
 
+    async def retire(ledger: LedgerId) -> None:
+        await node._storage.retire([ledger])
+
     try:
-        yield Subject(node, make_read_only)
+        yield Subject(node, make_read_only, retire)
     finally:
         await node.close()
 
@@ -116,7 +124,8 @@ async def metered_node(path: Path) -> AsyncIterator[Subject]:
 
     try:
         async with node_on(MeteredDisk(disk, meter), fill) as subject:
-            yield Subject(MeteredBookie(subject.bookie, meter), subject.make_read_only)
+            metered = MeteredBookie(subject.bookie, meter)
+            yield Subject(metered, subject.make_read_only, subject.retire)
     finally:
         await disk.close()
 
@@ -143,7 +152,7 @@ def remote(opener: Opener, listen_runs: str | None = None) -> Opener:
         ):
             far = RemoteBookie(address)
             try:
-                yield Subject(far, near.make_read_only)
+                yield Subject(far, near.make_read_only, near.retire)
             finally:
                 await far.close()
 

@@ -1,0 +1,128 @@
+"""Reading what a bookie holds of a ledger, out of memory and files together.
+
+Newer sources overlay older ones: file < later file < cache being flushed < cache. Compaction may
+put another file in the place of one while it is read; then the read begins again.
+
+Not here: what is in the sources, and who changes them (ledger_storage.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from quire.entry import ENTRY_MAX, EntryId, LedgerId
+from quire.errors import CorruptEntryError
+from quire.storage import slices as tidy
+from quire.storage.entry_files import EntryFiles
+from quire.storage.entry_log import CHUNK_BYTES, ChunkAt, LedgerChunks
+from quire.storage.shelf import NO_PARTS, LedgerParts, Shelf, are_tidy, choose_chunks, slices_of
+from quire.storage.slices import Slice
+from quire.storage.stored_run import joined
+from quire.storage.write_cache import WriteCache
+
+AHEAD_BYTES: Final = 1024 * 1024
+"""What the disk is told of at once, ahead of a client that reads in order: a usual answer."""
+
+
+class EntryReads:
+    """See the module. `caches` returns the write caches as they are now, the older one first."""
+
+    def __init__(
+        self, files: EntryFiles, shelf: Shelf, caches: Callable[[], Sequence[WriteCache]]
+    ) -> None:
+        self._files = files
+        self._shelf = shelf
+        self._caches = caches
+
+    async def read(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
+    ) -> bytes | None:
+        """Return, as a run cut at `bytes_max`, entries held from first to last; None if there are
+        none.
+
+        Raises `CorruptEntryError` when what may be the first of them is damaged; damage further on
+        ends the run early.
+        """
+        taken: list[Slice] = []
+        room = bytes_max
+        # A large answer ends where a chunk does, so that the next begins with a whole one.
+        waste = CHUNK_BYTES if bytes_max > 4 * CHUNK_BYTES else 0
+        while first <= last:
+            try:
+                found, complete_to = await self._find(ledger, first, last, room)
+            except CorruptEntryError:
+                if not taken:
+                    raise
+                break
+            group = next(tidy.split(found, room), [])
+            size = sum(part.size for part in group)
+            if taken and size > room:
+                break
+            taken += group
+            room -= size
+            if group and (room <= waste or group[-1].last < found[-1].last):
+                break
+            first = complete_to + 1
+        return joined(taken) if taken else None
+
+    async def _find(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
+    ) -> tuple[list[Slice], EntryId]:
+        """Return tidy slices of the entries from first on, and the id up to which they are
+        complete.
+        """
+        while True:
+            cached, end = self.find_cached(ledger, first, last, bytes_max)
+            held = self._shelf.ledgers.get(ledger, NO_PARTS)
+            parts = held.overlapping(first, end)
+            chunks, end = choose_chunks(parts, first, end, bytes_max)
+
+            def ahead(behind: EntryId, held: LedgerParts = held) -> Sequence[ChunkAt]:
+                parts = held.overlapping(behind + 1, ENTRY_MAX)
+                return choose_chunks(parts, behind + 1, ENTRY_MAX, AHEAD_BYTES)[0]
+
+            wanted = (first, end) if are_tidy(chunks) else None
+            read = await self._files.serve(ledger, chunks, wanted, ahead)
+            try:
+                found, end = slices_of(parts, chunks, read, first, end)
+            except CorruptEntryError:
+                if all(part.file in self._shelf for part in parts):
+                    raise
+                continue  # compaction has put another file in the place of one of them
+            found += (kept for part in cached if (kept := tidy.within(part, first, end)))
+            return (found if tidy.is_tidy(found) else tidy.overlay(found)), end
+
+    async def find_tidy(
+        self,
+        ledger: LedgerId,
+        parts: Sequence[LedgerChunks],
+        first: EntryId,
+        last: EntryId,
+        bytes_max: int,
+    ) -> tuple[list[Slice], EntryId]:
+        """Return tidy slices of what some files hold, oldest data first, as it is on the disk, and
+        the id up to which they are complete. Raises `CorruptEntryError` when what may be the first
+        entry is damaged.
+        """
+        chunks, last = choose_chunks(parts, first, last, bytes_max)
+        read = await self._files.read(ledger, chunks)
+        found, last = slices_of(parts, chunks, read, first, last)
+        return (found if tidy.is_tidy(found) else tidy.overlay(found)), last
+
+    def find_cached(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
+    ) -> tuple[list[Slice], EntryId]:
+        """Return slices of both caches, the newer behind the older."""
+        found: list[Slice] = []
+        for cache in self._caches():
+            slices = cache.find(ledger, first, last, bytes_max)
+            if sum(part.size for part in slices) >= bytes_max:
+                last = min(last, slices[-1].last)
+            found += slices
+        return found, last
+
+    async def verify(self, ledger: LedgerId, chunk: ChunkAt) -> CorruptEntryError | None:
+        """Read a chunk and return what is wrong with it."""
+        _, damage = await self._files.read(ledger, [chunk])
+        return damage

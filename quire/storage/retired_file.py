@@ -1,0 +1,156 @@
+"""The files `retired-0` and `retired-1`: the retired ids on the disk.
+
+Two generations in turns: generation n is in `retired-<n mod 2>`, so the file that the checkpoint
+names is never overwritten. Big-endian (docs/formats.md, "Retired ids"):
+
+    header    | magic 8s | version u16 | generation u64 | agreed u64 | bookie 32s | intervals u64 |
+              | crc of intervals u32 | crc of all before u32 |
+    interval  | first i64 | last i64 |        deleted ids first; then, with bit 63 of `first` set,
+                                              disowned ids
+
+The set only grows. So the newest whole file counts, whatever the checkpoint names, and a file that
+is older than the named one is damage: the bookie would take adds that a fence refuses.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left
+from typing import Final, NamedTuple
+
+from quire.errors import CorruptStorageError
+from quire.storage.disk import Disk, is_unreadable
+from quire.storage.record import crc32c
+from quire.storage.retired import Intervals, RetiredIds
+from quire.storage.state_file import read_state, write_state
+
+PATHS: Final = ("retired-0", "retired-1")
+MAGIC: Final = b"quireRET"
+VERSION: Final = 1
+DISOWNED: Final = -(1 << 63)
+"""Bit 63 of an interval's first id, as a signed number."""
+
+FILE_BYTES_MAX: Final = 1 << 30
+"""67 million intervals."""
+
+_HEADER: Final = struct.Struct(">8sHQQ32sQI")
+_CRC: Final = struct.Struct(">I")
+_INTERVAL_BYTES: Final = 16
+
+
+class RetiredFile(NamedTuple):
+    """What one file says. `agreed` is the incarnation of the metadata store that the bookie last
+    agreed to, 0 when it never did.
+    """
+
+    generation: int
+    agreed: int
+    ids: RetiredIds
+
+    def next(self, *, agreed: int | None = None, ids: RetiredIds | None = None) -> RetiredFile:
+        """Return what the next generation says, by default the same."""
+        return RetiredFile(
+            self.generation + 1,
+            self.agreed if agreed is None else agreed,
+            self.ids if ids is None else ids,
+        )
+
+
+NOTHING: Final = RetiredFile(0, 0, RetiredIds())
+"""Of a bookie that has no file yet. Generations of files begin at 1."""
+
+
+def encode_retired(bookie: str, file: RetiredFile) -> bytes:
+    """Return the bytes of a file."""
+    deleted, disowned = file.ids.deleted, file.ids.disowned
+    marked = array("q", (first + DISOWNED for first in disowned.firsts))
+    rows = array("q", bytes(8 * 2 * (len(deleted) + len(disowned))))
+    rows[::2] = deleted.firsts + marked
+    rows[1::2] = deleted.lasts + disowned.lasts
+    _swap(rows)
+    data = rows.tobytes()
+    fields = (file.generation, file.agreed, bookie.encode("ascii"), len(rows) // 2, crc32c(data))
+    header = _HEADER.pack(MAGIC, VERSION, *fields)
+    return header + _CRC.pack(crc32c(header)) + data
+
+
+def decode_retired(path: str, bookie: str, data: bytes) -> RetiredFile:
+    """Return what a file says. Raises `CorruptStorageError` naming the file."""
+    if len(data) < _HEADER.size + _CRC.size or data[: len(MAGIC)] != MAGIC:
+        raise CorruptStorageError(path, "it is not a file of retired ids")
+    if _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(data[: _HEADER.size]):
+        raise CorruptStorageError(path, "the header fails its checksum")
+    _, version, generation, agreed, owner, count, crc = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise CorruptStorageError(path, f"version {version} is unknown to this program")
+    found = owner.rstrip(b"\0").decode("ascii", "replace")
+    if found != bookie:
+        raise CorruptStorageError(path, f"it belongs to bookie {found}, not to {bookie}")
+    body = data[_HEADER.size + _CRC.size :]
+    if len(body) != count * _INTERVAL_BYTES or crc32c(body) != crc:
+        raise CorruptStorageError(path, "the intervals fail their checksum")
+    return RetiredFile(generation, agreed, _decode_ids(path, body))
+
+
+def _decode_ids(path: str, body: bytes) -> RetiredIds:
+    rows = array("q", body)
+    _swap(rows)
+    firsts, lasts = rows[::2], rows[1::2]
+    at = bisect_left(firsts, 1, key=lambda first: first < 0)
+    unmarked = array("q", (first - DISOWNED for first in firsts[at:]))
+    ids = RetiredIds(Intervals(firsts[:at], lasts[:at]), Intervals(unmarked, lasts[at:]))
+    if not (ids.deleted.are_sound() and ids.disowned.are_sound()):
+        raise CorruptStorageError(path, "its intervals are not ascending and disjoint")
+    return ids
+
+
+def _swap(rows: array[int]) -> None:
+    """Turn the byte order of this machine into that of the file, or back."""
+    if sys.byteorder == "little":
+        rows.byteswap()
+
+
+async def write_retired(disk: Disk, bookie: str, file: RetiredFile) -> None:
+    """Make a generation durable, over the one before the last. Raises OSError; then the file of
+    the last generation is as it was.
+    """
+    await write_state(disk, PATHS[file.generation % 2], encode_retired(bookie, file))
+
+
+async def read_retired(disk: Disk, bookie: str) -> tuple[RetiredFile, list[CorruptStorageError]]:
+    """Return the newest whole file (`NOTHING` without one), and what is wrong with the others.
+
+    Raises OSError.
+    """
+    newest, damage = NOTHING, list[CorruptStorageError]()
+    for path in PATHS:
+        try:
+            data = await read_state(disk, path, bytes_max=FILE_BYTES_MAX)
+            found = NOTHING if data is None else decode_retired(path, bookie, data)
+        except CorruptStorageError as error:
+            damage.append(error)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            damage.append(CorruptStorageError(path, str(error)))
+        else:
+            newest = max(newest, found, key=lambda each: each.generation)
+    return newest, damage
+
+
+async def load_retired(disk: Disk, bookie: str, named: int) -> RetiredFile:
+    """Return the newest whole file, which the checkpoint names by its generation, or a newer one.
+
+    Raises `CorruptStorageError` when there is only an older one: ids are missing from it. Raises
+    OSError.
+    """
+    found, damage = await read_retired(disk, bookie)
+    if found.generation >= named:
+        return found
+    if damage:
+        raise damage[0]
+    path = PATHS[named % 2]
+    reason = f"the checkpoint needs generation {named} of it, and found {found.generation}"
+    raise CorruptStorageError(path, reason)
