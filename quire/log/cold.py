@@ -41,7 +41,13 @@ class ColdFile(NamedTuple):
 
     @property
     def uri(self) -> str:
+        """Where the file lies from when a manifest names it, or a little later."""
         return join(self.tier, self.name)
+
+    @property
+    def attempt_uri(self) -> str:
+        """Where the file is written, and lies until a manifest names it."""
+        return attempt_of(self.uri)
 
 
 class ColdFileMissingError(NoSuchLedgerError):
@@ -76,6 +82,13 @@ def join(uri: str, name: str) -> str:
     """Return the URI of something in a directory: before the `?` of its options, if it has any."""
     directory, mark, options = uri.partition("?")
     return f"{directory.rstrip('/')}/{name}{mark}{options}"
+
+
+def attempt_of(uri: str) -> str:
+    """Return where a file of a tier lies as long as it is an attempt."""
+    path, mark, options = uri.partition("?")
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/{ATTEMPTS}/{name}{mark}{options}"
 
 
 def file_name(number: int, ledger: LedgerId, token: int) -> str:

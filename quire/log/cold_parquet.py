@@ -41,7 +41,7 @@ from quire.log.batch import (
 )
 from quire.log.cold import ColdFile, ColdTierError
 from quire.log.cold_seal import SummedSink, Summing
-from quire.log.cold_tier import delete_file, locate, tier_errors
+from quire.log.cold_tier import delete_file, locate, sync_one, tier_errors
 from quire.log.encryption import is_encrypted
 from quire.log.manifest import Segment
 from quire.log.producers import STAMPS, Stamp, decode_columns, decode_stamps
@@ -74,12 +74,13 @@ HEADS: Final = ("entry", "offset", "epoch", "timestamp")
 
 
 class FileWriter:
-    """Writes one segment's entries into a file. Not there for anybody until `finish`."""
+    """Writes one segment's entries into a file among the attempts. Not whole until `finish`."""
 
     def __init__(self, log: str, log_id: str, segment: Segment, tier: str, name: str) -> None:
         self._segment = segment
         self._tier, self._name, self._log_id = tier, name, log_id
-        self.uri = ColdFile(tier, name, 0, 0).uri
+        cold = ColdFile(tier, name, 0, 0)
+        self._final, self.uri = cold.uri, cold.attempt_uri
         self._system, self._path = locate(self.uri)
         self._facts: dict[str, Any] = {
             "format": FORMAT,
@@ -137,7 +138,7 @@ class FileWriter:
         for close in (
             self._writer.close,
             self._sink.close,
-            lambda: delete_file(self.uri, self._log_id),
+            lambda: delete_file(self._final, self._log_id),
         ):
             with suppress(OSError, pa.ArrowException, ValueError, ColdTierError):
                 close()
@@ -149,20 +150,12 @@ def _sync(path: str) -> None:
     Any of them may be new, made by us, by an attempt that died, or by one that is under way, and
     not durable yet. Up to where the disk begins; one that we may not open we cannot have made.
     """
-    _sync_one(path)
+    sync_one(path)
     for directory in map(str, Path(path).parents):
         with suppress(PermissionError):
-            _sync_one(directory)
+            sync_one(directory)
         if os.path.ismount(directory):
             return
-
-
-def _sync_one(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class _Group:

@@ -48,29 +48,58 @@ class _Head(NamedTuple):
 class _Place:
     """Where a file should be. What reads the bytes holds this and not the `ParquetEntries`: in a
     cycle that would stay open until somebody collects cycles.
+
+    A file that was named just now may still lie among the attempts, and move while it is read.
     """
 
     def __init__(self, cold: ColdFile, ledger: LedgerId) -> None:
-        self.system, self.path = locate(cold.uri)
-        if not is_any_logs(self.path):
+        self._system, path = locate(cold.uri)
+        self._places = (path, locate(cold.attempt_uri)[1])
+        if not all(map(is_any_logs, self._places)):
             raise CorruptStorageError(cold.uri, "no file of a log has this name")
+        self._stream: Any = None
         self._cold = cold
         self._ledger = ledger
 
-    def check(self) -> None:
-        """Raises unless the file is there, and as long as it was written."""
-        try:
-            info = self.system.get_file_info(self.path)
-        except (OSError, pa.ArrowException) as error:
-            raise ColdTierError(self._cold.uri, str(error)) from error
-        if info.type != fs.FileType.File:
+    def check(self) -> str:
+        """Return where the file is. Raises unless it is there, and as long as it was written."""
+        path, attempt = self._places
+        for each in (path, attempt, path):  # it may have moved between the first two looks
+            try:
+                info = self._system.get_file_info(each)
+            except (OSError, pa.ArrowException) as error:
+                raise ColdTierError(self._cold.uri, str(error)) from error
+            if info.type == fs.FileType.File:
+                break
+        else:
             raise ColdFileMissingError(self._ledger, self._cold.uri)
         if info.size != self._cold.size:
             reason = f"it has {info.size} bytes, {self._cold.size} were written"
             raise CorruptStorageError(self._cold.uri, reason)
+        return each
+
+    def open(self) -> None:
+        """Open the file, wherever it is."""
+        path = self.check()
+        with self._answers():
+            self._stream = self._system.open_input_file(path)
+
+    def read_at(self, start: int, count: int) -> bytes:
+        """Return bytes of the open file. Where it moved away under the reader it is opened anew."""
+        try:
+            found: bytes = self._stream.read_at(count, start)
+        except (OSError, pa.ArrowException):
+            self.open()
+            with self._answers():
+                found = self._stream.read_at(count, start)
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
 
     @contextmanager
-    def answers(self) -> Iterator[None]:
+    def _answers(self) -> Iterator[None]:
         """What the file system says instead of bytes is no damage: nobody has seen the bytes."""
         try:
             yield
@@ -87,7 +116,6 @@ class ParquetEntries:
         self._cold = cold
         self._base = base
         self._place = _Place(cold, ledger)
-        self._place.check()
         self._firsts: list[EntryId] = []
         self._file: Any = self._safely(self._open)
         self._heads: tuple[int, list[_Head]] = (-1, [])
@@ -97,25 +125,16 @@ class ParquetEntries:
         """Groups that cannot be read, and why: who looks for what is left asks for every entry."""
 
     def _open(self) -> Any:
-        place = self._place
-        with place.answers():
-            stream = place.system.open_input_file(place.path)
+        self._place.open()
         try:
-            return self._understand(stream)
+            return self._understand()
         except BaseException:
-            stream.close()  # the error holds it, for as long as somebody holds the error
+            self._place.close()  # the error holds it, for as long as the error is held
             raise
 
-    def _understand(self, stream: Any) -> Any:
-        place = self._place
-
-        def read_at(start: int, count: int) -> bytes:
-            with place.answers():
-                found: bytes = stream.read_at(count, start)
-            return found
-
+    def _understand(self) -> Any:
         cold = self._cold
-        checked = CheckedFile(cold.uri, read_at, cold.size, cold.checksum)
+        checked = CheckedFile(cold.uri, self._place.read_at, cold.size, cold.checksum)
         file = pq.ParquetFile(checked)
         facts = json.loads(file.metadata.metadata[KEY])
         if facts["format"] != FORMAT or facts["ledger"] != self.ledger:

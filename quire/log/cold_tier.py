@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from quire.errors import ConfigurationError, CorruptStorageError
-from quire.log.cold import ATTEMPTS, ColdTierError, is_ours, is_probe, join
+from quire.log.cold import ATTEMPTS, ColdFile, ColdTierError, attempt_of, is_ours, is_probe, join
 
 _PROBE: Final = b"quire wrote this to see whether it can, and removes it\n"
 
@@ -57,19 +57,59 @@ def list_names(tier: str, log_id: str) -> list[str]:
     return sorted(each.base_name for each in files if is_ours(each.path, log_id))
 
 
+def list_files(tier: str, log_id: str) -> tuple[set[str], set[str]]:
+    """Return the names of a log's files in a tier, and of those that are attempts, or were lately.
+
+    Attempts are listed first: a file that is moved meanwhile is in both. Raises as `list_names`.
+    """
+    attempts = list_names(join(tier, ATTEMPTS), log_id)
+    return set(list_names(tier, log_id)), {name for name in attempts if not is_probe(name)}
+
+
+def settle(cold: ColdFile, log_id: str) -> None:
+    """Move a file that a manifest names out of the directory of attempts. May be repeated.
+
+    An object store copies and deletes, so that the file may be in both places for a moment, or
+    after a crash; readers look into both. Harmless when the file is in its place, or in neither.
+    Raises `ColdTierError`, `CorruptStorageError`, `ConfigurationError`.
+    """
+    system, path = _ours(cold.uri, log_id)
+    _, attempt = _ours(cold.attempt_uri, log_id)
+    with tier_errors(cold.uri):
+        there, waiting = system.get_file_info([path, attempt])
+        if waiting.type != fs.FileType.File:
+            return
+        with suppress(FileNotFoundError):  # another process was faster
+            if there.type == fs.FileType.File and there.size == cold.size:
+                system.delete_file(attempt)
+            else:
+                system.move(attempt, path)
+        if isinstance(system, fs.LocalFileSystem):
+            sync_one(os.path.dirname(path))
+            sync_one(os.path.dirname(attempt))
+
+
 def delete_file(uri: str, log_id: str) -> None:
-    """Delete a file of a log; harmless when it is gone.
+    """Delete a file of a log, also where it is an attempt; harmless when it is gone.
 
     Raises `CorruptStorageError` for a place that cannot be a file of this log, and deletes nothing
     there; `ColdTierError`, `ConfigurationError`.
     """
+    system, path = _ours(uri, log_id)
+    _, attempt = _ours(attempt_of(uri), log_id)
+    for each in (attempt, path):  # in this order: what is gone as an attempt is not moved any more
+        with tier_errors(uri), suppress(FileNotFoundError):
+            system.delete_file(each)
+
+
+def _ours(uri: str, log_id: str) -> tuple[Any, str]:
+    """The file system and the path of a file of this log. Raises as `delete_file`."""
     system, path = locate(uri)
     if not is_ours(path, log_id):
         raise CorruptStorageError(
             uri, f"no file of log id {log_id!r} has this name: the record that names it is wrong"
         )
-    with tier_errors(uri), suppress(FileNotFoundError):
-        system.delete_file(path)
+    return system, path
 
 
 def delete_tier(tier: str, log_id: str) -> None:
@@ -78,9 +118,10 @@ def delete_tier(tier: str, log_id: str) -> None:
     A tier that does not exist has no files. What else lies there stays. Raises `ColdTierError`,
     `ConfigurationError`.
     """
+    delete_probes(tier, log_id)
+    for name in sorted(set.union(*list_files(tier, log_id))):
+        delete_file(join(tier, name), log_id)
     for directory in (join(tier, ATTEMPTS), tier):
-        for name in list_names(directory, log_id):
-            delete_file(join(directory, name), log_id)
         _drop_if_empty(directory)
 
 
@@ -106,7 +147,9 @@ def delete_probes(tier: str, log_id: str) -> None:
     """Remove what killed probes left. Raises `ColdTierError`, `ConfigurationError`."""
     directory = join(tier, ATTEMPTS)
     for name in filter(is_probe, list_names(directory, log_id)):
-        delete_file(join(directory, name), log_id)
+        system, path = _ours(join(directory, name), log_id)
+        with tier_errors(tier), suppress(FileNotFoundError):
+            system.delete_file(path)
 
 
 def _drop_if_empty(directory: str) -> None:
@@ -115,3 +158,12 @@ def _drop_if_empty(directory: str) -> None:
     if isinstance(system, fs.LocalFileSystem):
         with suppress(OSError):
             os.rmdir(path)
+
+
+def sync_one(path: str) -> None:
+    """Have a local file, or the names in a local directory, survive a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -3,8 +3,10 @@ log: readers find them there.
 
     begin    the tier goes into the manifest, so that whoever cleans up knows where to look
     write    a segment's ledger is read into a file of this attempt's own, and the file is read
-             back; any number of processes at a time
-    commit   one compare-and-set has the manifest name the files; from then on they are read
+             back; any number of processes at a time. The file lies below `_attempts/`, which
+             Spark and Arrow pass over when they read the tier as a table
+    commit   one compare-and-set has the manifest name the files; from then on they are read. Then
+             they move out of `_attempts/`; readers look into both places
     release  one compare-and-set takes the ledgers off the log, onto its list of doomed ones; then
              they are deleted
 
@@ -108,7 +110,7 @@ class Offload:
             await asyncio.to_thread(door(uri).probe, tier)
         # Listed before the manifest is read for the edit: whoever has written since was quicker to
         # name the tier.
-        found = await asyncio.to_thread(door(uri).list_names, tier, seen.log_id)
+        found = set.union(*await asyncio.to_thread(door(uri).list_files, tier, seen.log_id))
 
         def change(manifest: LogManifest) -> LogManifest:
             if manifest.log_id != seen.log_id:
@@ -208,10 +210,16 @@ class Offload:
             raise
         named = {each.cold.uri for each in manifest.segments if each.cold}
         await self._delete(file.uri for file in files.values() if file.uri not in named)
+        await self._settle([file for file in files.values() if file.uri in named])
         return manifest
 
     async def release(self) -> LogManifest:
-        """Give up the ledgers of all segments that are in files: doom them, then delete them."""
+        """Give up the ledgers of all segments that are in files: doom them, then delete them.
+
+        The files are in their place before. Raises `NoSuchLogError`, `ColdTierError`.
+        """
+        seen, _ = await self._record.read()
+        await self._settle([each.cold for each in seen.segments if each.cold and each.is_hot])
 
         def change(manifest: LogManifest) -> LogManifest:
             doomed = [each.ledger for each in manifest.segments if each.cold and each.is_hot]
@@ -232,13 +240,24 @@ class Offload:
         orphans: list[str] = []
         for tier in manifest.tiers:
             await asyncio.to_thread(door(tier).delete_probes, tier, manifest.log_id)
-            names = await asyncio.to_thread(door(tier).list_names, tier, manifest.log_id)
+            listed = door(tier).list_files
+            placed, attempts = await asyncio.to_thread(listed, tier, manifest.log_id)
             # Read after the files were listed: what it says of their segments is for ever.
             manifest, _ = await self._record.read()
+            names = sorted(placed | attempts)
             orphans += [join(tier, name) for name in names if is_orphan(manifest, name)]
+            cold = [each.cold for each in manifest.segments if each.cold]
+            await self._settle(
+                [each for each in cold if each.tier == tier and each.name in attempts]
+            )
         await self._delete(orphans)
         await delete_doomed(self._catalog, manifest, self._edit)
         return orphans
+
+    async def _settle(self, files: Iterable[ColdFile]) -> None:
+        """Move files that the manifest names out of the attempts, where Spark does not see them."""
+        for file in files:
+            await asyncio.to_thread(door(file.tier).settle, file, log_id_of(file.uri))
 
     async def _delete(self, uris: Iterable[str]) -> None:
         """Delete files that this program wrote or found; each lies in the directory of its log."""

@@ -14,11 +14,13 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
+from pyarrow import dataset
 
 from quire.errors import ConfigurationError, NoSuchLogError
-from quire.log import manifest
-from quire.log.cold import ColdFile
+from quire.log import cold_tier, manifest
+from quire.log.cold import ATTEMPTS, ColdFile
 from quire.log.cold_parquet import FileWriter
+from quire.log.cold_reader import open_file
 from quire.log.manifest import LogManifest
 from quire.log.offload import is_orphan
 from quire.log.position import Position
@@ -267,6 +269,134 @@ def test_files_of_a_manifest_that_was_lost_are_not_swept(tmp_path: Path) -> None
     asyncio.run(main())
 
 
+def test_files_of_attempts_are_not_among_those_of_the_table(tmp_path: Path) -> None:
+    """Each record once, whatever died or ran twice; as Spark and Arrow read a directory."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            work = client.logs.offload(NAME)
+            tier, segments = await work.begin(str(tmp_path))
+            table = Path(url2pathname(urlsplit(tier).path))
+
+            def count_rows() -> int:
+                return int(dataset.dataset(table).count_rows())
+
+            await work.write(segments[0], tier)  # a task of a job that dies
+            assert count_rows() == 0
+            found = {each.number: await work.write(each, tier) for each in segments}
+            assert count_rows() == 0
+            await work.commit(found)
+            assert count_rows() == len(records)
+            await work.release()
+            assert len(await work.sweep()) == 1
+            assert count_rows() == len(records)
+            assert await client.read() == records
+
+    asyncio.run(main())
+
+
+def test_a_crash_between_the_name_and_the_move_is_made_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is read among the attempts, and each later step moves it."""
+
+    async def main(step: str, target: Path) -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            work = client.logs.offload(NAME)
+            tier, segments = await work.begin(str(target))
+            found = {each.number: await work.write(each, tier) for each in segments}
+            with monkeypatch.context() as patch:
+                patch.setattr(cold_tier, "settle", crash)
+                with pytest.raises(CrashError):
+                    await work.commit(found)
+            assert {each.parent.name for each in files(target)} == {ATTEMPTS}
+            assert await client.read() == records
+            if step == "trim":
+                await client.logs.trim(NAME, Position(3, 0, 0))
+                assert len(files(target)) == 2
+                await work.sweep()
+                records = [each for each in records if each.position.segment >= 3]
+            elif step == "commit":
+                await work.commit(found)
+            else:
+                await getattr(work, step)()
+            assert ATTEMPTS not in {each.parent.name for each in files(target)}
+            assert await client.read() == records
+            await client.logs.delete(NAME)
+            assert files(target) == []
+
+    def crash(*_: object) -> None:
+        raise CrashError
+
+    for step in ("release", "sweep", "commit", "trim"):
+        asyncio.run(main(step, tmp_path / step))
+
+
+class Gone:
+    """An open file of a store that knows files by their names, after the file moved."""
+
+    def read_at(self, count: int, start: int) -> bytes:
+        raise FileNotFoundError(2, "no such key")
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def test_a_reader_goes_on_when_its_file_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object store forgets the old name; a copy that was not deleted yet does no harm."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            await offload(client, tmp_path)
+            for path in files(tmp_path):
+                waiting = path.parent / ATTEMPTS / path.name
+                waiting.write_bytes(path.read_bytes())
+            assert await client.read() == records
+            assert await client.logs.offload(NAME).sweep() == []
+            assert len(files(tmp_path)) == len((await client.manifest()).segments)
+            (first, *_) = (await client.manifest()).segments
+            assert first.cold is not None
+            assert first.end is not None
+            reader = await open_file(first.cold, first.ledger, first.end.last_entry, first.base)
+            (path, *_) = files(tmp_path)
+            waiting = path.parent / ATTEMPTS / path.name
+            path.rename(waiting)
+            held = reader._file
+            assert held is not None
+            monkeypatch.setattr(held._place, "_stream", Gone())
+            assert (await reader.read_entry(0)).entry == 0
+            await reader.close()
+
+    asyncio.run(main())
+
+
+def test_an_older_tier_is_read_and_swept_as_before(tmp_path: Path) -> None:
+    """Attempts lay beside the files that the manifest names."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            await offload(client, tmp_path)
+            (path, *_) = files(tmp_path)
+            old = path.with_name(f"{path.name[:-16]}0000abcd.parquet")
+            old.write_bytes(path.read_bytes())
+            assert await client.read() == records
+            swept = await client.logs.offload(NAME).sweep()
+            assert [each.rpartition("/")[2] for each in swept] == [old.name]
+            assert not old.exists()
+
+    asyncio.run(main())
+
+
 def test_nothing_is_offloaded_from_a_log_that_is_being_deleted(tmp_path: Path) -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
@@ -309,7 +439,10 @@ def test_every_directory_that_was_made_for_a_file_is_durable(
     made = files(target)
     assert len(made) == 4
     for file in made:
-        at = synced.index(file)
-        led = [*file.parents][: len(file.parents) - len(tmp_path.parents)]
+        attempt = file.parent / ATTEMPTS / file.name
+        at = synced.index(attempt)
+        led = [*attempt.parents][: len(attempt.parents) - len(tmp_path.parents)]
         assert synced[at + 1 : at + 1 + len(led)] == led
         assert led[-1] == tmp_path, "what was there before has the name of what was made"
+        moved = len(synced) - 1 - synced[::-1].index(file.parent)
+        assert moved > at + len(led), "the move is durable, too"

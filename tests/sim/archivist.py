@@ -2,22 +2,30 @@
 
 Archivists begin, write, commit, release and sweep, not always all of it, beside each other, and die
 anywhere in between. Files may be refused or spoilt by where they are to lie (tier.py).
+
+Some name a place that does not exist. And a vandal writes names of foreign files into the record of
+the log: as tiers, and as files to be deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
-from quire.errors import CorruptStorageError, IntegrityError, QuireError
+from quire.errors import CorruptStorageError, IntegrityError, NoSuchLogError, QuireError
 from quire.log.directory import LogDirectory
+from quire.log.manifest import LogManifest
 from tests.sim.clients import ClientMachine
 from tests.sim.file_watch import FileWatch
 from tests.sim.followers import corruption
-from tests.sim.tier import SCHEME, SimTier, Threads
+from tests.sim.tier import NOWHERE, SCHEME, SimTier, Threads
 from tests.sim.world import SimWorld
 
 TARGETS: Final = ("sim://cold", "sim://colder")
+FOREIGN_TIER: Final = "sim://precious"
+PRECIOUS: Final = ("precious/thesis.txt", "precious/00000001-7-0000abcd.parquet")
+"""Files of others."""
 
 
 class Archivist:
@@ -31,6 +39,8 @@ class Archivist:
         self.count = rng.choice([1, 2]) if self.wanted else 0
         self._pace = rng.choice([5.0, 50.0])
         self.tier = SimTier(world.rng("tier"), world.note_fault)
+        self.tier.files |= {path: bytearray(b"precious") for path in PRECIOUS}
+        self._slips = world.rng("slips of archivists")
         self._files = FileWatch(log, self.tier, world.loop.fail)
         if self.wanted:
             world.loop.threads = Threads(world.loop, world.rng("threads"))
@@ -56,7 +66,13 @@ class Archivist:
         if rng.random() < 0.3:
             await self._sweep(client, directory)
             return
-        tier, segments = await offload.begin(rng.choice(TARGETS))
+        if self._slips.random() < 0.1:
+            await self._vandalize(directory)
+        target = rng.choice(TARGETS)
+        if self._slips.random() < 0.1:
+            target = f"{SCHEME}{NOWHERE}"
+            self._world.note_fault("place mistyped")
+        tier, segments = await offload.begin(target)
         for segment in segments:
             files = {segment.number: await offload.write(segment, tier)}
             if rng.random() < 0.9:
@@ -68,6 +84,20 @@ class Archivist:
             self._world.note_fault("offload released")
         if rng.random() < 0.5:
             await self._sweep(client, directory)
+
+    async def _vandalize(self, directory: LogDirectory) -> None:
+        """Write foreign names into the record, if that is of the version that has places."""
+
+        def change(manifest: LogManifest | None) -> LogManifest:
+            if manifest is None:
+                raise NoSuchLogError(self._log)
+            if not manifest.tiers or FOREIGN_TIER in manifest.tiers:
+                return manifest
+            self._world.note_fault("foreign names in a record")
+            doomed = (*manifest.doomed_files, *(SCHEME + path for path in PRECIOUS))
+            return replace(manifest, tiers=(*manifest.tiers, FOREIGN_TIER), doomed_files=doomed)
+
+        await directory._record(self._log).edit(change)
 
     async def _sweep(self, client: ClientMachine, directory: LogDirectory) -> None:
         swept = await directory.offload(self._log).sweep()

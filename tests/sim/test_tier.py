@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +20,14 @@ from tests.sim.history import Violation
 from tests.sim.loop import new_loop
 from tests.sim.process import Incarnation
 from tests.sim.sealed import SimEscape
-from tests.sim.tier import SCHEME, SimTier, Threads
+from tests.sim.tier import NOWHERE, SCHEME, SimTier, Threads
 
-FIRST = LogManifest("log", "id", 0).take_over({}, 7, 0)
+ID = "0123456789abcdef0123456789abcdef"
+FIRST = LogManifest("log", ID, 0).take_over({}, 7, 0)
 SECOND = FIRST.take_over({1: SegmentEnd(1, 2, 2, 10, 0)}, 8, 0)
-FILE = ColdFile(f"{SCHEME}cold/id", "00000001-7-abc.parquet", 3, 0)
-PATH = "cold/id/00000001-7-abc.parquet"
+FILE = ColdFile(f"{SCHEME}cold/{ID}", "00000001-7-0000abcd.parquet", 3, 0)
+PATH = f"cold/{ID}/00000001-7-0000abcd.parquet"
+WAITING = f"cold/{ID}/_attempts/00000001-7-0000abcd.parquet"
 MOVED = replace(
     SECOND,
     tiers=(FILE.tier,),
@@ -85,13 +88,60 @@ def test_file_watch_catches_the_deletion_of_a_named_file() -> None:
     assert shelf.says("is deleted, and the manifest names it")
 
 
+def test_a_file_may_be_in_either_place_or_in_both() -> None:
+    shelf = Shelf(WAITING)
+    shelf.put(MOVED)
+    shelf.system.move(WAITING, PATH)
+    assert list(shelf.tier.files) == [PATH]
+    shelf.tier.files[WAITING] = bytearray(b"abc")
+    shelf.system.delete_file(WAITING)
+    assert shelf.found == []
+
+
+def test_file_watch_catches_a_file_that_appears_before_it_is_named() -> None:
+    shelf = Shelf(WAITING)
+    shelf.put(SECOND)
+    shelf.system.move(WAITING, PATH)
+    assert shelf.says("no manifest named it")
+
+
+def test_file_watch_catches_a_tier_that_takes_no_files() -> None:
+    shelf = Shelf()
+    with pytest.raises(OSError, match="no such bucket"):
+        shelf.system.open_output_stream(f"{NOWHERE}/{ID}/x")
+    assert shelf.system.get_file_info(fs.FileSelector(f"{NOWHERE}/{ID}")) == []
+    shelf.put(replace(SECOND, tiers=(f"{SCHEME}{NOWHERE}/{ID}",)))
+    assert shelf.says("takes no files")
+
+
+def test_file_watch_catches_the_deletion_of_a_foreign_file() -> None:
+    shelf = Shelf(f"cold/{ID}/thesis.txt")
+    shelf.put(MOVED)
+    shelf.found.clear()
+    shelf.system.delete_file(f"cold/{ID}/thesis.txt")
+    assert shelf.says("C13")
+
+
+def test_a_move_that_fails_leaves_the_file_in_both_places() -> None:
+    shelf = Shelf(WAITING)
+    shelf.put(MOVED)
+    shelf.tier.refusal = 0.5
+    while len(shelf.tier.files) < 2:
+        with suppress(OSError):
+            shelf.system.move(WAITING, PATH)
+        if WAITING not in shelf.tier.files:
+            shelf.tier.files = {WAITING: bytearray(b"abc")}
+    assert set(shelf.tier.files) == {PATH, WAITING}
+    assert shelf.found == []
+
+
 def test_file_watch_catches_what_is_left() -> None:
-    other = PATH.replace("abc", "def")
+    other = PATH.replace("0000abcd", "0000def0")
     shelf = Shelf(PATH, other)
     shelf.put(SECOND)
     shelf.watch.check_swept()
     shelf.put(MOVED)
-    with pytest.raises(Violation, match="def"):
+    with pytest.raises(Violation, match="def0"):
         shelf.watch.check_swept()
     shelf.put(None)
     assert shelf.says("the log is gone")
@@ -125,7 +175,9 @@ def test_a_tier_is_a_file_system() -> None:
     with shelf.system.open_input_file(PATH) as file:
         assert file.read_at(2, 1) == b"bc"
         assert isinstance(file, pa.NativeFile)
-    assert [each.path for each in shelf.system.get_file_info(fs.FileSelector("cold/id"))] == [PATH]
+    assert [each.path for each in shelf.system.get_file_info(fs.FileSelector(f"cold/{ID}"))] == [
+        PATH
+    ]
     shelf.system.delete_file(PATH)
     assert shelf.system.get_file_info(PATH).type is fs.FileType.NotFound
     with pytest.raises(FileNotFoundError):

@@ -25,6 +25,8 @@ from tests.sim.loop import SimLoop
 T = TypeVar("T")
 
 SCHEME: Final = "sim://"
+NOWHERE: Final = "mistyped"
+"""A bucket that does not exist: what is listed is empty, and nothing can be written."""
 SLOW_SECONDS: Final = 0.5
 
 
@@ -64,7 +66,7 @@ class Threads:
 class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
     """Files by path. `refusal` and `silence` are how often a call is not carried out, or carried
     out and called a failure, `damage` how often a bit of what is written is another one; `note` is
-    told of each. `before_delete` is told of each path that goes.
+    told of each. `before_delete` is told of each path that goes, `before_placing` of each new one.
     """
 
     def __init__(self, rng: random.Random, note: Callable[[str], None]) -> None:
@@ -76,6 +78,7 @@ class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
         self.damage = rng.choice([0.0, 0.0, 0.02])
         self.damaged: set[str] = set()
         self.before_delete: Callable[[str], None] = lambda _: None
+        self.before_placing: Callable[[str], None] = lambda _: None
 
     def heal(self) -> None:
         """From now on it does what it is asked."""
@@ -145,6 +148,18 @@ class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
         self.before_delete(path)
         del self.files[path]
 
+    def move(self, src: str, dest: str) -> None:
+        """As an object store does it: a copy that appears as a whole, then a deletion."""
+        with self._answering():
+            if src not in self.files:
+                raise FileNotFoundError(src)
+            self.before_placing(dest)
+            self.files[dest] = bytearray(self.files[src])
+            if src in self.damaged:
+                self.damaged.add(dest)
+            self._may_fail(self.refusal)
+            self._delete(src)
+
     def open_input_file(self, path: str) -> Any:
         with self._answering():
             if path not in self.files:
@@ -152,7 +167,10 @@ class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
             return pa.PythonFile(_Reading(self, path), mode="r")
 
     def open_output_stream(self, path: str, metadata: object) -> Any:
+        if path.startswith(f"{NOWHERE}/"):
+            raise OSError(f"no such bucket: {NOWHERE}")
         with self._answering():
+            self.before_placing(path)
             self.files[path] = bytearray()
             return pa.PythonFile(_Writing(self, path), mode="w")
 
@@ -187,9 +205,6 @@ class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
         raise NotImplementedError
 
     def delete_root_dir_contents(self) -> None:
-        raise NotImplementedError
-
-    def move(self, src: str, dest: str) -> None:
         raise NotImplementedError
 
     def copy_file(self, src: str, dest: str) -> None:

@@ -83,6 +83,22 @@ def test_spark_and_the_log_read_hot_and_cold_alike(
     assert [bytes(row.payload) for row in parquet] == [each.payload for each in records]
 
 
+def test_spark_reads_each_record_of_a_tier_once_whatever_died(
+    spark: SparkSession, cluster: str, tmp_path: Path
+) -> None:
+    fill(cluster, "counted", 0, 150)
+    with quire.sync.connect(cluster) as client:
+        work = client.logs.offload("counted")
+        tier, segments = work.begin(str(tmp_path))
+        left = work.write(segments[0], tier)  # a task of a job that died, or that ran twice
+        work.commit({each.number: work.write(each, tier) for each in segments})
+        work.release()
+    assert spark.read.parquet(tier).count() == 150
+    moved = offload_log(spark, Place(cluster, "counted"), str(tmp_path))
+    assert moved.swept == (left.uri,)
+    assert spark.read.parquet(tier).count() == 150
+
+
 def test_a_snapshot_taken_before_is_read_to_its_end_afterwards(
     spark: SparkSession, cluster: str, tmp_path: Path
 ) -> None:

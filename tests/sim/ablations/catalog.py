@@ -302,6 +302,12 @@ ABLATIONS: Final = (
     Ablation("a file is read back before it is named", "log", offloads.name_a_file_unread),
     Ablation("a sweep spares attempts under way", "log", offloads.sweep_attempts_under_way),
     Ablation("a segment moves once", "log", offloads.move_what_was_moved),
+    Ablation("a name in a record proves no file", "log", offloads.believe_any_name),
+    Ablation("a tier is proven before it is recorded", "log", offloads.record_a_place_unseen),
+    Ablation(
+        "attempts lie apart until they are named", "log", offloads.write_attempts_among_the_files
+    ),
+    Ablation("a reader looks among the attempts", "log", offloads.look_for_files_in_one_place),
     Ablation("a log takes its files with it", "deletion", offloads.leave_the_files),
     Ablation("a log goes ledgers first", "deletion", deletions.delete_the_record_first),
     Ablation("a log is fenced before it goes", "deletion", deletions.delete_without_an_end),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from quire.log import cold_tier, offload
+from pyarrow import fs
+
+from quire.log import cold, cold_reader, cold_tier, offload
 from tests.sim.ablations.patch import Patch
 
 
@@ -35,3 +37,31 @@ def move_what_was_moved() -> list[Patch]:
 
 def leave_the_files() -> list[Patch]:
     return [(cold_tier, "delete_tier", lambda tier, log_id: None)]
+
+
+def believe_any_name() -> list[Patch]:
+    def names(tier: str, log_id: str) -> list[str]:
+        system, path = cold_tier.locate(tier)
+        with cold_tier.tier_errors(tier):
+            found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return sorted(each.base_name for each in found)
+
+    return [(cold_tier, "is_ours", lambda path, log_id: True), (cold_tier, "list_names", names)]
+
+
+def record_a_place_unseen() -> list[Patch]:
+    return [(cold_tier, "probe", lambda tier: None)]
+
+
+def write_attempts_among_the_files() -> list[Patch]:
+    return [(cold.ColdFile, "attempt_uri", cold.ColdFile.uri)]
+
+
+def look_for_files_in_one_place() -> list[Patch]:
+    whole = cold_reader._Place.__init__
+
+    def init(self: Any, file: Any, ledger: int) -> None:
+        whole(self, file, ledger)
+        self._places = (self._places[0], self._places[0])
+
+    return [(cold_reader._Place, "__init__", init)]
