@@ -16,7 +16,13 @@ from typing import Final
 
 from quire.bookie import READ_BYTES_MAX
 from quire.entry import BookieId, Entry, EntryId, LedgerId, Sealer
-from quire.errors import NoSuchEntryError, NoSuchLedgerError, QuireError, UnreadableError
+from quire.errors import (
+    LedgerRetiredError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    QuireError,
+    UnreadableError,
+)
 from quire.ledger.asking import Asking, within
 from quire.ledger.options import LedgerOptions
 from quire.ledger.proof import unseal_run
@@ -54,7 +60,8 @@ class EntryFetcher:
         answer.
 
         Raises `NoSuchEntryError` when every bookie that should hold `first` was asked and enough
-        of them to outvote any ack say that they do not; `UnreadableError` when too many cannot say.
+        of them to outvote any ack say that they do not; `UnreadableError` when too many cannot say;
+        `LedgerRetiredError` when no copy was found, and a bookie dropped the ledger as deleted.
         """
         job = _Fetch(self, replication, ensemble, first, last, turn, bytes_max)
         return await job.run()
@@ -100,6 +107,7 @@ class _Fetch:
         self._found: dict[EntryId, Entry] = {}
         self._asked: list[int] = []
         self._denials = 0
+        self._retired: LedgerRetiredError | None = None
         self._failures: list[str] = []
 
     async def run(self) -> list[Entry]:
@@ -160,6 +168,9 @@ class _Fetch:
 
     def _take(self, position: int, answer: bytes | QuireError) -> None:
         bookie = self._ensemble[position]
+        if isinstance(answer, LedgerRetiredError):
+            self._retired = answer
+            return
         if isinstance(answer, NoSuchEntryError | NoSuchLedgerError):
             self._denials += self._replication.is_written_to(self._first, position)
             return
@@ -187,6 +198,8 @@ class _Fetch:
 
     def _failure(self) -> QuireError:
         ledger: LedgerId = self._fetcher.sealer.ledger
+        if self._retired is not None:
+            return self._retired
         if self._denials >= self._replication.coverage:
             return NoSuchEntryError(ledger, self._first)
         reasons = "; ".join(self._failures) or "the bookies asked do not hold it"

@@ -33,7 +33,7 @@ from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead
 from quire.ledger.roster import Bookies
 from quire.ledger.tail import follow
 from quire.ledger.tails import covered_end, covered_lac
-from quire.ledger.versioned import VersionedMetadata, read_metadata
+from quire.ledger.versioned import VersionedMetadata, judged_by_metadata, read_metadata
 from quire.metastore.store import MetadataStore
 
 LAC_POLL_SECONDS: Final = 0.005
@@ -121,7 +121,9 @@ class LedgerReader(Handle):
             await self.refresh()
         if not self.is_closed:
             timeout = self.options.request_timeout
-            self.confirm(await covered_lac(self.bookies, self.sealer, self.metadata, timeout))
+            async with judged_by_metadata(self.store):
+                lac = await covered_lac(self.bookies, self.sealer, self.metadata, timeout)
+            self.confirm(lac)
         return self.confirmed
 
     async def last_acknowledged(self) -> EntryId:
@@ -136,7 +138,8 @@ class LedgerReader(Handle):
         if self.is_closed:
             return self.confirmed
         timeout, pause = self.options.request_timeout, LAC_POLL_SECONDS
-        end = await covered_end(self.bookies, self.sealer, self.metadata, timeout)
+        async with judged_by_metadata(self.store):
+            end = await covered_end(self.bookies, self.sealer, self.metadata, timeout)
         deadline = asyncio.get_running_loop().time() + timeout
         while await self.last_confirmed() < end and not self.is_closed:
             if asyncio.get_running_loop().time() >= deadline:
@@ -279,11 +282,12 @@ class LedgerReader(Handle):
         metadata = self.metadata
         fragment = metadata.fragment_of(first)
         above = (each.first - 1 for each in metadata.fragments if each.first > first)
-        return await self._fetcher.fetch(
-            metadata.replication,
-            fragment.bookies,
-            first,
-            min([last, *above]),
-            turn=turn,
-            bytes_max=bytes_max,
-        )
+        async with judged_by_metadata(self.store):
+            return await self._fetcher.fetch(
+                metadata.replication,
+                fragment.bookies,
+                first,
+                min([last, *above]),
+                turn=turn,
+                bytes_max=bytes_max,
+            )

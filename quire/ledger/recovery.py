@@ -21,7 +21,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import NO_ENTRY, BookieId, Entry, EntryId, LedgerId, Sealer
-from quire.errors import NoSuchEntryError, NoSuchLedgerError, QuireError, UnreadableError
+from quire.errors import (
+    LedgerRetiredError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    QuireError,
+    UnreadableError,
+)
 from quire.ledger.asking import Asking, persist, within
 from quire.ledger.completion import Completion
 from quire.ledger.fetch import EntryFetcher
@@ -31,7 +37,7 @@ from quire.ledger.proof import unseal_run
 from quire.ledger.recovery_plan import Evidence, Verdict, closing_change
 from quire.ledger.roster import Bookies
 from quire.ledger.tails import covered_lac
-from quire.ledger.versioned import VersionedMetadata, change_metadata
+from quire.ledger.versioned import VersionedMetadata, change_metadata, judged_by_metadata
 from quire.ledger.write_back import WriteBack
 from quire.metastore.store import MetadataStore
 from quire.run import RUN_BYTES_MAX
@@ -78,8 +84,13 @@ class LedgerRecovery:
 
         Raises `UnreadableError` when too few bookies answer to decide, `NotEnoughBookiesError` when
         too few take the recovered entries, `NoSuchLedgerError`, `CorruptRecordError` when somebody
-        grew the ledger during recovery, and the store's errors.
+        grew the ledger during recovery, `StoreWentBackError` when a bookie dropped the ledger as
+        deleted and its record is there, and the store's errors.
         """
+        async with judged_by_metadata(self._store):
+            return await self._run()
+
+    async def _run(self) -> VersionedMetadata:
         begun = await change_metadata(self._store, self.ledger, _begin)
         frozen = begun.metadata
         if frozen.is_closed:
@@ -166,6 +177,8 @@ class LedgerRecovery:
         """
         if isinstance(said, QuireError):
             evidence.doubt(position, evidence.next)
+        elif isinstance(said.answer, LedgerRetiredError):
+            raise said.answer  # it denies nothing: metadata judges
         elif isinstance(said.answer, NoSuchEntryError | NoSuchLedgerError):
             evidence.deny(position, said.first, said.last)
         elif isinstance(said.answer, QuireError):

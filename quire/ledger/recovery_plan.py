@@ -10,7 +10,8 @@ digest). Rules:
       confirmed.
   P2  One valid copy recovers an entry. Qw − Qa + 1 explicit negatives from its write set prove
       that it was not and never will be confirmed, so the ledger ends before it. An unusable
-      answer is never a negative.
+      answer is never a negative. Neither is *retired* (`LedgerRetiredError`): it ends the recovery,
+      and metadata tells what it means.
   P3  Everything is judged by the metadata as it was when recovery began: a bookie that recovery
       itself put into the ensemble lacks entries rightly.
   P4  What recovery changes in the ensemble appears in metadata together with the end, or never.

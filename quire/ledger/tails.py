@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from quire.bookie import LedgerTail
 from quire.entry import BookieId, EntryId, Sealer
-from quire.errors import UnreadableError
+from quire.errors import LedgerRetiredError, UnreadableError
 from quire.ledger.asking import Asking, persist, within
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.proof import claimed_entry, proven_lac
@@ -30,7 +30,8 @@ async def covered_lac(
 
     With `fence_key` each bookie that answered is fenced. One bookie is given `timeout` seconds.
 
-    Raises `UnreadableError` when too many bookies give no usable answer.
+    Raises `UnreadableError` when too many bookies give no usable answer, `LedgerRetiredError` when
+    one of them dropped the ledger as deleted.
     """
 
     def prove(tail: LedgerTail) -> EntryId | None:
@@ -76,6 +77,8 @@ async def _covered(
             asking.ask(position, insist(bookie))
         while asking.outstanding:
             position, tail = await asking.next()
+            if isinstance(tail, LedgerRetiredError):
+                raise tail
             tails[position] = prove(tail) if isinstance(tail, LedgerTail) else None
             lac = start_of_recovery(metadata.replication, metadata.last_fragment, tails)
             if lac is not None:

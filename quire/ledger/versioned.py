@@ -10,15 +10,18 @@ Not here: the writer's changes, which depend on what it wrote before (`ledger_re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import (
+    LedgerRetiredError,
     NoSuchLedgerError,
     NoSuchNodeError,
     StoreOutcomeUnknownError,
+    StoreWentBackError,
     VersionConflictError,
 )
 from quire.ledger.metadata import LedgerMetadata
@@ -45,6 +48,22 @@ async def read_metadata(store: MetadataStore, ledger: LedgerId) -> VersionedMeta
     except NoSuchNodeError:
         raise NoSuchLedgerError(ledger) from None
     return VersionedMetadata(LedgerMetadata.decode(path, found.value), found.version)
+
+
+@asynccontextmanager
+async def judged_by_metadata(store: MetadataStore) -> AsyncIterator[None]:
+    """Let metadata decide what it means that a bookie retired a ledger (docs/protocol.md, B11).
+
+    Raises, instead of `LedgerRetiredError`, `NoSuchLedgerError` if the ledger's record is gone and
+    `StoreWentBackError` if it is there: a bookie retires an id only after the record was provably
+    gone. Raises the store's errors when the record cannot be read.
+    """
+    try:
+        yield
+    except LedgerRetiredError as error:
+        await read_metadata(store, error.ledger)
+        evidence = f"ledger {error.ledger} has a record, and a bookie has dropped it as deleted"
+        raise StoreWentBackError(f"metadata store {store.uri}", evidence) from error
 
 
 async def change_metadata(

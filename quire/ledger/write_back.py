@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from quire.entry import BookieId, Entry, EntryId, Sealer
-from quire.errors import NotEnoughBookiesError, QuireError
+from quire.errors import LedgerRetiredError, NotEnoughBookiesError, QuireError
 from quire.ledger.asking import Asking, persist, within
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
@@ -58,7 +58,8 @@ class WriteBack:
     async def write(self, batch: Sequence[Entry]) -> None:
         """Return when each entry is on at least Qa bookies of the ensemble in `mended`.
 
-        Raises `NotEnoughBookiesError` when too few of its bookies take entries and none is left to
+        Raises `LedgerRetiredError` when a bookie dropped the ledger as deleted, and
+        `NotEnoughBookiesError` when too few of its bookies take entries and none is left to
         replace them. Cancelling leaves some copies behind, which is harmless.
         """
         runs = self._runs(batch)
@@ -100,6 +101,8 @@ class WriteBack:
                 except TimeoutError:
                     self._down.update(p for p in range(len(runs)) if asking.is_asked(p))
                     return
+                if isinstance(error, LedgerRetiredError):
+                    raise error
                 if isinstance(error, QuireError):
                     self._down.add(position)
                     if self._spares():

@@ -20,6 +20,7 @@ from quire.errors import (
     IntegrityError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    StoreWentBackError,
     UnreadableError,
 )
 from quire.log.manifest import Segment
@@ -33,6 +34,9 @@ T = TypeVar("T")
 PATIENCE_SECONDS: Final = 10.0
 LOST: Final = (UnreadableError, IntegrityError, NoSuchEntryError, NoSuchLedgerError)
 """What an entry, or a segment, that cannot be had any more raises."""
+
+NO_VERDICT: Final = (NoSuchLedgerError, StoreWentBackError)
+"""What says nothing about the records of a segment: it moved, or metadata cannot be believed."""
 
 
 class Gap(NamedTuple):
@@ -76,7 +80,8 @@ async def find_behind(reader: SegmentReader, first: Position, rng: Random) -> Fo
     that can.
 
     Raises `NoSuchLedgerError` when the segment is gone from where it was opened: trimmed, moved to
-    a file, or lost. Raises the store's errors.
+    a file, or lost; `StoreWentBackError` when metadata names what bookies dropped as deleted.
+    Raises the store's errors.
     """
     segment, last = reader.segment, reader.segment.last_entry
     assert last is not None, "only sealed segments have gaps"
@@ -85,7 +90,7 @@ async def find_behind(reader: SegmentReader, first: Position, rng: Random) -> Fo
         try:
             patience = 0.0 if lost else PATIENCE_SECONDS
             batch = await retry(lambda entry=entry: reader.batch(entry), rng, timeout=patience)  # type: ignore[misc]
-        except NoSuchLedgerError:
+        except NO_VERDICT:
             raise
         except LOST as error:
             lost = lost or error

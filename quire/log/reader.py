@@ -29,12 +29,13 @@ from quire.errors import (
     NoSuchLedgerError,
     PositionTrimmedError,
     StoreUnavailableError,
+    StoreWentBackError,
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
 from quire.log.cold import ColdFileMissingError
 from quire.log.course import Course
-from quire.log.gap import LOST, Found, OnGap, all_of, be_patient, find_behind
+from quire.log.gap import LOST, NO_VERDICT, Found, OnGap, all_of, be_patient, find_behind
 from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_reader import ManifestReader
@@ -229,7 +230,7 @@ class LogReader(Handle):
         try:
             reader = self._segment or await self._open(segment)
             found = await reader.next()
-        except NoSuchLedgerError:
+        except NO_VERDICT:
             raise
         except LOST as error:
             self._check_passable(segment)
@@ -320,7 +321,7 @@ class LogReader(Handle):
             has_moved = isinstance(error, NoSuchLedgerError) and (
                 await self._manifests.find_missing(error) is None
             )
-            if has_moved:
+            if has_moved or isinstance(error, StoreWentBackError):
                 raise
             place = await find_in_front(manifest, threshold, self._open_segment)
             if place is None:

@@ -13,6 +13,7 @@ from quire.errors import (
     NoSuchEntryError,
     NoSuchLedgerError,
     PositionTrimmedError,
+    StoreWentBackError,
 )
 from quire.log.gap import Gap
 from quire.log.position import BEGINNING, AtTransaction, Position
@@ -213,5 +214,22 @@ def test_a_follower_behind_a_gap_is_given_nothing_before_the_offset_it_asked_for
             assert (await anext(reader)).offset == first
             assert [each.first.entry for each in gaps] == [lost] * (first - 10)
             await reader.close()
+
+    run(main)
+
+
+def test_nothing_is_a_gap_in_a_segment_that_bookies_dropped_and_metadata_names() -> None:
+    """The metadata store is an old copy of itself: what it names tells nothing about records."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await write(cluster)
+            client = cluster.new_client()
+            ledger = (await client.manifest()).segments[0].ledger
+            for bookie in cluster.bookies.values():
+                bookie.retire(ledger)
+            for start in (BEGINNING, 3, at(4), AtTransaction(5)):
+                with pytest.raises(StoreWentBackError):
+                    await read(client, start)
 
     run(main)
