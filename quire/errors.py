@@ -41,6 +41,7 @@
     │   ├── UnauthorizedError          wrong password for the ledger
     │   └── ConfigurationError         an option, address or file that cannot work
     └── IntegrityError             tell a human: data or identity is not what it should be
+        ├── DirectoryInUseError        another process works on the directory
         ├── CorruptEntryError          a frame fails its digest or names another entry
         ├── CorruptRecordError         a metadata record cannot be believed
         ├── CorruptStorageError        a file of a bookie is damaged
@@ -404,6 +405,20 @@ class ConfigurationError(InvalidRequestError):
 
 class IntegrityError(QuireError):
     """Tell a human: data or identity is not what it should be."""
+
+
+class DirectoryInUseError(IntegrityError):
+    """Another process works on a directory. Two would give two answers under one identity.
+
+    Stop the other process, or use another directory. Removing lock files does not help: the lock is
+    on the directory itself.
+    """
+
+    def __init__(self, directory: object, holder: str, pid: int | None = None) -> None:
+        process = f"{holder} (pid {pid})" if pid else holder
+        super().__init__(f"{directory} is in use by {process}: stop it, or use another directory")
+        self.directory = directory
+        self.pid = pid
 
 
 class CorruptEntryError(IntegrityError):

@@ -16,12 +16,20 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "quire"
 
-VALUES = ("quire.errors", "quire.entry", "quire.run", "quire.bookie", "quire.timing")
+VALUES = (
+    "quire.errors",
+    "quire.entry",
+    "quire.run",
+    "quire.bookie",
+    "quire.timing",
+    "quire.directory_lock",
+)
 """Ports and values at the bottom: everybody may import them."""
 
 ARROWS: dict[str, tuple[str, ...]] = {
     "quire.errors": (),
     "quire.timing": (),
+    "quire.directory_lock": ("quire.errors",),
     "quire.entry": ("quire.errors",),
     "quire.run": ("quire.errors", "quire.entry"),
     "quire.bookie": ("quire.entry",),

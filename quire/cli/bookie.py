@@ -225,7 +225,7 @@ async def _check(settings: Settings, directory: Path) -> None:
     from quire.storage.check import check_disk
     from quire.storage.directories import open_directory
 
-    disk = await open_directory(directory)
+    disk = await open_directory(directory, read_only=True)
     try:
         with progress_of("Verifying entry logs") as on_progress:
             findings = await check_disk(disk, on_progress)

@@ -17,6 +17,7 @@ pipe to us breaks (process.py).
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import tempfile
@@ -28,6 +29,7 @@ from typing import Final, Self
 
 from quire.cluster.process import BookieProcess, ProcessState, Ready
 from quire.cluster.zookeeper import LocalZooKeeper, servers_of
+from quire.directory_lock import lock_directory
 from quire.errors import ConfigurationError, HandleClosedError
 from quire.metastore.place import STORE_FILE, cluster_store, remember_store, resolve_store
 from quire.storage.identity import format_directory, is_formatted
@@ -106,6 +108,7 @@ class LocalCluster:
             self._remove_temporary()
             raise
         self._is_started = False
+        self._lock = -1
         self._processes: dict[int, BookieProcess] = {}
         self._expected: set[int] = set()
         self._watchers: dict[int, asyncio.Task[None]] = {}
@@ -122,7 +125,8 @@ class LocalCluster:
         `on_ready` is called with the number of each bookie as it comes up.
 
         Raises `ConfigurationError` for a directory that cannot be made and for a cluster that runs
-        already, and `BookieUnavailableError`, with its last words, when a bookie cannot start; the
+        already, `DirectoryInUseError` when another process runs one there, and
+        `BookieUnavailableError`, with its last words, when a bookie cannot start; the
         others are stopped again then.
         """
         if self._is_started:
@@ -130,6 +134,7 @@ class LocalCluster:
         self._is_started = True
         try:
             self._make_directory()
+            self._lock = lock_directory(self.directory, "another local cluster")
             if self.zookeeper is not None:
                 await self.zookeeper.start()
             for index in range(self.bookies):
@@ -173,7 +178,13 @@ class LocalCluster:
             self._is_started = False
             self._processes.clear()
             self._watchers.clear()
+            self._unlock()
             self._remove_temporary()
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     async def _end_processes(self) -> None:
         processes = self._processes.values()

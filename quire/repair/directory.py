@@ -55,7 +55,8 @@ async def repair_directory(
     written anew from the metadata store if the journal beside it says whose it was. A repair that
     was interrupted is begun again by calling again; no bookie starts on the directory before.
 
-    Raises `ConfigurationError` when a directory is in use or not the bookie's, `WrongBookieError`
+    Raises `DirectoryInUseError`, `ConfigurationError` when a directory is not the bookie's,
+    `WrongBookieError`
     when it belongs to another cluster, `CorruptStorageError` when its cookie cannot be believed and
     nothing tells whose it was, OSError, and the metadata store's errors.
     """
@@ -114,7 +115,7 @@ async def _opened(directory: Path, store_uri: str) -> AsyncIterator[tuple[Disk, 
     store = await open_store(store_uri)
     try:
         try:
-            disk = await open_directory(directory)
+            disk = await open_directory(directory, read_only=True)
         except CorruptStorageError as error:
             cookie = directory / error.path
             remedy = f"a repair makes {cookie} anew if the files beside it are its bookie's"

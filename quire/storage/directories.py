@@ -17,13 +17,21 @@ from quire.storage.local_disk import LocalDisk
 from quire.storage.spread_disk import SpreadDisk
 
 
-async def open_directory(directory: Path) -> Disk:
+async def open_directory(directory: Path, *, read_only: bool = False) -> Disk:
     """Open a bookie's main directory and all its parts; one that is not formatted opens too.
 
-    Raises `ConfigurationError` when one of them is missing or in use, `WrongBookieError` when a
-    part is not the one the cookie names, `CorruptStorageError` for a damaged cookie.
+    Args:
+        directory: the main directory.
+        read_only: only look, which a read-only mount allows as well.
+
+    Raises:
+        DirectoryInUseError: another process has one of them open.
+        ConfigurationError: one of them is missing, or cannot be written.
+        WrongBookieError: a part is not the one that the cookie names.
+        CorruptStorageError: a cookie is damaged.
     """
-    return await with_local_parts(LocalDisk(directory))
+    main = LocalDisk(directory, read_only=read_only)
+    return await with_parts(main, lambda path: open_local(path, read_only=read_only))
 
 
 async def with_local_parts(main: Disk) -> Disk:
@@ -33,11 +41,13 @@ async def with_local_parts(main: Disk) -> Disk:
     return await with_parts(main, open_local)
 
 
-def open_local(path: str) -> LocalDisk:
-    """Open the directory of a part. Raises `ConfigurationError` when it is missing or in use."""
+def open_local(path: str, *, read_only: bool = False) -> LocalDisk:
+    """Open the directory of a part. Raises `ConfigurationError` when it is missing, and
+    `DirectoryInUseError`.
+    """
     if not Path(path).is_dir():
         raise ConfigurationError("it is missing: is it mounted?")
-    return LocalDisk(Path(path))
+    return LocalDisk(Path(path), read_only=read_only)
 
 
 async def with_parts(main: Disk, open_disk: Callable[[str], Disk]) -> Disk:

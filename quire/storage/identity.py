@@ -147,7 +147,7 @@ def _check_no_journal(parts: Sequence[Part], entries: Sequence[Path]) -> None:
 async def is_formatted(directory: Path) -> bool:
     """True when a directory is a bookie's disk, be it one with a damaged cookie.
 
-    Raises `ConfigurationError` when it is in use.
+    Raises `DirectoryInUseError`.
     """
     if not _exists(directory):
         return False

@@ -7,8 +7,10 @@ open file does is in local_file.py.
 A descriptor that is wanted while none is left is waited for, as a slow disk is: clients ask other
 bookies meanwhile, and nothing is called damaged, or ends, for a shortage that passes.
 
-Invariants: paths never leave the root; the directory is locked while a `LocalDisk` is open, so two
-bookies cannot share it.
+Invariants: paths never leave the root; the directory is locked while a `LocalDisk` is open
+(quire/directory_lock.py), so two bookies cannot share it; every path is looked up from the locked
+descriptor, so a directory that is renamed and made again under its old name is never mixed with it.
+The file `LOCK` keeps programs of versions away that lock nothing else.
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from quire.errors import ConfigurationError
+from quire.directory_lock import lock_directory
+from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.storage.disk import DiskSpace
 from quire.storage.local_file import LocalFile, Means
 
 LOCK_NAME: Final = "LOCK"
+
+HOLDER: Final = "another bookie process"
 
 SHORTAGE_PAUSE: Final = 0.2
 """Seconds until a descriptor is asked for again."""
@@ -63,14 +68,15 @@ def _make_durably(directory: Path) -> None:
             os.close(descriptor)
 
 
-def _open_lock(path: Path) -> tuple[int, bool]:
-    """Return an open file, and whether it was made. Raises OSError."""
+def _open_lock(base: int) -> tuple[int, bool]:
+    """Return the open lock file of a directory, and whether it was made. Raises OSError."""
     flags = os.O_RDWR | os.O_CLOEXEC
     while True:
         with suppress(FileExistsError):
-            return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644), True
+            made = flags | os.O_CREAT | os.O_EXCL
+            return os.open(LOCK_NAME, made, 0o644, dir_fd=base), True
         with suppress(FileNotFoundError):  # removed just now
-            return os.open(path, flags), False
+            return os.open(LOCK_NAME, flags, dir_fd=base), False
 
 
 def _close_unclaimed(opening: asyncio.Future[tuple[int, int]]) -> None:
@@ -80,14 +86,24 @@ def _close_unclaimed(opening: asyncio.Future[tuple[int, int]]) -> None:
 
 
 class LocalDisk:
-    """A directory that belongs to one bookie.
+    """A directory that belongs to one bookie. `close` must be called by the owner.
 
-    Raises `ConfigurationError` when the directory is missing (unless `create`), locked by another
-    process or not to be written. `close` must be called by the owner.
+    Args:
+        root: the directory.
+        create: make the directory, and those above it, if they are missing.
+        read_only: only read, so that a read-only mount will do. The directory is locked all the
+            same, and no file is made in it.
+
+    Raises:
+        DirectoryInUseError: another process has it open.
+        ConfigurationError: it is missing (unless `create`), or it cannot be written (unless
+            `read_only`).
     """
 
-    def __init__(self, root: str | Path, *, create: bool = False) -> None:
+    def __init__(self, root: str | Path, *, create: bool = False, read_only: bool = False) -> None:
         self.root: Final = Path(root)
+        self._is_read_only = read_only
+        self._lock, self._is_lock_new = -1, False
         try:
             if create:
                 _make_durably(self.root)
@@ -95,34 +111,43 @@ class LocalDisk:
                 raise ConfigurationError(
                     f"{self.root} is not a directory: format a bookie there first"
                 )
-            self._lock, self._is_lock_new = self._take_lock()
+            self._base = lock_directory(self.root, HOLDER)
+            try:
+                if not read_only:
+                    self._lock, self._is_lock_new = self._take_lock()
+            except BaseException:
+                os.close(self._base)
+                raise
         except OSError as error:
             raise ConfigurationError(f"{self.root} cannot be used: {error.strerror}") from error
         self._means = Means()
 
     def _take_lock(self) -> tuple[int, bool]:
-        """Return the locked descriptor, and whether its file was made for that."""
+        """Return the locked descriptor of `LOCK`, and whether the file was made for that."""
         while True:
-            descriptor, is_new = _open_lock(self.root / LOCK_NAME)
+            descriptor, is_new = _open_lock(self._base)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            except OSError:
                 os.close(descriptor)
-                raise ConfigurationError(
-                    f"{self.root} is in use by another bookie process: "
-                    "stop it or use another directory"
-                ) from error
+                raise DirectoryInUseError(self.root, HOLDER) from None
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.stat(self.root / LOCK_NAME)):
+                found = os.stat(LOCK_NAME, dir_fd=self._base)
+                if os.path.samestat(os.fstat(descriptor), found):
                     return descriptor, is_new
-            os.close(descriptor)  # whoever had made it has removed it: others lock another one
+            os.close(descriptor)  # its maker has removed it meanwhile: others lock another one
 
     async def open(self, path: str, *, create: bool = False) -> LocalFile:
         full = self.root / _check_path(path)
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        flags = os.O_CLOEXEC | (os.O_RDONLY if self._is_read_only else os.O_RDWR)
+        flags |= os.O_CREAT | os.O_EXCL if create else 0
 
         def job() -> tuple[int, int]:
-            descriptor = os.open(full, flags, 0o644)
+            try:
+                descriptor = os.open(path, flags, 0o644, dir_fd=self._base)
+            except OSError as error:
+                error.filename = str(full)
+                raise
             return descriptor, os.fstat(descriptor).st_size
 
         # What exists is opened to be read: that must not wait for a flush.
@@ -141,38 +166,48 @@ class LocalDisk:
         return LocalFile(descriptor, size, full, self._means)
 
     async def list(self, directory: str = "") -> list[str]:
-        full = self.root / _check_path(directory)
-        names = await self._run(lambda: sorted(os.listdir(full)))
+        path = _check_path(directory)
+        names = await self._run(lambda: self._in(path, lambda found: sorted(os.listdir(found))))
         return [name for name in names if directory or name != LOCK_NAME]
 
+    def _in(self, path: str, job: Callable[[int], T]) -> T:
+        """Do a job with the descriptor of a directory of this disk. Blocks."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(path or ".", flags, dir_fd=self._base)
+        try:
+            return job(descriptor)
+        finally:
+            os.close(descriptor)
+
     async def make_directory(self, path: str) -> None:
-        full = self.root / _check_path(path)
+        _check_path(path)
         self._is_lock_new = False
-        await self._run(lambda: full.mkdir(exist_ok=True))
-
-    async def rename(self, old: str, new: str) -> None:
-        source, target = self.root / _check_path(old), self.root / _check_path(new)
-        await self._run(lambda: source.replace(target))
-
-    async def unlink(self, path: str) -> None:
-        full = self.root / _check_path(path)
-        await self._run(full.unlink)
-
-    async def sync_directory(self, directory: str = "") -> None:
-        full = self.root / _check_path(directory)
 
         def job() -> None:
-            descriptor = os.open(full, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+                os.mkdir(path, dir_fd=self._base)
+            except FileExistsError:
+                self._in(path, lambda _: None)  # a file of that name raises NotADirectoryError
 
         await self._run(job)
 
+    async def rename(self, old: str, new: str) -> None:
+        source, target = _check_path(old), _check_path(new)
+        await self._run(
+            lambda: os.replace(source, target, src_dir_fd=self._base, dst_dir_fd=self._base)
+        )
+
+    async def unlink(self, path: str) -> None:
+        _check_path(path)
+        await self._run(lambda: os.unlink(path, dir_fd=self._base))
+
+    async def sync_directory(self, directory: str = "") -> None:
+        path = _check_path(directory)
+        await self._run(lambda: self._in(path, os.fsync))
+
     async def space(self, directory: str = "") -> DiskSpace:
         def job() -> DiskSpace:
-            status = os.statvfs(self.root)
+            status = os.statvfs(self._base)
             return DiskSpace(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
 
         return await self._run(job)
@@ -202,11 +237,13 @@ class LocalDisk:
 
         A directory that was only looked at is left as it was found.
         """
-        if self._lock < 0:
+        if self._base < 0:
             return
-        descriptor, self._lock = self._lock, -1
+        base, self._base = self._base, -1
         await self._means.close()
         if self._is_lock_new:
             with suppress(OSError):
-                os.unlink(self.root / LOCK_NAME)
-        os.close(descriptor)
+                os.unlink(LOCK_NAME, dir_fd=base)
+        if self._lock >= 0:
+            os.close(self._lock)
+        os.close(base)

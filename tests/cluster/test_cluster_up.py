@@ -83,9 +83,12 @@ def test_a_second_cluster_in_the_same_directory_is_refused(tmp_path: Path) -> No
     with started("cluster", "up", "--bookies", "1", "--data", str(tmp_path), "--json") as up:
         assert up.stdout is not None
         assert up.stdout.readline()
+        for lock in tmp_path.rglob("LOCK"):
+            lock.unlink()
         done = quire("cluster", "up", "--bookies", "1", "--data", str(tmp_path))
-        assert done.code == 2
-        assert "in use by another" in done.err
+        assert done.code == 9
+        assert f"in use by another local cluster (pid {up.pid})" in done.err
+        assert len(quire("bookie", "list", "--json", store=str(tmp_path)).out.splitlines()) == 1
         assert "Stopped" not in done.err
 
 

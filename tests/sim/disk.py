@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quire.errors import ConfigurationError
+from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.storage.disk import DiskSpace
 from tests.sim.platter import SECTOR_BYTES, Cut, Directory, Inode
 
@@ -86,9 +86,9 @@ class SimDisk:
         self._released = asyncio.Event()
 
     def mount(self) -> SimMount:
-        """Return the port for one process. Raises `ConfigurationError` while another holds it."""
+        """Return the port for one process. Raises `DirectoryInUseError` while another holds it."""
         if self.mounted is not None:
-            raise ConfigurationError("disk is in use by another bookie process")
+            raise DirectoryInUseError("the simulated disk", "another bookie process")
         self._released = asyncio.Event()
         self._forgive()
         self.mounted = SimMount(self)

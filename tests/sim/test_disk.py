@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 
 import pytest
 
-from quire.errors import ConfigurationError
+from quire.errors import DirectoryInUseError
 from tests.sim.disk import SECTOR_BYTES, Cut, SimDisk, SimMount
 
 OLD = b"o" * (8 * SECTOR_BYTES)
@@ -265,7 +265,7 @@ def test_a_hung_disk_waits_until_released() -> None:
 def test_a_disk_is_mounted_once() -> None:
     disk = SimDisk(random.Random(1))
     disk.mount()
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(DirectoryInUseError):
         disk.mount()
     disk.kill()
     disk.mount()

@@ -35,11 +35,13 @@ class Kernel:
         patch.setattr(os, "pwritev", self.pwritev)
         patch.setattr(os, "close", self.close)
 
-    def open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
+    def open(
+        self, path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
         is_direct = bool(flags & DIRECT)
         if is_direct and self.refusal_to_open is not None:
             raise OSError(self.refusal_to_open, os.strerror(self.refusal_to_open))
-        descriptor = self._open(path, flags & ~DIRECT, mode)
+        descriptor = self._open(path, flags & ~DIRECT, mode, dir_fd=dir_fd)
         if is_direct:
             self.direct.add(descriptor)
         return descriptor

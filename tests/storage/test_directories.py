@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.errors import ConfigurationError, WrongBookieError
+from quire.errors import ConfigurationError, DirectoryInUseError, WrongBookieError
 from quire.metastore.layout import COOKIES, cookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import decode_record
@@ -117,7 +117,7 @@ def test_every_directory_says_whose_it_is(tmp_path: Path) -> None:
             }
         disk = await open_directory(home)
         for path in (home, journal, *entries):
-            with pytest.raises(ConfigurationError, match="in use"):
+            with pytest.raises(DirectoryInUseError):
                 LocalDisk(path)
         await disk.close()
         with pytest.raises(ConfigurationError, match="formatted already"):
@@ -171,7 +171,7 @@ def test_directories_are_added_to_a_stopped_bookie(tmp_path: Path) -> None:
         home, extra, uri = tmp_path / "main", tmp_path / "extra", f"sqlite://{tmp_path}/m.db"
         bookie = await format_directory(home, uri)
         running = LocalDisk(home)
-        with pytest.raises(ConfigurationError, match="in use"):
+        with pytest.raises(DirectoryInUseError):
             await expand_directory(home, uri, [extra])
         await running.close()
         with pytest.raises(ConfigurationError, match="twice"):

@@ -6,12 +6,13 @@ import asyncio
 import errno
 import fcntl
 import os
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
-from quire.errors import ConfigurationError
+from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.storage.local_disk import LocalDisk
 from quire.storage.local_file import THREADS
 
@@ -19,7 +20,7 @@ from quire.storage.local_file import THREADS
 def test_two_bookies_cannot_share_a_directory(tmp_path: Path) -> None:
     async def main() -> None:
         disk = LocalDisk(tmp_path)
-        with pytest.raises(ConfigurationError, match=str(tmp_path)):
+        with pytest.raises(DirectoryInUseError, match=rf"{tmp_path}.*pid {os.getpid()}"):
             LocalDisk(tmp_path)
         await disk.close()
         await disk.close()
@@ -37,7 +38,7 @@ def test_a_directory_that_was_only_looked_at_is_left_as_it_was(tmp_path: Path) -
     async def main() -> None:
         for change in (False, True, False):
             disk = LocalDisk(tmp_path)
-            with pytest.raises(ConfigurationError):
+            with pytest.raises(DirectoryInUseError):
                 LocalDisk(tmp_path)
             assert await disk.list() == ["thesis.tex"]
             await (await disk.open("thesis.tex")).close()
@@ -59,15 +60,96 @@ def test_a_lock_that_was_removed_locks_nobody_in(
     removals = [tmp_path / "LOCK"]
 
     def late_flock(descriptor: int, operation: int) -> None:
-        while removals:
+        if removals and removals[0].exists():
             removals.pop().unlink()
         real_flock(descriptor, operation)
 
     async def main() -> None:
         monkeypatch.setattr(fcntl, "flock", late_flock)
         disk = LocalDisk(tmp_path)
-        with pytest.raises(ConfigurationError, match="in use"):
+        with pytest.raises(DirectoryInUseError):
             LocalDisk(tmp_path)
+        await disk.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_removed_lock_file_lets_no_second_process_in(tmp_path: Path, replace: bool) -> None:
+    async def main() -> None:
+        disk = LocalDisk(tmp_path)
+        (tmp_path / "LOCK").unlink()
+        if replace:
+            (tmp_path / "LOCK").touch()
+        with pytest.raises(DirectoryInUseError) as refused:
+            LocalDisk(tmp_path)
+        assert refused.value.pid == os.getpid()
+        await (await disk.open("a", create=True)).close()  # the first goes on
+        await disk.close()
+        await LocalDisk(tmp_path).close()
+
+    asyncio.run(main())
+
+
+def test_a_link_to_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = LocalDisk(tmp_path / "disk", create=True)
+        (tmp_path / "link").symlink_to("disk")
+        with pytest.raises(DirectoryInUseError):
+            LocalDisk(tmp_path / "link")
+        await disk.close()
+
+    asyncio.run(main())
+
+
+def test_a_directory_made_again_under_its_name_is_another_one(tmp_path: Path) -> None:
+    """The first bookie keeps its own files, and touches nothing of the second."""
+
+    async def main() -> None:
+        first = LocalDisk(tmp_path / "disk", create=True)
+        await first.make_directory("entries")
+        (tmp_path / "disk").rename(tmp_path / "moved")
+        second = LocalDisk(tmp_path / "disk", create=True)
+        await (await first.open("entries/1", create=True)).close()
+        await first.rename("entries/1", "entries/2")
+        await first.sync_directory("entries")
+        assert await first.list("entries") == ["2"]
+        assert await second.list() == []
+        assert (tmp_path / "moved" / "entries" / "2").exists()
+        await first.unlink("entries/2")
+        await first.close()
+        await second.close()
+
+    asyncio.run(main())
+
+
+def test_a_child_process_does_not_keep_the_lock(tmp_path: Path) -> None:
+    with asyncio.Runner() as runner:
+
+        async def opened() -> LocalDisk:
+            return LocalDisk(tmp_path)
+
+        disk = runner.run(opened())
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False) as child:
+            runner.run(disk.close())
+            runner.run(runner.run(opened()).close())
+            assert child.stdin is not None
+            child.stdin.close()
+
+
+def test_a_disk_that_is_only_read_needs_nothing_written(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"kept")
+
+    async def main() -> None:
+        disk = LocalDisk(tmp_path, read_only=True)
+        assert sorted(os.listdir(tmp_path)) == ["a"], "a lock file is a file too"
+        with pytest.raises(DirectoryInUseError):
+            LocalDisk(tmp_path)
+        file = await disk.open("a")
+        assert await file.read(0, 4) == b"kept"
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            await file.write(0, [b"lost"])
+        await file.close()
         await disk.close()
 
     asyncio.run(main())
@@ -170,7 +252,7 @@ def test_a_cancelled_write_keeps_its_descriptor_until_it_ends(
         assert closed == []
         go.set()
         await disk.close()
-        assert len(closed) == 2
+        assert len(closed) == 3, "the file, the lock file, the directory"
         assert (tmp_path / "a").read_bytes() == b"late"
 
     asyncio.run(main())
@@ -182,11 +264,13 @@ def test_an_open_that_is_cancelled_leaves_no_descriptor(
     begun, go = threading.Event(), threading.Event()
     real_open = os.open
 
-    def slow_open(path: str | Path, flags: int, mode: int = 0o777) -> int:
+    def slow_open(
+        path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
         if Path(path).name == "a":
             begun.set()
             go.wait()
-        return real_open(path, flags, mode)
+        return real_open(path, flags, mode, dir_fd=dir_fd)
 
     async def main() -> None:
         disk = LocalDisk(tmp_path)
@@ -200,8 +284,8 @@ def test_an_open_that_is_cancelled_leaves_no_descriptor(
             await opening
         go.set()
         await disk.close()
-        lock, pools = 1, len(os.listdir("/proc/self/fd"))
-        assert pools <= before - lock
+        locks, pools = 2, len(os.listdir("/proc/self/fd"))
+        assert pools <= before - locks
 
     asyncio.run(main())
 
@@ -230,7 +314,7 @@ def test_a_directory_that_is_made_is_there_after_a_power_cut(
 def test_a_quota_that_is_used_up_is_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    def refuse(*_: object) -> int:
+    def refuse(*_: object, **__: object) -> int:
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     async def main() -> None:

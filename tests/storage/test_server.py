@@ -14,6 +14,7 @@ from quire.entry import DigestKind, Sealer
 from quire.errors import (
     ConfigurationError,
     CorruptStorageError,
+    DirectoryInUseError,
     NoSuchNodeError,
     QuireError,
     WrongBookieError,
@@ -95,7 +96,7 @@ def test_a_directory_is_served_once(tmp_path: Path) -> None:
     async def main() -> None:
         await format_directory(tmp_path / "bookie", uri_of(tmp_path))
         async with served(tmp_path):
-            with pytest.raises(ConfigurationError, match="in use"):
+            with pytest.raises(DirectoryInUseError):
                 await serve(tmp_path / "bookie", uri_of(tmp_path))
 
     asyncio.run(main())

@@ -73,11 +73,13 @@ class Shortage:
         patch.setattr(os, "open", self.open)
         patch.setattr(local_disk, "SHORTAGE_PAUSE", 0.01)
 
-    def open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
-        if self.lasts and str(path).startswith(self._root):
+    def open(
+        self, path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
+        if self.lasts and (dir_fd is not None or str(path).startswith(self._root)):
             self.refused += 1
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
-        return self._open(path, flags, mode)
+        return self._open(path, flags, mode, dir_fd=dir_fd)
 
 
 @pytest.fixture
