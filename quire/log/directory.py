@@ -20,7 +20,7 @@ from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
 from quire.log.manifest_record import ManifestRecord
-from quire.log.offload import Offload
+from quire.log.offload import Offload, sweep_each
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, AtCursor, Position, Start
 from quire.log.reader import LogReader
@@ -377,13 +377,10 @@ class LogDirectory:
     async def sweep_files(self) -> Sequence[str]:
         """Delete files of cold segments that no log names, nor ever will, and return their URIs.
 
-        Raises `ConfigurationError` where pyarrow is missing, and `ColdTierError`.
+        A log whose tier fails keeps no other from being swept. Raises `ConfigurationError` where
+        pyarrow is missing, and `ColdTierError`.
         """
-        orphans: list[str] = []
-        for name in await self.list():
-            with suppress(NoSuchLogError):
-                orphans += await self.offload(name).sweep()
-        return orphans
+        return await sweep_each([self.offload(name) for name in await self.list()])
 
     async def _edit(self, name: str, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
         def edit(manifest: LogManifest | None) -> LogManifest:

@@ -37,9 +37,10 @@ from quire.errors import (
     InvalidRequestError,
     LogReplacedError,
     NoSuchLogError,
+    QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.cold import ColdFile, file_name, join, log_id_of, segment_of, tier_of
+from quire.log.cold import ColdFile, ColdTierError, file_name, join, log_id_of, segment_of, tier_of
 from quire.log.cold_seal import Summing
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_record import ManifestRecord
@@ -234,24 +235,33 @@ class Offload:
     async def sweep(self) -> Sequence[str]:
         """Delete files that no manifest names, nor ever will, and return their URIs.
 
-        Also what a trim could not delete. Raises `NoSuchLogError`, `ColdTierError`.
+        Also what a trim could not delete. A tier that fails keeps no other from being swept. Raises
+        `NoSuchLogError`, `ColdTierError`, `ConfigurationError`.
         """
         manifest, _ = await self._record.read()
         orphans: list[str] = []
+        failures: list[QuireError] = []
         for tier in manifest.tiers:
-            await asyncio.to_thread(door(tier).delete_probes, tier, manifest.log_id)
-            listed = door(tier).list_files
-            placed, attempts = await asyncio.to_thread(listed, tier, manifest.log_id)
-            # Read after the files were listed: what it says of their segments is for ever.
-            manifest, _ = await self._record.read()
-            names = sorted(placed | attempts)
-            orphans += [join(tier, name) for name in names if is_orphan(manifest, name)]
-            cold = [each.cold for each in manifest.segments if each.cold]
-            await self._settle(
-                [each for each in cold if each.tier == tier and each.name in attempts]
-            )
-        await self._delete(orphans)
+            try:
+                orphans += await self._sweep_tier(tier)
+            except (ColdTierError, ConfigurationError) as error:
+                failures.append(error)
         await delete_doomed(self._catalog, manifest, self._edit)
+        if failures:
+            raise failures[0]
+        return orphans
+
+    async def _sweep_tier(self, tier: str) -> Sequence[str]:
+        seen, _ = await self._record.read()
+        await asyncio.to_thread(door(tier).delete_probes, tier, seen.log_id)
+        placed, attempts = await asyncio.to_thread(door(tier).list_files, tier, seen.log_id)
+        # Read after the files were listed: what it says of their segments stays so.
+        manifest, _ = await self._record.read()
+        names = sorted(placed | attempts)
+        orphans = [join(tier, name) for name in names if is_orphan(manifest, name)]
+        cold = [each.cold for each in manifest.segments if each.cold]
+        await self._settle([each for each in cold if each.tier == tier and each.name in attempts])
+        await self._delete(orphans)
         return orphans
 
     async def _settle(self, files: Iterable[ColdFile]) -> None:
@@ -271,6 +281,26 @@ class Offload:
             return change(manifest)
 
         return await self._record.edit(edit)
+
+
+async def sweep_each(offloads: Iterable[Offload]) -> list[str]:
+    """Sweep logs one by one; one that fails keeps no other from being swept.
+
+    Returns the URIs of all files that were deleted. Raises the first `ColdTierError` or
+    `ConfigurationError`, when all that can be swept is.
+    """
+    orphans: list[str] = []
+    failures: list[QuireError] = []
+    for each in offloads:
+        try:
+            orphans += await each.sweep()
+        except NoSuchLogError:
+            continue  # deleted meanwhile
+        except (ColdTierError, ConfigurationError) as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return orphans
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

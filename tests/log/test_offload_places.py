@@ -15,6 +15,7 @@ from quire.errors import ConfigurationError, CorruptStorageError, InvalidRequest
 from quire.log import cold_tier
 from quire.log.cold import ATTEMPTS, ColdTierError, is_any_logs, is_ours, join
 from quire.log.position import Position
+from quire.metastore.layout import log_path
 from tests.log.offloading import files, offload, write_log
 from tests.support.log_cluster import NAME, PATH, Client, LogCluster
 
@@ -281,5 +282,31 @@ def test_a_tier_that_no_program_understands_names_the_remedy(tmp_path: Path) -> 
             with pytest.raises(ConfigurationError, match="--forget-tier nosuch://x/y"):
                 await client.logs.delete(NAME)
             await client.logs.delete(NAME, forget_tiers=["nosuch://x/y"])
+
+    asyncio.run(main())
+
+
+def test_a_tier_that_does_not_answer_keeps_no_other_from_being_swept(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await write_log(cluster)
+            client = cluster.new_client()
+            await offload(client, tmp_path)
+            (path, *_) = files(tmp_path)
+            left = path.with_name(f"{path.name[:-16]}0000abcd.parquet")
+            left.write_text("of an attempt that died")
+            tiers = (await client.manifest()).tiers
+            found = await client.store.get(PATH)
+            gone = replace(await client.manifest(), tiers=(*tiers, "nosuch://x/y"))
+            await client.store.put(PATH, gone.encode(), found.version)
+            with pytest.raises(ConfigurationError, match="nosuch"):
+                await client.logs.sweep_files()
+            assert not left.exists()
+            first = replace(gone, name="a/a-first-log")
+            await client.store.create(log_path("a/a-first-log"), first.encode())
+            left.write_text("of an attempt that died")
+            with pytest.raises(ConfigurationError, match="nosuch"):
+                await client.logs.sweep_files()
+            assert not left.exists()
 
     asyncio.run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,9 +21,12 @@ from pyspark.sql import SparkSession
 import quire.cli.spark
 import quire.sync
 from quire import BEGINNING
-from quire.cli import main
-from quire.errors import NoSuchLedgerError
+from quire.cli import exits, main
+from quire.errors import ConfigurationError, NoSuchLedgerError
+from quire.log.manifest import LogManifest
 from quire.log.position import Record
+from quire.metastore import open_store
+from quire.metastore.layout import log_path
 from quire.spark.jobs import audit_logs, offload_log
 from quire.spark.jobs.copy import Place
 from quire.spark.options import ReadOptions
@@ -237,3 +242,29 @@ def test_a_job_that_is_overtaken_does_what_is_left(
     assert moved.segments == (2 if trimmed else 0)
     assert read(cluster, log) == [each for each in records if each.offset >= first]
     assert len(list(tmp_path.rglob("*.parquet"))) == (2 if trimmed else 3)
+
+
+def test_a_log_whose_tier_is_gone_is_deleted_by_the_remedy(cluster: str) -> None:
+    fill(cluster, "stranded", 0, 30)
+    path = log_path("stranded")
+
+    async def strand() -> None:
+        store = await open_store(cluster)
+        found = await store.get(path)
+        manifest = replace(LogManifest.decode(path, found.value), tiers=("nosuch://gone/x",))
+        await store.put(path, manifest.encode(), found.version)
+        await store.close()
+
+    asyncio.run(strand())
+    delete = ["--store", cluster, "log", "delete", "stranded", "--yes"]
+    refused = subprocess.run(
+        [sys.executable, "-m", "quire", *delete], capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == exits.exit_code(ConfigurationError("")), refused.stderr
+    assert "--forget-tier nosuch://gone/x" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert len(read(cluster, "stranded")) == 30
+    done = CliRunner().invoke(main, [*delete, "--forget-tier", "nosuch://gone/x"])
+    assert done.exit_code == 0, done.output
+    with quire.sync.connect(cluster) as client:
+        assert "stranded" not in client.list_logs()
