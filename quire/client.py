@@ -14,13 +14,13 @@ import os
 import random
 import socket
 import time
-import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import Final
 
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Election
 from quire.entry import BookieId, DigestKind, LedgerId
+from quire.leaving import HandleT, OpenHandles
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.inventory import Inventory, take_inventory
 from quire.ledger.metadata import LedgerMetadata
@@ -52,9 +52,6 @@ from quire.service.snapshots import Snapshots, sweep_snapshots
 
 CONNECT_SECONDS: Final = 5.0
 
-Handle: TypeAlias = LedgerWriter | Log | LedgerReader | LogReader
-HandleT = TypeVar("HandleT", LedgerWriter, Log, LedgerReader, LogReader)
-
 SESSION_SECONDS: Final = 6.0
 """Default time after which a leader that is not heard of has lost its leadership."""
 
@@ -76,10 +73,20 @@ async def connect(
     `store` is `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
     local cluster. `options` bound the ledgers written and read through this client.
 
-    Raises `ConfigurationError` for a store that cannot exist and `StoreUnavailableError`, saying
-    why, when there is no connection within `timeout` seconds. Bookies are contacted when they are
-    needed. Leaving the block closes readers and abandons writers that are still open, as a crash
-    would: close them first.
+    Bookies are contacted when they are needed.
+
+    Leaving the block in order closes every log, ledger and reader that is still open: what was
+    submitted is confirmed, and every plain read sees it then. This takes at most the writers'
+    `append_timeout` and `open_timeout`. When an exception leaves the block, or a cancellation,
+    writers are abandoned as by a crash, and a warning names them: what was acknowledged is safe,
+    and a plain read may not see the last of it until the log is opened again.
+
+    Raises:
+        ConfigurationError: the store cannot exist.
+        StoreUnavailableError: there is no connection within `timeout` seconds; the error says why.
+        OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
+        RetryError: on leaving, a writer could not be closed. An error that a handle had raised
+            before is not raised again.
     """
     uri = resolve_store(store)
     rng = random.Random()
@@ -95,9 +102,9 @@ async def connect(
         await roster.start()
         catalog = LedgerCatalog(metadata_store, roster, rng=rng, clock=time.time, options=limits)
         logs = LogDirectory(metadata_store, catalog, rng=rng, clock=time.time)
-        client = Client(metadata_store, roster, catalog, logs, rng, limits)
-        stack.push_async_callback(client.close)
-        yield client
+        handles = OpenHandles()
+        stack.push_async_exit(handles.leave)
+        yield Client(metadata_store, roster, catalog, logs, rng, limits, handles)
 
 
 class Client:
@@ -115,6 +122,7 @@ class Client:
         logs: LogDirectory,
         rng: random.Random,
         options: LedgerOptions,
+        handles: OpenHandles,
     ) -> None:
         self._options = options
         self._store = store
@@ -122,8 +130,7 @@ class Client:
         self._catalog = catalog
         self._logs = logs
         self._rng = rng
-        self._opened = 0
-        self._handles: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
+        self._handles = handles
 
     @property
     def store_uri(self) -> str:
@@ -386,14 +393,8 @@ class Client:
         return await self._roster.bookie(bookie).info()
 
     async def close(self) -> None:
-        """Abandon writers and close readers that are still open. `connect` calls this."""
-        for _, handle in sorted(self._handles.items()):
-            if isinstance(handle, LedgerWriter | Log):
-                handle.abandon()
-            await handle.close()
-        self._handles.clear()
+        """Close every handle that is still open, in order. Raises as leaving `connect` does."""
+        await self._handles.close()
 
     def _remember(self, handle: HandleT) -> HandleT:
-        self._opened += 1
-        self._handles[self._opened] = handle
-        return handle
+        return self._handles.remember(handle)

@@ -212,6 +212,11 @@ class LedgerWriter(Handle):
         self._closing.abandon()
         self._halt("the writer was abandoned")
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the writer takes no more appends: closed, abandoned, fenced or refused."""
+        return self._over.is_set()
+
     async def wait_ended(self) -> None:
         """Return when the writer takes no more appends: closed, abandoned, fenced or refused."""
         await self._over.wait()

@@ -138,6 +138,11 @@ class Log(Handle):
         """True once it is known that another leader has taken over."""
         return self._deposed
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether this handle leads no more: deposed, failed, sealed, closed or abandoned."""
+        return self._over.is_set()
+
     async def wait_deposed(self) -> None:
         """Return when this handle leads no more: deposed, failed, sealed or closed."""
         await self._over.wait()

@@ -55,6 +55,11 @@ class SyncLedgerWriter(SyncHandle):
         return self._writer.last_pushed
 
     @property
+    def has_ended(self) -> bool:
+        """See `LedgerWriter.has_ended`."""
+        return self._writer.has_ended
+
+    @property
     def length(self) -> int:
         """See `LedgerWriter.length`."""
         return self._writer.length

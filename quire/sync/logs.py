@@ -58,6 +58,11 @@ class SyncLog(SyncHandle):
         return self._log.is_deposed
 
     @property
+    def has_ended(self) -> bool:
+        """See `Log.has_ended`."""
+        return self._log.has_ended
+
+    @property
     def next_offset(self) -> int:
         """See `Log.next_offset`."""
         return self._log.next_offset

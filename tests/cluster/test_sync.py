@@ -95,3 +95,13 @@ def test_what_no_log_lists_and_no_service_names_is_swept(cluster: RunningCluster
         assert swept.code == 0, swept.err
         assert set(left) <= set(swept.json[0]["deleted"])
         assert not set(left) & set(client.list_ledgers())
+
+
+def test_what_a_program_left_without_closing_is_visible(cluster: RunningCluster) -> None:
+    names = [f"left open {number}" for number in range(20)]
+    for name in names:
+        with quire.sync.connect(cluster.store) as client:
+            client.open_log(name).append(b"acknowledged")
+    with quire.sync.connect(cluster.store) as client:
+        seen = [[record.payload for record in client.read_log(name)] for name in names]
+    assert seen == [[b"acknowledged"]] * 20

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from quire.client import Client as WholeClient
 from quire.errors import StoreOutcomeUnknownError, StoreUnavailableError
+from quire.leaving import OpenHandles
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
 from quire.log.directory import LogDirectory
@@ -109,7 +110,8 @@ def whole_client(cluster: LogCluster) -> WholeClient:
     """A client as applications have one."""
     part = cluster.new_client()
     rng = random.Random(1)
-    return WholeClient(part.store, cluster.roster, part.catalog, part.logs, rng, LEDGER_OPTIONS)
+    parts = (part.store, cluster.roster, part.catalog, part.logs, rng, LEDGER_OPTIONS)
+    return WholeClient(*parts, OpenHandles())
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
