@@ -4,6 +4,9 @@ ConflictError
 ├── LogExistsError             a log of that name is there; nothing was created
 ├── ManifestExistsError        only a lost manifest is made again, and this one is there
 ├── OvertakenError             a job has not come to what its work follows; nothing written
+├── SequenceConflictError
+│   └── ForgottenProducerError     the log has forgotten a producer's numbers; nothing written
+├── TooManyProducersError      a log remembers no further producer yet; nothing written
 └── TransactionOrderError      a transaction id is below one that the log has; nothing written
 RetryError
 └── LogBeingDeletedError       a deletion has begun; nothing can be written until it is over
@@ -15,7 +18,7 @@ InvalidRequestError
 
 from __future__ import annotations
 
-from quire.errors import ConflictError, InvalidRequestError, RetryError
+from quire.errors import ConflictError, InvalidRequestError, RetryError, SequenceConflictError
 
 
 class LogExistsError(ConflictError):
@@ -98,3 +101,33 @@ class DecryptionError(InvalidRequestError):
 
 class MissingKeyError(DecryptionError):
     """The key of an encrypted batch is not among those that were given, or none were."""
+
+
+class ForgottenProducerError(SequenceConflictError):
+    """A producer is no longer remembered, so its number may be in the log; nothing was written."""
+
+    def __init__(self, producer: str, sequence: int) -> None:
+        ConflictError.__init__(
+            self,
+            f"sequence {sequence} of producer {producer!r} may be in the log: the log has "
+            "forgotten this producer's numbers; look in the log for the record, then go on under "
+            "a new producer name (setting producers_max: how many producers are remembered)",
+        )
+        self.producer = producer
+        self.sequence = sequence
+        self.last = sequence
+
+
+class TooManyProducersError(ConflictError):
+    """A new producer was refused, because an old one would be forgotten too early; nothing was
+    written.
+    """
+
+    def __init__(self, producer: str, known: int, seconds: float) -> None:
+        super().__init__(
+            f"producer {producer!r} is refused: the log knows {known} producers already, and "
+            f"none was forgotten {seconds:g} s ago; use fewer names, or raise producers_max, or "
+            "lower producers_seconds"
+        )
+        self.producer = producer
+        self.known = known

@@ -16,6 +16,7 @@ from quire.ledger.quorum import Replication
 from quire.log.batch import BATCH_BYTES_MAX, Compression
 from quire.log.encryption import ENCRYPTION_BYTES
 from quire.log.keyring import Keyring
+from quire.log.producers import PRODUCER_SECONDS, PRODUCERS_LIMIT, PRODUCERS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,12 @@ class LogOptions:
     retention_interval: float = 60.0
     """Time between two looks at what can be trimmed."""
 
+    producers_max: int = PRODUCERS_MAX
+    """Producers whose numbers are remembered, at most `PRODUCERS_LIMIT`."""
+
+    producers_seconds: float = PRODUCER_SECONDS
+    """Time for which a forgotten producer is refused at least."""
+
     open_timeout: float = 60.0
     """A take-over, a repair or a close gives up after so long without bookies or metadata."""
 
@@ -73,6 +80,10 @@ class LogOptions:
             if isinstance(value, (int, float)) and not (value > 0 or (may_be_zero and value == 0)):
                 allowed = "zero or positive" if may_be_zero else "positive"
                 raise ConfigurationError(f"{name} must be {allowed}, not {value}")
+        if self.producers_max > PRODUCERS_LIMIT:
+            raise ConfigurationError(
+                f"producers_max must be at most {PRODUCERS_LIMIT}, not {self.producers_max}"
+            )
         body = self.batch_bytes + 4 * self.batch_records
         if body > self.body_bytes_max:
             raise ConfigurationError(
@@ -113,6 +124,8 @@ SETTINGS: Final[dict[str, Callable[[str], Replication | int | float | str | bool
     "retention_seconds": float,
     "retention_bytes": int,
     "retention_cursors": _flag,
+    "producers_max": int,
+    "producers_seconds": float,
 }
 
 

@@ -23,6 +23,7 @@ from quire.log.outcome import SINGLE, Outcome
 from quire.log.position import Position
 from quire.log.producers import (
     COLUMNS_RESERVE,
+    FORGOTTEN,
     NAME_BYTES_MAX,
     SNAPSHOT,
     SNAPSHOT_AT,
@@ -101,8 +102,12 @@ class ProducerColumns:
             columns[STAMPS] = encode_stamps(stamps)
             size += len(columns[STAMPS])
         snapshot = self.written.encode() if self.is_due else b""
-        if self.is_due and size + len(snapshot) + COLUMNS_RESERVE <= self._body_bytes_max:
+        forgotten = self.written.encode_forgotten() if self.is_due else b""
+        whole = size + len(snapshot) + len(forgotten) + COLUMNS_RESERVE
+        if self.is_due and whole <= self._body_bytes_max:
             columns[SNAPSHOT] = snapshot
+            if forgotten:
+                columns[FORGOTTEN] = forgotten
             self.is_due, self._at, self._since = False, first_offset, 0
         else:
             columns[SNAPSHOT_AT] = encode_at(self._at)
@@ -171,6 +176,10 @@ class Outbox:
         cost = COLUMNS_RESERVE + marks.cost(records)
         is_numbered = marks.transaction is not None or self.transaction != NO_TRANSACTION
         return cost + TRANSACTION_BYTES * records if is_numbered else cost
+
+    def limit_producers(self, producers_max: int, seconds: float, now_ms: int) -> None:
+        """Forget producers in batches from now on as `Producers.obey`."""
+        self._memory.written.obey(producers_max, seconds, now_ms)
 
     def begin_segment(self) -> None:
         """Have the next batch say all that is remembered: older segments may be trimmed."""

@@ -91,6 +91,7 @@ class Pipeline:
             producers=producers,
             transaction=tenure.last_transaction,
         )
+        self._limit_producers()
         self._sent: deque[Parcel] = deque()
         self._again: deque[Parcel] = deque()
         self._broken: BaseException | None = None
@@ -239,7 +240,14 @@ class Pipeline:
     def options_changed(self) -> None:
         """Cut what is cut from now on as the options say."""
         self._outbox.obey(self._live.now)
+        self._limit_producers()
         self.nudge()
+
+    def _limit_producers(self) -> None:
+        """Forget producers as the options say, what is only queued included."""
+        options, now_ms = self._live.now, self._chain.now_ms()
+        for obey in (self._producers.obey, self._outbox.limit_producers):
+            obey(options.producers_max, options.producers_seconds, now_ms)
 
     def close(self, error: Callable[[], QuireError]) -> None:
         """Take no more records; what is in goes on."""
@@ -344,6 +352,7 @@ class Pipeline:
 
     def _switch(self) -> None:
         self._chain.switch()
+        self._limit_producers()
         self._outbox.begin_segment()
         self._on_switch()
 

@@ -1,14 +1,20 @@
 """Producers: which records of a log are already in it, so that sending one again does no harm.
 
 A producer numbers what it sends: its *stamp* is its name and a sequence number that grows. The
-leader remembers the last `WINDOW` numbers of each of the last `PRODUCERS_MAX` producers. A number
+leader remembers the last `WINDOW` numbers of each of the last `producers_max` producers. A number
 it remembers is a duplicate, one above all of them is new, anything else is a conflict.
+
+The numbers of a producer beyond `producers_max` are forgotten, the longest silent first; a
+fingerprint of its name stays. Each number of a forgotten producer is a conflict: the leader cannot
+tell a new append from one sent again. At `FORGOTTEN_MAX` fingerprints the oldest leaves, if it is
+older than `producers_seconds`; otherwise a new producer is refused.
 
 The memory is kept in the log itself, in columns of batches (batch.py):
 
     stamps        producer and number of every record of the batch
     snapshot      the memory as it was before the batch
     snapshot at   offset of the batch with the last snapshot
+    forgotten     fingerprints of forgotten producers, beside a snapshot
 
 As soon as a log has a producer, every batch has one of the last two. So a new leader reads the last
 batch and then, at most, what was written since the last snapshot. Offsets are used throughout: they
@@ -22,24 +28,38 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from quire.errors import InvalidRequestError, SequenceConflictError
+from quire.log.errors import ForgottenProducerError, TooManyProducersError
 
 WINDOW: Final = 16
 """Numbers remembered per producer: how many it may have under way and send again."""
 
 PRODUCERS_MAX: Final = 1000
-"""At some 300 bytes each a snapshot stays below a third of the largest entry."""
+"""Producers remembered by default; at 452 bytes each at worst a snapshot is an eighth of the
+largest entry.
+"""
+
+PRODUCERS_LIMIT: Final = 4000
+"""Largest `producers_max`: a snapshot stays below half of the largest entry."""
+
+FORGOTTEN_MAX: Final = 20_000
+"""Fingerprints of forgotten producers; at 12 bytes each 240 KB beside a snapshot."""
+
+PRODUCER_SECONDS: Final = 7 * 24 * 3600.0
+"""Time for which a fingerprint is kept at least, by default."""
 
 NAME_BYTES_MAX: Final = 128
 
-STAMPS, SNAPSHOT, SNAPSHOT_AT = 1, 2, 3
+STAMPS, SNAPSHOT, SNAPSHOT_AT, FORGOTTEN = 1, 2, 3, 5
 
 _COLUMN: Final = struct.Struct("<BI")
 _NONE: Final = 0xFFFF
 _ROW: Final = struct.Struct("<qqI")
 _AT: Final = struct.Struct("<q")
+_FORGOTTEN: Final = struct.Struct("<QI")
 _U16: Final = struct.Struct("<H")
 
 COLUMNS_RESERVE: Final = 64
@@ -90,22 +110,34 @@ class Producers:
 
     def __init__(self) -> None:
         self._windows: dict[str, deque[Numbered]] = {}
+        self._forgotten: dict[int, int] = {}
+        """Seconds (Unix) at which each was forgotten, by fingerprint; the oldest first."""
+        self._max: int | None = None
+        self._seconds = PRODUCER_SECONDS
+        self._now_s = 0
 
     def __bool__(self) -> bool:
-        return bool(self._windows)
+        return bool(self._windows or self._forgotten)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Producers) and self._windows == other._windows
+        return isinstance(other, Producers) and (
+            (self._windows, self._forgotten) == (other._windows, other._forgotten)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
     def find(self, stamp: Stamp) -> Numbered | None:
         """Return the append that has this stamp, None when it is a new one.
 
-        Raises `SequenceConflictError` when the number is neither new nor remembered.
+        Raises `SequenceConflictError` when the number is neither new nor remembered,
+        `ForgottenProducerError` when the producer was forgotten, and `TooManyProducersError` when
+        a new producer would make the memory drop a fingerprint too early.
         """
         window = self._windows.get(stamp.producer)
-        if window is None or stamp.sequence > window[-1].sequence:
+        if window is None:
+            self._check_new(stamp)
+            return None
+        if stamp.sequence > window[-1].sequence:
             return None
         for numbered in window:
             if numbered.sequence == stamp.sequence:
@@ -121,12 +153,42 @@ class Producers:
         else:
             window.append(Numbered(stamp.sequence, offset, count))
         self._windows[stamp.producer] = window
-        if len(self._windows) > PRODUCERS_MAX:
-            del self._windows[next(iter(self._windows))]
+        self._shrink()
+
+    def _check_new(self, stamp: Stamp) -> None:
+        if fingerprint(stamp.producer) in self._forgotten:
+            raise ForgottenProducerError(stamp.producer, stamp.sequence)
+        is_full = self._max is not None and len(self._windows) >= self._max
+        if is_full and len(self._forgotten) >= FORGOTTEN_MAX and not self._is_oldest_expired():
+            known = len(self._windows) + len(self._forgotten)
+            raise TooManyProducersError(stamp.producer, known, self._seconds)
+
+    def _is_oldest_expired(self) -> bool:
+        oldest = next(iter(self._forgotten.values()))
+        return self._now_s - oldest >= self._seconds
+
+    def obey(self, producers_max: int, seconds: float, now_ms: int) -> None:
+        """Forget from now on as a log's options say. `now_ms` is the time in Unix milliseconds.
+
+        A memory that was never told so forgets nothing: it is one that is read from a log.
+        """
+        self._max, self._seconds = producers_max, seconds
+        self._now_s = max(self._now_s, now_ms // 1000)
+        self._shrink()
+
+    def _shrink(self) -> None:
+        while self._max is not None and len(self._windows) > self._max:
+            name = next(iter(self._windows))
+            del self._windows[name]
+            self._forgotten[fingerprint(name)] = self._now_s
+            if len(self._forgotten) > FORGOTTEN_MAX and self._is_oldest_expired():
+                del self._forgotten[next(iter(self._forgotten))]
 
     def copy(self) -> Producers:
-        """Return a memory of its own with the same content."""
+        """Return a memory of its own with the same content, which forgets in the same way."""
         other = Producers()
+        other._forgotten = dict(self._forgotten)
+        other._max, other._seconds, other._now_s = self._max, self._seconds, self._now_s
         other._windows = {name: window.copy() for name, window in self._windows.items()}
         return other
 
@@ -138,10 +200,20 @@ class Producers:
             parts += [_ROW.pack(*numbered) for numbered in window]
         return b"".join(parts)
 
+    def encode_forgotten(self) -> bytes:
+        """Return the content of a `FORGOTTEN` column; empty when nothing was forgotten."""
+        return b"".join(_FORGOTTEN.pack(*each) for each in self._forgotten.items())
+
     @classmethod
-    def decode(cls, data: bytes) -> Producers:
-        """Return the memory of a snapshot column. Raises `ValueError` when it is none."""
+    def decode(cls, data: bytes, forgotten: bytes = b"") -> Producers:
+        """Return the memory of a snapshot and a `FORGOTTEN` column.
+
+        Raises `ValueError` for columns that do not add up.
+        """
         producers, at = cls(), 0
+        if len(forgotten) % _FORGOTTEN.size:
+            raise ValueError(f"forgotten producers have {len(forgotten)} bytes")
+        producers._forgotten = dict(_FORGOTTEN.iter_unpack(forgotten))
         while at < len(data):
             name, at = _unpack_name(data, at)
             (size,) = _unpack(_U16, data, at)
@@ -156,6 +228,11 @@ class Producers:
         for offset, stamp in enumerate(stamps, first_offset):
             if stamp is not None:
                 self.note(stamp, offset, 1)
+
+
+def fingerprint(producer: str) -> int:
+    """Return the 64 bits that stay of a forgotten producer's name."""
+    return int.from_bytes(blake2b(producer.encode(), digest_size=8).digest(), "little")
 
 
 def encode_columns(columns: dict[int, bytes]) -> bytes:

@@ -26,6 +26,7 @@ from quire.log.batch import Batch
 from quire.log.manifest import LogManifest, Segment
 from quire.log.position import BEGINNING, Position
 from quire.log.producers import (
+    FORGOTTEN,
     SNAPSHOT,
     SNAPSHOT_AT,
     STAMPS,
@@ -147,7 +148,7 @@ def _note(producers: Producers, segment: Segment, entry: EntryId, batch: Batch) 
     try:
         columns = decode_columns(batch.columns)
         if SNAPSHOT in columns:
-            producers = Producers.decode(columns[SNAPSHOT])
+            producers = Producers.decode(columns[SNAPSHOT], columns.get(FORGOTTEN, b""))
         if STAMPS in columns:
             stamps = decode_stamps(columns[STAMPS], len(batch))
             producers.note_batch(batch.header.first_offset, stamps)

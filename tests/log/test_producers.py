@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import quire.log.producers as producers_module
 from quire.errors import (
     CorruptEntryError,
     InvalidRequestError,
@@ -16,9 +17,9 @@ from quire.errors import (
     TailConflictError,
 )
 from quire.log.batch import BATCH_BYTES_MAX, Compression, decode_batch, encode_batch
+from quire.log.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.position import Position
 from quire.log.producers import (
-    PRODUCERS_MAX,
     STAMPS,
     WINDOW,
     Producers,
@@ -52,16 +53,58 @@ def test_a_snapshot_comes_back(appends: list[tuple[str, int]]) -> None:
     assert Producers.decode(producers.encode()) == producers
 
 
-def test_the_memory_is_bounded_and_forgets_who_wrote_longest_ago() -> None:
+def test_a_forgotten_producer_is_refused_also_by_what_is_read_again() -> None:
     producers = Producers()
-    for number in range(PRODUCERS_MAX + 1):
+    producers.obey(2, 60.0, 5000)
+    for number in range(3):
         producers.note(Stamp(f"p{number}", 1), number, 1)
-    assert producers.find(Stamp("p0", 1)) is None
-    assert producers.find(Stamp("p1", 1)) == (1, 1, 1)
+    read = Producers.decode(producers.encode(), producers.encode_forgotten())
+    assert read == producers
+    for memory in (producers, producers.copy(), read):
+        for sequence in (1, 2):
+            with pytest.raises(ForgottenProducerError, match="forgotten this producer"):
+                memory.find(Stamp("p0", sequence))
+        assert memory.find(Stamp("p1", 1)) == (1, 1, 1)
+        assert memory.find(Stamp("new", 1)) is None
     for number in range(2, 3 + WINDOW):
         producers.note(Stamp("p1", number), number, 1)
     with pytest.raises(SequenceConflictError, match="forgotten"):
         producers.find(Stamp("p1", 1))
+
+
+def test_a_new_producer_waits_until_the_oldest_fingerprint_may_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers_module, "FORGOTTEN_MAX", 2)
+    producers = Producers()
+    producers.obey(1, 60.0, 5000)
+    for number in range(3):
+        producers.note(Stamp(f"p{number}", 1), number, 1)
+    with pytest.raises(TooManyProducersError, match="producers_max"):
+        producers.find(Stamp("p3", 1))
+    producers.obey(1, 60.0, 65_000)
+    assert producers.find(Stamp("p3", 1)) is None
+    producers.note(Stamp("p3", 1), 3, 1)
+    with pytest.raises(ForgottenProducerError):
+        producers.find(Stamp("p1", 1))
+
+
+def test_a_stamp_is_not_written_again_after_as_many_others_as_are_remembered() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open(producers_max=2) as log:
+                for name in ("p0", "p1", "p2"):
+                    await log.append(name.encode(), stamp=Stamp(name, 1))
+                with pytest.raises(ForgottenProducerError):
+                    await log.append(b"p0", stamp=Stamp("p0", 1))
+            async with await client.open(producers_max=2) as log:
+                with pytest.raises(ForgottenProducerError):
+                    await log.append(b"p0", stamp=Stamp("p0", 1))
+                await log.append(b"p3", stamp=Stamp("p3", 1))
+            assert await client.payloads() == [b"p0", b"p1", b"p2", b"p3"]
+
+    run(main)
 
 
 @pytest.mark.parametrize("compression", list(Compression))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from quire.ledger import recovery, run_stream, tail
-from quire.log import cold_parquet
+from quire.log import cold_parquet, producers
 from quire.run import RUN_BYTES_MAX
 from quire.wire.transport import BATCH_BYTES_MAX
 
@@ -21,6 +21,7 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (recovery, "WINDOW_ENTRIES", (1, 3, recovery.WINDOW_ENTRIES)),
     (run_stream, "BATCH_BYTES_MAX", (1, 1000, BATCH_BYTES_MAX)),
     (tail, "WAIT_SECONDS", (0.5, tail.WAIT_SECONDS)),
+    (producers, "FORGOTTEN_MAX", (1, 3, producers.FORGOTTEN_MAX)),
     (cold_parquet, "GROUP_ROWS", (1, 3, cold_parquet.GROUP_ROWS)),
 )
 """Module, name, and the values to draw from."""

@@ -27,6 +27,7 @@ from quire.errors import (
 )
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
+from quire.log.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.options import LogOptions
@@ -72,6 +73,7 @@ class LogWorkload:
             batch_records=rng.choice([1, 4, 64]),
             records_in_flight_max=32,
             bytes_in_flight_max=4096,
+            producers_max=world.rng("producers").choice([1, 2, 1000]),
             open_timeout=20.0,
             retention_interval=5.0,
         )
@@ -311,6 +313,11 @@ class LogWorkload:
             self.world.say(client.name, f"does not know about {append.payloads}: {error!r}")
         except (HandleClosedError, LogSealedError, TailConflictError):
             append.outcome = Outcome.FAILED
+        except (ForgottenProducerError, TooManyProducersError) as error:
+            append.outcome = Outcome.FAILED
+            self.world.note_fault("producer refused")
+            self.world.say(client.name, f"is refused: {error}")
+            sender.refused(stamp)
         else:
             self.world.log.confirm(append, positions)
             self.first_ack.set()

@@ -23,6 +23,7 @@ from quire.errors import (
     RetryError,
     SequenceConflictError,
 )
+from quire.log.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.log import Log
 from quire.log.position import Position
 from quire.log.producers import WINDOW, Stamp
@@ -42,6 +43,7 @@ class Sender:
         self._rng = rng
         self._share = share
         self._sent: list[LogAppend] = []
+        self._generation = 0
         self.found = 0
         """Records that were sent again and had been in the log."""
 
@@ -50,7 +52,17 @@ class Sender:
         if self._rng.random() >= self._share or len(self._unsure()) >= UNSURE_MAX:
             return None
         self._sent.append(append)
-        return Stamp(self._name, len(self._sent))
+        return Stamp(self._producer, len(self._sent))
+
+    @property
+    def _producer(self) -> str:
+        return f"{self._name}.{self._generation}"
+
+    def refused(self, stamp: Stamp | None) -> None:
+        """Go on under a new name when the log has forgotten the one in a stamp."""
+        if stamp is not None and stamp.producer == self._producer:
+            self._generation += 1
+            self._sent = []
 
     def _unsure(self) -> list[LogAppend]:
         return [each for each in self._sent[-WINDOW:] if each.outcome is not Outcome.OK]
@@ -63,8 +75,11 @@ class Sender:
         unsure = [each for each in numbered if each[1].outcome is not Outcome.OK]
         for number, append in sorted(sure + unsure, key=lambda each: each[0]):
             try:
-                await self._send(log, append, Stamp(self._name, number))
+                await self._send(log, append, Stamp(self._producer, number))
             except (OutcomeUnknownError, HandleClosedError):
+                return
+            except (ForgottenProducerError, TooManyProducersError):
+                self.refused(Stamp(self._producer, number))
                 return
             except (PositionTrimmedError, InvalidRequestError):
                 if self._history.trimmed_to is None:
@@ -79,6 +94,8 @@ class Sender:
             self.found += 1
         except (OutcomeUnknownError, HandleClosedError, LogSealedError, RetryError):
             return
+        except ForgottenProducerError:
+            self.refused(stamp)
         except (PositionTrimmedError, SequenceConflictError):
             if self._history.trimmed_to is None and append is self._sent[-1]:
                 raise
