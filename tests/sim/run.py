@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from tests.sim.deletion_workload import DeletionWorkload
 from tests.sim.election_workload import ElectionWorkload
+from tests.sim.exile_workload import ExileWorkload
 from tests.sim.faults import FaultMix, draw_mix
 from tests.sim.history import Violation
 from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_workload
@@ -42,6 +43,7 @@ WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "election": (ElectionWorkload, draw_log_workload),
     "deletion": (DeletionWorkload, draw_log_workload),
     "service": (ServiceWorkload, draw_log_workload),
+    "exile": (ExileWorkload, draw_ledger_workload),
 }
 
 LOG_EVERY: Final = 5
@@ -50,6 +52,7 @@ ledger, so half of the time goes to each."""
 
 NUMBERED: Final = 7
 DELETED: Final = 10
+EXILED: Final = 9
 
 _runs = 0
 
@@ -58,10 +61,13 @@ def workload_of(seed: int) -> str:
     """The workload that a seed of a campaign runs.
 
     Four of five seeds are of a ledger; of those that end in 7, every second one numbers its entries
-    itself. Every fifth is of a log: those that end in 0 with rival leaders, every fourth of them
-    with deletions; those that end in 5 in turn with an election and with a service.
+    itself; those that end in 9 are of writers in exile. Every fifth is of a log: those that end in
+    0 with rival leaders, every fourth of them with deletions; those that end in 5 in turn with an
+    election and with a service.
     """
     if seed % LOG_EVERY:
+        if seed % (2 * LOG_EVERY) == EXILED:
+            return "exile"
         return "numbered" if seed % (4 * LOG_EVERY) == NUMBERED else "ledger"
     if seed % (2 * LOG_EVERY) == 0:
         return "deletion" if seed % (8 * LOG_EVERY) == DELETED else "log"

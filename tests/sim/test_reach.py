@@ -26,6 +26,7 @@ RUNS: Final = (
     ("service", 0),
     ("numbered", 0),
     *(("deletion", seed) for seed in (1, 5)),
+    ("exile", 1),
 )
 """Seeds that together reach whatever is reached in hundreds, whichever Python runs them."""
 

@@ -11,7 +11,7 @@ from quire.bookie import LedgerTail
 from quire.election.ballot import Term, encode_term
 from quire.election.election import Leader
 from quire.entry import DigestKind, LedgerId, Sealer
-from quire.errors import NoSuchEntryError
+from quire.errors import LedgerFencedError, NoSuchEntryError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
@@ -139,6 +139,35 @@ def test_metadata_watch_catches() -> None:
     assert steps(recovering, recovering.with_fragment(Fragment(0, other))) == ["W5"]
     assert steps(OPEN, recovering.with_fragment(Fragment(0, other))) == ["W5"]
     assert steps(recovering, recovering.with_fragment(Fragment(5, other)).closed(5, 9)) == []
+
+
+def test_an_add_after_a_fence_is_noticed_when_the_ledger_is_deleted_as_well() -> None:
+    door = Door()
+    door.fence()
+    door.watch.forget(7)
+    door.add(1, recovery=True)
+    door.ask("add", LedgerFencedError(7), key=KEY, run=run_of(1), recovery=False)
+    assert door.names() == []
+    door.add(1)
+    door.add(1, key=b"other")
+    assert door.names() == ["H8", "H8"]
+    unfenced = Door()
+    unfenced.add(0)
+    unfenced.watch.forget(7)
+    unfenced.add(1)
+    assert unfenced.names() == [], "its writer was not fenced here"
+
+
+def test_an_ack_of_a_ledger_that_was_closed_and_deleted_is_noticed() -> None:
+    door = Door()
+    watch = MetadataWatch(door.watch, door.found.append)
+    watch.changed(ledger_path(7), OPEN.encode(), 0)
+    watch.changed(ledger_path(7), OPEN.closed(4, 9).encode(), 1)
+    watch.changed(ledger_path(7), None, 2)
+    watch.confirm(7, 4)
+    assert door.names() == []
+    watch.confirm(7, 5)
+    assert door.names() == ["H8"]
 
 
 END = SegmentEnd(1, 1, 2, 10, 0)

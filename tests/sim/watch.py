@@ -55,6 +55,7 @@ class _Request:
     missing: frozenset[EntryId]
     hint: EntryId
     in_limbo: bool = False
+    barred: bool = False
 
 
 def _nobody(bookie: BookieId, ledger: LedgerId, entry: EntryId) -> bool:
@@ -76,6 +77,8 @@ class BookieWatch:
         self._report = report
         self._states: dict[tuple[str, LedgerId], _LedgerAtBookie] = defaultdict(_LedgerAtBookie)
         self._deleted: set[LedgerId] = set()
+        self._barred: set[tuple[str, LedgerId]] = set()
+        """Bookies that fenced a ledger before it was deleted."""
         self.is_excused: Callable[[BookieId, LedgerId, EntryId], bool] = _nobody
         """Whether a bookie need not hold an entry any more that it vouched for."""
         self.is_in_limbo: Callable[[BookieId, LedgerId], bool] = _never
@@ -86,12 +89,13 @@ class BookieWatch:
         return self._states[bookie, ledger].acked
 
     def forget(self, ledger: LedgerId) -> None:
-        """The ledger was deleted: bookies may drop it whenever they like, and know nothing of it
-        then, neither entries nor LAC, fence or key.
+        """The ledger was deleted: bookies may drop it whenever they like, entries, LAC and key. The
+        fence stays.
         """
         self._deleted.add(ledger)
         for key in [each for each in self._states if each[1] == ledger]:
-            del self._states[key]
+            if self._states.pop(key).fenced:
+                self._barred.add(key)
 
     def begin(self, bookie: str, life: Incarnation, method: str, args: dict[str, Any]) -> _Request:
         ledger = args.get("ledger")
@@ -104,17 +108,18 @@ class BookieWatch:
             expected = frozenset(entry for entry in state.acked if first <= entry <= last)
         hint = state.hint.get(life, NO_ENTRY)
         in_limbo = self.is_in_limbo(bookie, args["ledger"])
+        barred = (bookie, args["ledger"]) in self._barred
         return _Request(
             *(bookie, life, method, args, state, state.fenced, state.acked_max, expected, hint),
-            in_limbo,
+            *(in_limbo, barred),
         )
 
     def end(self, token: Any, outcome: Any) -> None:
         request: _Request = token
-        if request.args.get("ledger") in self._deleted:
-            return
         try:
-            if request.method == "add":
+            if request.args.get("ledger") in self._deleted:
+                self._outlived(request, outcome)
+            elif request.method == "add":
                 self._added(request, outcome)
             elif request.method == "sync":
                 self._synced(request, outcome)
@@ -126,6 +131,17 @@ class BookieWatch:
                 self._tail(request, outcome)
         except Violation as violation:
             self._report(violation)
+
+    def _outlived(self, request: _Request, outcome: Any) -> None:
+        """What a bookie answered about a ledger that was deleted."""
+        ledger = request.args["ledger"]
+        is_ack = request.method == "add" and outcome is None and not request.args["recovery"]
+        require(
+            not is_ack or not request.barred,
+            "H8 a fence outlives its ledger",
+            f"{request.life} accepted an ordinary add to ledger {ledger}, which was deleted, after "
+            "it had answered a fence",
+        )
 
     def _added(self, request: _Request, outcome: Any) -> None:
         state = request.state
@@ -245,6 +261,8 @@ class MetadataWatch:
         self._bookies = bookies
         self._report = report
         self.current: dict[LedgerId, LedgerMetadata] = {}
+        self._gone: dict[LedgerId, LedgerMetadata] = {}
+        """Ledgers that were deleted, as they were last."""
         self.confirmed: dict[LedgerId, list[EntryId]] = defaultdict(list)
         self.counters: Counter[str] = Counter()
         self.on_confirm: Callable[[LedgerId, EntryId], None] = _unheard
@@ -260,7 +278,8 @@ class MetadataWatch:
             if value is None:
                 ledger = int(path.rpartition("/")[2])
                 self._bookies.forget(ledger)
-                self.current.pop(ledger, None)
+                if (gone := self.current.pop(ledger, None)) is not None:
+                    self._gone[ledger] = gone
                 self.confirmed.pop(ledger, None)
             elif value:
                 self._check(LedgerMetadata.decode(path, value))
@@ -303,9 +322,10 @@ class MetadataWatch:
         """A writer holds the entry confirmed."""
         self.on_confirm(ledger, entry)
         metadata = self.current.get(ledger)
-        if metadata is None:
-            return
         try:
+            if metadata is None:
+                self._check_gone(ledger, entry)
+                return
             if metadata.is_closed:
                 assert metadata.last_entry is not None
                 require(
@@ -318,6 +338,17 @@ class MetadataWatch:
             self._check_copies(metadata, entry)
         except Violation as violation:
             self._report(violation)
+
+    def _check_gone(self, ledger: LedgerId, entry: EntryId) -> None:
+        """A writer holds an entry of a deleted ledger confirmed: it ended there, or before."""
+        gone = self._gone.get(ledger)
+        end = None if gone is None else gone.last_entry
+        require(
+            end is None or entry <= end,
+            "H8 a deleted ledger acknowledges nothing",
+            f"entry {entry} of ledger {ledger} was acknowledged after the ledger was closed at "
+            f"{end} and deleted",
+        )
 
     def _check_copies(self, metadata: LedgerMetadata, entry: EntryId) -> None:
         ledger = metadata.ledger

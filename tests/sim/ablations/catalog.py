@@ -12,6 +12,7 @@ from tests.sim.ablations import (
     logs,
     offloads,
     recovery,
+    retirement,
     services,
     streams,
     writing,
@@ -215,6 +216,19 @@ ABLATIONS: Final = (
         _rot,
     ),
     Ablation("a ledger has one key", "ledger", bookies.take_any_key),
+    Ablation("a dropped ledger leaves its id", "exile", retirement.keep_no_ids),
+    Ablation("retired ids are durable", "exile", retirement.keep_ids_in_memory, "", _power),
+    Ablation(
+        "ids are retired before the ledger goes", "exile", retirement.write_ids_after_the_drop
+    ),
+    Ablation("a start reads the retired ids", "exile", retirement.start_without_ids, "", _power),
+    Ablation(
+        "a repair keeps retired ids, or doubts them",
+        "exile",
+        retirement.forget_ids_in_a_repair,
+        "",
+        _loss,
+    ),
     Ablation("recovery reads fence", "ledger", recovery.read_without_fence, "", _silence),
     Ablation("absence needs Qw − Qa + 1 negatives", "ledger", recovery.believe_one_negative),
     Ablation("an error is not a negative", "ledger", recovery.take_errors_for_absence),
