@@ -35,6 +35,8 @@ UNREACHED: Final = {
     "cli": "cluster/test_commands.py",
     "client.py": "cluster",
     "cluster": "cluster",
+    "directory_lock.py": "test_directory_lock.py",
+    "leaving.py": "test_leaving.py",
     "ledger/inventory.py": "ledger/test_inventory.py",
     "ledger/remote.py": "wire",
     "log/gap.py": "log/test_reader_refusals.py",
