@@ -30,6 +30,8 @@ from quire.storage.ledger_state import decode_rows
 from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.record import Record, RecordKind
 from quire.storage.replay import replay
+from quire.storage.retired_file import PATHS as RETIRED
+from quire.storage.retired_file import is_older, read_retired
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
 from quire.storage.state_file import read_state
 
@@ -93,6 +95,7 @@ async def check_disk(
         if not findings.damage:  # of a segment; a checkpoint was named already
             findings.damage.append(Damage(JOURNAL, reason_of(error)))
         return findings
+    await _check_retired(disk, findings, checkpoint)
     await _check_journal(disk, findings, checkpoint)
     for done, number in enumerate(checkpoint.files, 1):
         await _check_entry_log(disk, findings, number)
@@ -110,6 +113,15 @@ async def _check_generations(disk: Disk, findings: Findings) -> None:
                 decode_checkpoint(path, data)
         except (CorruptStorageError, OSError) as error:
             findings.damage.append(Damage(path, reason_of(error)))
+
+
+async def _check_retired(disk: Disk, findings: Findings, checkpoint: Checkpoint) -> None:
+    """Report retired ids that are older than the checkpoint names, and each damaged generation."""
+    newest, damage = await read_retired(disk, findings.bookie)
+    findings.files += len(set(RETIRED).intersection(await disk.list()))
+    if newest.generation < checkpoint.retired and not damage:
+        damage = [is_older(newest, checkpoint.retired)]
+    findings.damage += [Damage(error.path, error.reason) for error in damage]
 
 
 async def _check_journal(disk: Disk, findings: Findings, checkpoint: Checkpoint) -> None:

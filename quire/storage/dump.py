@@ -29,6 +29,8 @@ from quire.storage.record import (
     read_header,
     read_records,
 )
+from quire.storage.retired_file import MAGIC as RETIRED_MAGIC
+from quire.storage.retired_file import parse_retired
 from quire.storage.state_file import decode_state
 from quire.storage.view import BytesFile
 
@@ -46,6 +48,9 @@ async def describe(path: str, data: bytes) -> AsyncIterator[Row]:
             yield row
     elif data.startswith(HEADER_MAGIC):
         async for row in _entry_log(path, data):
+            yield row
+    elif data.startswith(RETIRED_MAGIC):
+        for row in _retired(path, data):
             yield row
     elif data.startswith(_STATE_PREFIX):
         yield _state_file(path, data)
@@ -67,6 +72,20 @@ def _state_file(path: str, data: bytes) -> Row:
 
 def _plain(value: object) -> str | int:
     return value if isinstance(value, str | int) else json.dumps(value)
+
+
+def _retired(path: str, data: bytes) -> Iterator[Row]:
+    bookie, file = parse_retired(path, data)
+    yield {
+        "part": "retired-ids",
+        "generation": file.generation,
+        "agreed": file.agreed,
+        "bookie": bookie,
+        "bytes": len(data),
+    }
+    for part, ids in (("deleted", file.ids.deleted), ("disowned", file.ids.disowned)):
+        for first, last in ids:
+            yield {"part": part, "first": first, "last": last}
 
 
 def _segment(path: str, data: bytes) -> Iterator[Row]:

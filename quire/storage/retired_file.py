@@ -77,7 +77,18 @@ def encode_retired(bookie: str, file: RetiredFile) -> bytes:
 
 
 def decode_retired(path: str, bookie: str, data: bytes) -> RetiredFile:
-    """Return what a file says. Raises `CorruptStorageError` naming the file."""
+    """Return what a file of a bookie says. Raises `CorruptStorageError` naming the file."""
+    found, file = parse_retired(path, data)
+    if found != bookie:
+        raise CorruptStorageError(path, f"it belongs to bookie {found}, not to {bookie}")
+    return file
+
+
+def parse_retired(path: str, data: bytes) -> tuple[str, RetiredFile]:
+    """Return the bookie that a file belongs to, and what it says.
+
+    Raises `CorruptStorageError` naming the file.
+    """
     if len(data) < _HEADER.size + _CRC.size or data[: len(MAGIC)] != MAGIC:
         raise CorruptStorageError(path, "it is not a file of retired ids")
     if _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(data[: _HEADER.size]):
@@ -85,13 +96,11 @@ def decode_retired(path: str, bookie: str, data: bytes) -> RetiredFile:
     _, version, generation, agreed, owner, count, crc = _HEADER.unpack_from(data)
     if version != VERSION:
         raise CorruptStorageError(path, f"version {version} is unknown to this program")
-    found = owner.rstrip(b"\0").decode("ascii", "replace")
-    if found != bookie:
-        raise CorruptStorageError(path, f"it belongs to bookie {found}, not to {bookie}")
     body = data[_HEADER.size + _CRC.size :]
     if len(body) != count * _INTERVAL_BYTES or crc32c(body) != crc:
         raise CorruptStorageError(path, "the intervals fail their checksum")
-    return RetiredFile(generation, agreed, _decode_ids(path, body))
+    bookie = owner.rstrip(b"\0").decode("ascii", "replace")
+    return bookie, RetiredFile(generation, agreed, _decode_ids(path, body))
 
 
 def _decode_ids(path: str, body: bytes) -> RetiredIds:
@@ -149,8 +158,10 @@ async def load_retired(disk: Disk, bookie: str, named: int) -> RetiredFile:
     found, damage = await read_retired(disk, bookie)
     if found.generation >= named:
         return found
-    if damage:
-        raise damage[0]
-    path = PATHS[named % 2]
-    reason = f"the checkpoint needs generation {named} of it, and found {found.generation}"
-    raise CorruptStorageError(path, reason)
+    raise damage[0] if damage else is_older(found, named)
+
+
+def is_older(found: RetiredFile, named: int) -> CorruptStorageError:
+    """Return what is wrong when the newest whole file is older than the checkpoint names."""
+    reason = f"the checkpoint needs generation {named}, the newest found is {found.generation}"
+    return CorruptStorageError(PATHS[named % 2], reason)

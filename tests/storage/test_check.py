@@ -250,3 +250,35 @@ def test_a_file_that_cannot_be_read_is_damage_and_the_rest_is_looked_at(kind: st
         assert findings.chunks or kind == "checkpoint"
 
     drive(main())
+
+
+def test_retired_ids_are_shown_and_their_loss_is_reported() -> None:
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        await node._storage.retire([3, 4, 9])
+        await node._storage.retire([5])
+        await scene.close()
+        assert (await checked(scene)).damage == []
+        rows = [row async for row in describe("retired-0", scene.disk.files()["retired-0"])]
+        assert rows[0] == {
+            "part": "retired-ids",
+            "generation": 2,
+            "agreed": 0,
+            "bookie": BOOKIE,
+            "bytes": len(scene.disk.files()["retired-0"]),
+        }
+        assert rows[1:] == [
+            {"part": "deleted", "first": 3, "last": 5},
+            {"part": "deleted", "first": 9, "last": 9},
+        ]
+        mount = scene.disk.mount()
+        await mount.unlink("retired-0")
+        await mount.close()
+        (damage,) = (await checked(scene)).damage
+        assert (damage.path, damage.reason) == (
+            "retired-0",
+            "the checkpoint needs generation 2, the newest found is 1",
+        )
+
+    drive(main())

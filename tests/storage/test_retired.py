@@ -27,6 +27,7 @@ from quire.storage.state_file import TEMPORARY_SUFFIX
 from tests.sim.disk import Cut
 from tests.storage.compaction_scene import FAST, Answers, collector_of, fill
 from tests.storage.scene import BOOKIE, KEY, OTHER_KEY, SMALL, Scene, drive, run_of
+from tests.storage.spread_scene import SpreadScene
 
 RANGES = st.tuples(st.integers(0, 60), st.integers(0, 6)).map(lambda each: (each[0], sum(each)))
 EVERY_CUT = list(Cut)
@@ -141,6 +142,22 @@ def test_a_collected_ledger_takes_no_add_through_restarts_flushes_and_compaction
         for ledger in (1, 2, 3, 9):
             await check_refused(scene, ledger)
         await scene.node.add(4, KEY, run_of(4, 99))
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_bookie_of_several_directories_keeps_retired_ids_in_the_main_one() -> None:
+    async def main() -> None:
+        scene = SpreadScene(options=FAST)
+        node = await scene.start()
+        await node.add(1, KEY, run_of(1, 0))
+        await node._storage.retire([1])
+        await scene.kill()
+        await scene.start()
+        await check_refused(scene, 1)
+        paths = [path for path in scene.disk.files() if path.rpartition("/")[2] in PATHS]
+        assert len(paths) == 1
         await scene.close()
 
     drive(main())
