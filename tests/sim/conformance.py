@@ -9,7 +9,8 @@ Answers are seen later than the effects that they tell of, so some events move:
 
   * an add that was answered after a fence was accepted before the fence: it stands where it began
   * an add that was never answered may be held all the same: if a recovery saw the entry, an
-    ordinary add stands where it began, one of a recovery where the entry was first seen
+    ordinary add stands where it began
+  * an add of a recovery stands where its entry was first seen, if that was before its answer
   * a deferred add promises nothing (S1), so its answer counts as none; what a sync names is
     durable (S2)
 
@@ -129,13 +130,11 @@ class _Trace:
         loose: set[tuple[str, EntryId]],
         fenced: set[str],
     ) -> list[Event]:
-        if begun.is_answered:
-            return []
         bookie = begun.bookie
-        if begun.kind is Kind.WRITTEN_BACK:
+        if begun.kind is Kind.WRITTEN_BACK:  # perhaps seen before it is answered
             loose.update((bookie, entry) for entry in begun.entries)
             return []
-        if bookie in fenced:
+        if begun.is_answered or bookie in fenced:
             return []
         seen = [
             entry
