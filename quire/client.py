@@ -248,9 +248,11 @@ class Client:
         the last record confirmed when it gets there; with it, it waits for more, until the log is
         sealed. `wait_for_log` lets a follower wait for a log that does not exist
         yet. `log_id` is that of the log which the position is from: another log of the same name
-        raises `LogReplacedError`. `on_gap` is told of records that are lost for good, and reading
-        goes on behind them; without it they are an error. `keyring` has the keys of an encrypted
-        log. Never disturbs the writer. Raises `NoSuchLogError`; iteration what `LogReader` says.
+        raises `LogReplacedError`. `on_gap` is told of records that are lost, and reading
+        goes on after them; without it they are an error. Records whose bookies are away are an
+        error in both cases: `UnreadableError` or `NoSuchEntryError`; continue the reader later.
+        `keyring` has the keys of an encrypted log. Never disturbs the writer. Raises
+        `NoSuchLogError`; iteration what `LogReader` says.
         """
         reader = await self._logs.read(
             name,

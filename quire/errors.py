@@ -6,6 +6,7 @@
     │   ├── ReadOnlyBookieError        a bookie takes no new entries (disk full)
     │   ├── NotEnoughBookiesError      too few bookies to form or mend an ensemble
     │   ├── UnreadableError            too many copies are out of reach to decide
+    │   │   └── EntryLostError             all copies were asked for, and none is sound
     │   ├── BookieBusyError            a bookie's queue is full
     │   └── StoreUnavailableError      the metadata store cannot be reached; nothing was changed
     ├── OutcomeUnknownError        it may or may not have happened; re-read before doing it again
@@ -121,6 +122,10 @@ class UnreadableError(RetryError):
         self.ledger = ledger
         self.entry = entry
         self.reason = reason
+
+
+class EntryLostError(UnreadableError):
+    """Each bookie of the entry's write set answered, and none has a sound copy."""
 
 
 class BookieBusyError(RetryError):
@@ -274,12 +279,15 @@ class LedgerRetiredError(NoSuchLedgerError):
 
 
 class NoSuchEntryError(NotFoundError):
-    """Provably no such entry."""
+    """Provably no such entry. `silent` bookies of its write set gave no verdict; enough did to
+    prove that it was never acknowledged, if no bookie lost its disk.
+    """
 
-    def __init__(self, ledger: int, entry: int) -> None:
+    def __init__(self, ledger: int, entry: int, silent: int = 0) -> None:
         super().__init__(f"ledger {ledger} has no entry {entry}")
         self.ledger = ledger
         self.entry = entry
+        self.silent = silent
 
 
 class NoSuchLogError(NotFoundError):

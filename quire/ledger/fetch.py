@@ -17,6 +17,8 @@ from typing import Final
 from quire.bookie import READ_BYTES_MAX
 from quire.entry import BookieId, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
+    CorruptEntryError,
+    EntryLostError,
     LedgerRetiredError,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -60,7 +62,8 @@ class EntryFetcher:
         answer.
 
         Raises `NoSuchEntryError` when every bookie that should hold `first` was asked and enough
-        of them to outvote any ack say that they do not; `UnreadableError` when too many cannot say;
+        of them to outvote any ack say that they do not; `EntryLostError` when each bookie that
+        should hold it denies it or has a damaged copy; `UnreadableError` when too many cannot say;
         `LedgerRetiredError` when no copy was found, and a bookie dropped the ledger as deleted.
         """
         job = _Fetch(self, replication, ensemble, first, last, turn, bytes_max)
@@ -107,6 +110,8 @@ class _Fetch:
         self._found: dict[EntryId, Entry] = {}
         self._asked: list[int] = []
         self._denials = 0
+        self._damaged = 0
+        """Bookies of the write set of `first` that answered with a copy that is not sound."""
         self._retired: LedgerRetiredError | None = None
         self._failures: list[str] = []
 
@@ -175,6 +180,8 @@ class _Fetch:
             self._denials += self._replication.is_written_to(self._first, position)
             return
         if isinstance(answer, QuireError):
+            if isinstance(answer, CorruptEntryError):
+                self._note_damage(position, answer.entry)
             self._fetcher.suspect(bookie)
             self._failures.append(str(answer))
             return
@@ -182,10 +189,15 @@ class _Fetch:
         entries, damaged = unseal_run(sealer, answer, self._first, self._last)
         self._found = {entry.entry: entry for entry in entries} | self._found
         if damaged:
+            self._note_damage(position, damaged[0])
             self._fetcher.suspect(bookie)
             self._failures.append(f"bookie {bookie} holds a damaged copy of entry {damaged[0]}")
         else:
             self._fetcher.trust(bookie)
+
+    def _note_damage(self, position: int, entry: EntryId) -> None:
+        is_first = entry == self._first
+        self._damaged += is_first and self._replication.is_written_to(self._first, position)
 
     def _suspect_the_slow(self, asking: Asking[int, bytes]) -> None:
         for position in self._asked:
@@ -200,7 +212,9 @@ class _Fetch:
         ledger: LedgerId = self._fetcher.sealer.ledger
         if self._retired is not None:
             return self._retired
+        silent = self._replication.write_quorum - self._denials - self._damaged
         if self._denials >= self._replication.coverage:
-            return NoSuchEntryError(ledger, self._first)
+            return NoSuchEntryError(ledger, self._first, silent)
         reasons = "; ".join(self._failures) or "the bookies asked do not hold it"
-        return UnreadableError(ledger, self._first, reasons)
+        kind = UnreadableError if silent else EntryLostError
+        return kind(ledger, self._first, reasons)

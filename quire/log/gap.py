@@ -1,9 +1,11 @@
 """Gaps: what a reader does about records that nobody can give it any more.
 
 Without a policy what cannot be read is an error, always. With one, a reader of a *sealed* segment
-says exactly what it leaves out and goes on behind it. It first tries for `PATIENCE_SECONDS`: a gap
-is for records that are lost, not for bookies that are slow. A reader that is cut off from the
-metadata store as well leaves nothing out, and neither does one of a segment that is still written.
+says exactly what it leaves out and goes on behind it. A gap needs the verdict of the whole write
+set: each of its bookies answered, and denies the entry or has a damaged copy. While one of them is
+away the record may exist there: the reader tries for `PATIENCE_SECONDS`, then raises, and stays
+before it. A reader that is cut off from the metadata store as well leaves nothing out, and neither
+does one of a segment that is still written.
 
 Of a segment that cannot even be opened everything is lost: its ledger is not where the log says, or
 its metadata, or its file's footer, cannot be believed. A file that is not there is an error all the
@@ -17,6 +19,7 @@ from random import Random
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from quire.errors import (
+    EntryLostError,
     IntegrityError,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -33,10 +36,22 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 10.0
 LOST: Final = (UnreadableError, IntegrityError, NoSuchEntryError, NoSuchLedgerError)
-"""What an entry, or a segment, that cannot be had any more raises."""
+"""What an entry, or a segment, that cannot be read now raises; see `is_lost`."""
 
 NO_VERDICT: Final = (NoSuchLedgerError, StoreWentBackError)
 """What says nothing about the records of a segment: it moved, or metadata cannot be believed."""
+
+
+def is_lost(error: Exception) -> bool:
+    """Return whether an error proves that records are lost, rather than away for a time.
+
+    Source: docs/protocol.md, "Logs".
+    """
+    if isinstance(error, NoSuchEntryError):
+        return not error.silent
+    if isinstance(error, UnreadableError):
+        return isinstance(error, EntryLostError)
+    return isinstance(error, LOST) and not isinstance(error, StoreWentBackError)
 
 
 class Gap(NamedTuple):
@@ -80,8 +95,9 @@ async def find_behind(reader: SegmentReader, first: Position, rng: Random) -> Fo
     that can.
 
     Raises `NoSuchLedgerError` when the segment is gone from where it was opened: trimmed, moved to
-    a file, or lost; `StoreWentBackError` when metadata names what bookies dropped as deleted.
-    Raises the store's errors.
+    a file, or lost; `StoreWentBackError` when metadata names what bookies dropped as deleted; what
+    reading the first entry does while that is not proved lost; and the store's errors. What is lost
+    ends before an entry that is away: the next call waits for that one.
     """
     segment, last = reader.segment, reader.segment.last_entry
     assert last is not None, "only sealed segments have gaps"
@@ -93,8 +109,12 @@ async def find_behind(reader: SegmentReader, first: Position, rng: Random) -> Fo
         except NO_VERDICT:
             raise
         except LOST as error:
-            lost = lost or error
-            continue
+            if is_lost(error):
+                lost = lost or error
+                continue
+            if lost is None:
+                raise
+            return Found(segment, None, Gap(first, Position(segment.number, entry, 0), str(lost)))
         behind = Position(segment.number, entry, 0)
         gap = Gap(first, behind, str(lost)) if lost else None
         return Found(segment, RecordBatch(segment.number, entry, 0, batch), gap)

@@ -35,7 +35,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
 from quire.log.cold import ColdFileMissingError
 from quire.log.course import Course
-from quire.log.gap import LOST, NO_VERDICT, Found, OnGap, all_of, be_patient, find_behind
+from quire.log.gap import LOST, NO_VERDICT, Found, OnGap, all_of, be_patient, find_behind, is_lost
 from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_reader import ManifestReader
@@ -235,6 +235,8 @@ class LogReader(Handle):
         except LOST as error:
             self._check_passable(segment)
             if self._segment is None:
+                if not is_lost(error):
+                    raise
                 return all_of(segment, self._course.next, error)
             behind = await find_behind(self._segment, self._course.next, self._rng)
             await self._leave()

@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from quire.errors import NoSuchLedgerError, PositionTrimmedError, StoreUnavailableError
+from quire.errors import (
+    BookieUnavailableError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    PositionTrimmedError,
+    StoreUnavailableError,
+    UnreadableError,
+)
 from quire.log.batch import encode_batch
 from quire.log.gap import PATIENCE_SECONDS, Gap
 from quire.log.manifest import Job
@@ -232,16 +240,64 @@ def test_whoever_refuses_a_gap_stays_in_front_of_it(error: Exception, follow: bo
     run(main)
 
 
-def test_bookies_that_stay_away_are_a_gap() -> None:
+@pytest.mark.parametrize("away", [1, 2, 3])
+def test_records_that_are_merely_away_are_no_gap(away: int) -> None:
+    """Bookies that are there have lost the entries; the copies are with those that are away."""
+
     async def main() -> None:
         async with LogCluster() as cluster:
             cut = Cut(cluster)
             await cut.write()
-            async with await cut.reader(lambda: None) as reader:
+            second = (await cut.client.manifest()).segments[1].ledger
+            bookies = list(cluster.bookies.values())
+            for bookie in bookies[away:]:
+                bookie.ledgers[second].frames.clear()
+
+            def isolate() -> None:
+                for bookie in bookies[away:]:
+                    bookie.before = nothing
+
+            async with await cut.reader(isolate) as reader:
+                with pytest.raises((UnreadableError, NoSuchEntryError)):
+                    await cut.read(reader)
+                assert (len(cut.found), reader.position) == (5, Position(2, 0, 0))
+                cut.mend()
                 await cut.read(reader)
-            assert [(each.first, each.end) for each in cut.gaps] == [
-                (Position(2, 0, 0), Position(3, 0, 0))
-            ]
-            assert "hooked" in cut.gaps[0].reason
+            assert [each.payload for each in cut.found] == numbered(0, 10)
+            assert cut.gaps == []
+
+    run(main)
+
+
+def test_a_gap_ends_before_an_entry_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            cut = Cut(cluster)
+            await cut.write()
+            second = (await cut.client.manifest()).segments[1].ledger
+            bookies = list(cluster.bookies.values())
+            for bookie in bookies:
+                for entry in (0, 1, 2) if bookie is not bookies[0] else (0, 1):
+                    bookie.ledgers[second].frames.pop(entry)
+
+            holder, is_away = bookies[0], True
+            whole = holder.read
+
+            async def read(ledger: int, first: int, last: int, **limits: Any) -> bytes:
+                if is_away and (ledger, first) == (second, 2):
+                    raise BookieUnavailableError("b0", "away")
+                return await whole(ledger, first, last, **limits)
+
+            monkeypatch.setattr(holder, "read", read)
+            async with await cut.reader(cut.mend) as reader:
+                with pytest.raises((UnreadableError, NoSuchEntryError)):
+                    await cut.read(reader)
+                assert [(each.first, each.end) for each in cut.gaps] == [
+                    (Position(2, 0, 0), Position(2, 2, 0))
+                ]
+                is_away = False
+                await cut.read(reader)
+            assert [each.payload for each in cut.found] == numbered(0, 5) + numbered(7, 3)
+            assert len(cut.gaps) == 1
 
     run(main)

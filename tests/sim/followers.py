@@ -4,6 +4,9 @@ A follower reads from the beginning, or from where it was, through rolls, take-o
 remembers a position or, in some runs, an offset. The analyst reads what is new in one snapshot
 after the other, as Spark's streams do, and asks between them where the log ends.
 
+In some runs followers pass over gaps. Damage stays within the budget, so that each record keeps a
+sound copy: none may be told.
+
   C8  a linearizable tail is behind all that was acknowledged before it was asked for
 """
 
@@ -19,6 +22,7 @@ from typing import Any, Final, TypeAlias
 from quire.errors import IntegrityError, PositionTrimmedError, QuireError
 from quire.log.bounds import Bounds
 from quire.log.directory import LogDirectory
+from quire.log.gap import Gap
 from quire.log.keyring import Keyring
 from quire.log.position import BEGINNING, Position
 from quire.log.segment_reader import RecordBatch
@@ -48,6 +52,7 @@ class Followers:
         self._places = world.rng("places")
         self._by_offset = self._places.random() < 0.3
         """Followers remember offsets, not positions, and often begin anew."""
+        self._on_gap = self._told_of if world.rng("gaps").random() < 0.5 else None
         self._looks = world.rng("analyst")
         self._has_analyst = self._looks.random() < 0.3
 
@@ -99,7 +104,9 @@ class Followers:
     ) -> tuple[Position, bool]:
         """Return where to go on, and whether the log was sealed."""
         place = reading.offset_behind(start) if self._by_offset else start
-        reader = await directory.read(self._log, place, follow=True, keyring=self._keyring)
+        reader = await directory.read(
+            self._log, place, follow=True, keyring=self._keyring, on_gap=self._on_gap
+        )
         try:
             async for record in reader:
                 reading.records.append(seen_of(record))
@@ -112,6 +119,9 @@ class Followers:
         finally:
             await reader.close()
         return reading.behind(start), False
+
+    def _told_of(self, gap: Gap) -> None:
+        raise Violation("a gap is what is lost", f"a reader leaves out {gap}; copies are left")
 
     # -- the analyst -----------------------------------------------------------------------------
 

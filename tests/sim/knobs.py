@@ -12,7 +12,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from quire.ledger import recovery, run_stream, tail
-from quire.log import cold_parquet, producers
+from quire.log import cold_parquet, gap, producers
 from quire.run import RUN_BYTES_MAX
 from quire.wire.transport import BATCH_BYTES_MAX
 
@@ -22,6 +22,7 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (run_stream, "BATCH_BYTES_MAX", (1, 1000, BATCH_BYTES_MAX)),
     (tail, "WAIT_SECONDS", (0.5, tail.WAIT_SECONDS)),
     (producers, "FORGOTTEN_MAX", (1, 3, producers.FORGOTTEN_MAX)),
+    (gap, "PATIENCE_SECONDS", (0.1, 1.0, gap.PATIENCE_SECONDS)),
     (cold_parquet, "GROUP_ROWS", (1, 3, cold_parquet.GROUP_ROWS)),
 )
 """Module, name, and the values to draw from."""

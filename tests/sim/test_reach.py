@@ -39,7 +39,6 @@ UNREACHED: Final = {
     "leaving.py": "test_leaving.py",
     "ledger/inventory.py": "ledger/test_inventory.py",
     "ledger/remote.py": "wire",
-    "log/gap.py": "log/test_reader_refusals.py",
     "metastore/__init__.py": "metastore/test_open_store.py",
     "metastore/place.py": "test_client.py",
     "metastore/sqlite.py": "contract",

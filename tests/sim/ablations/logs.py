@@ -14,6 +14,7 @@ from quire.log import (
     course,
     cursor,
     directory,
+    gap,
     log,
     manifest,
     manifest_record,
@@ -127,6 +128,13 @@ def take_unknown_for_failed() -> list[Patch]:
 
 def accept_forgotten_producers() -> list[Patch]:
     return [(producers.Producers, "_check_new", lambda *_: None)]
+
+
+def take_what_is_away_for_lost() -> list[Patch]:
+    def is_lost(error: Exception) -> bool:
+        return isinstance(error, gap.LOST)
+
+    return [(gap, "is_lost", is_lost), (reader, "is_lost", is_lost)]
 
 
 def forget_producers() -> list[Patch]:
