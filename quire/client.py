@@ -101,7 +101,13 @@ async def connect(
         stack.push_async_callback(roster.close)
         await roster.start()
         catalog = LedgerCatalog(metadata_store, roster, rng=rng, clock=time.time, options=limits)
-        logs = LogDirectory(metadata_store, catalog, rng=rng, clock=time.time)
+        logs = LogDirectory(
+            metadata_store,
+            catalog,
+            rng=rng,
+            clock=time.time,
+            attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
+        )
         handles = OpenHandles()
         stack.push_async_exit(handles.leave)
         yield Client(metadata_store, roster, catalog, logs, rng, limits, handles)
@@ -238,6 +244,7 @@ class Client:
         log_id: str | None = None,
         on_gap: OnGap | None = None,
         keyring: Keyring | None = None,
+        recover: bool = False,
     ) -> LogReader:
         """Return an asynchronous iterator over the records of a log from `start` on.
 
@@ -251,8 +258,12 @@ class Client:
         raises `LogReplacedError`. `on_gap` is told of records that are lost, and reading
         goes on after them; without it they are an error. Records whose bookies are away are an
         error in both cases: `UnreadableError` or `NoSuchEntryError`; continue the reader later.
-        `keyring` has the keys of an encrypted log. Never disturbs the writer. Raises
-        `NoSuchLogError`; iteration what `LogReader` says.
+        `keyring` has the keys of an encrypted log. Raises `NoSuchLogError`; iteration what
+        `LogReader` says.
+
+        A plain read never disturbs the writer, and sees what the writer has announced. With
+        `recover` every acknowledged record is read, also those of a writer that crashed; a leader
+        that still lives is deposed by that, as by `open_log`.
         """
         reader = await self._logs.read(
             name,
@@ -263,6 +274,7 @@ class Client:
             log_id=log_id,
             on_gap=on_gap,
             keyring=keyring,
+            recover=recover,
         )
         return self._remember(reader)
 
@@ -292,7 +304,9 @@ class Client:
     ) -> Tail:
         """Return where a log's next record comes at the earliest, and its offset: as its leader
         announced it last, or linearizable, behind every record acknowledged before the call.
-        Raises `NoSuchLogError`, `UnreadableError`.
+
+        Raises `NoSuchLogError`, and `UnreadableError` when too few bookies answer, or when a writer
+        that is gone left it undecided: `logs.recover` decides.
         """
         return await self._logs.tail(name, linearizable=linearizable, password=password)
 
@@ -341,9 +355,8 @@ class Client:
     async def delete_log(
         self, name: str, *, password: bytes = b"", forget_tiers: Collection[str] = ()
     ) -> None:
-        """As `LogDirectory.delete`, with the snapshots of a service of the log's name."""
-        along = [Snapshots(self._store, self._catalog, name, LogOptions())]
-        await self._logs.delete(name, password=password, attached=along, forget_tiers=forget_tiers)
+        """See `LogDirectory.delete`."""
+        await self._logs.delete(name, password=password, forget_tiers=forget_tiers)
 
     # Elections and bookies.
 

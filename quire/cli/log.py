@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from quire.cli import streams
 from quire.cli.cursor import cursor, parse_place
 from quire.cli.log_shape import create, list_, set_, show, watch
 from quire.cli.output import Value, confirm, flush, note, print_json, progress, write_line
@@ -151,6 +152,11 @@ def _print_position(settings: Settings, position: Position) -> None:
 @payload_option
 @password_option
 @key_file_option
+@click.option(
+    "--recover",
+    is_flag=True,
+    help="Recover the log first: read every acknowledged record. Deposes a living leader.",
+)
 @with_settings
 def read(
     settings: Settings,
@@ -160,18 +166,23 @@ def read(
     encoding: str,
     password: bytes,
     keyring: Keyring | None,
+    recover: bool,
 ) -> None:
     """Print the records that are in a log now, one a line. Never disturbs the writer.
+
+    A log that is still written, or whose writer crashed, may have later records: a line on
+    standard error says so. --recover prints them too, and deposes a leader that still lives.
 
     \b
     Examples:
       quire log read orders
       quire log read orders --from 3.17.0 --limit 10 --json
       quire log read orders --from tx:1042
+      quire log read orders --recover
       quire log read orders --from 2026-07-31T09:30:00+02:00
     """
     show = _printer(settings, encoding)
-    run(lambda: _read(settings, name, start, False, limit, password, keyring, show))
+    run(lambda: _read(settings, name, start, False, limit, password, keyring, show, recover))
 
 
 @log.command()
@@ -212,17 +223,23 @@ async def _read(
     password: bytes,
     keyring: Keyring | None,
     show: Callable[[Record], None],
+    recover: bool = False,
 ) -> None:
     async with settings.connect() as client:
         position = (await client.describe_log(name)).first_position if start is None else start
         reader = await client.read_log(
-            name, position, follow=follow, password=password, keyring=keyring
+            name, position, follow=follow, password=password, keyring=keyring, recover=recover
         )
         async with contextlib.aclosing(_limited(reader, limit)) as found:
             async for record in found:
                 show(record)
                 if follow:
                     flush()
+        if reader.ended_open:
+            streams.complain(
+                f"quire: log {name!r} is open: later records may exist; --recover reads them, and "
+                "deposes a leader that still lives"
+            )
 
 
 async def _limited(reader: LogReader, limit: int | None) -> AsyncGenerator[Record, None]:

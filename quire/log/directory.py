@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from quire.entry import LedgerId
-from quire.errors import NoSuchLedgerError, NoSuchLogError
+from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
@@ -36,7 +36,7 @@ from quire.log.search import (
 from quire.log.segment_reader import open_segment
 from quire.log.snapshot import take_snapshot
 from quire.log.span import Slice, Span, read_span_anywhere
-from quire.log.takeover import TakeOver, find_last_transaction
+from quire.log.takeover import TakeOver, find_last_transaction, recover_open_segments
 from quire.log.threshold import Threshold
 from quire.log.trimming import trim_log
 from quire.log.upkeep import find_orphans, find_unlisted, rebuild_log
@@ -48,7 +48,8 @@ from quire.metastore.store import MetadataStore
 class LogDirectory:
     """All logs in one metadata store. Stateless: any number may exist.
 
-    `clock` gives Unix time in seconds, for the timestamps of records and segments.
+    `clock` gives Unix time in seconds, for the timestamps of records and segments. `attachments`
+    says what other layers keep beside a log of some name, and goes when the log is deleted.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class LogDirectory:
         *,
         rng: Random,
         clock: Callable[[], float],
+        attachments: Callable[[str], Sequence[Attachment]] = lambda name: (),
     ) -> None:
+        self._attachments = attachments
         self._store = store
         self._catalog = catalog
         self._rng = rng
@@ -130,6 +133,7 @@ class LogDirectory:
         log_id: str | None = None,
         on_gap: OnGap | None = None,
         keyring: Keyring | None = None,
+        recover: bool = False,
     ) -> LogReader:
         """Return a reader that starts at a position, `BEGINNING`, `LATEST`, a record's offset, a
         time, a transaction, or where a cursor is.
@@ -142,14 +146,23 @@ class LogDirectory:
         another log of the same name raises `LogReplacedError`. `on_gap` is told of records of
         sealed segments that are lost, from where the reader starts on, and it goes on behind them
         (gap.py); without it they are an error. The keyring opens batches that are encrypted.
+        With `recover` the log is recovered first (see `recover`), so that every acknowledged record
+        is read, also those of a writer that crashed. A leader that still lives is deposed by that.
 
-        Raises `NoSuchLogError` unless it waits, `NoSuchCursorError`, `InvalidRequestError` for a
-        negative offset or transaction or a time without a zone; with `LATEST` what `tail` does.
+        Raises `NoSuchLogError` unless it waits, `NoSuchCursorError`, `InvalidRequestError` for
+        `recover` with `follow`, a negative offset or transaction or a time without a zone; with
+        `LATEST` what `tail` does.
         """
         if isinstance(start, AtCursor):
             cursor = await self.cursors(name, password=password).find(start.name)
             start, log_id = cursor.position, log_id or cursor.log_id
         Threshold.of(start)
+        if recover and follow:
+            raise InvalidRequestError(
+                "recover ends the present writer, and follow waits for it: choose one of them"
+            )
+        if recover:
+            await self.recover(name, password=password)
         is_awaited = follow and wait_for_log
         if not is_awaited:
             await self._describe_living(name)
@@ -172,6 +185,24 @@ class LogDirectory:
             on_gap=on_gap,
             keyring=keyring,
         )
+
+    async def recover(self, name: str, *, password: bytes = b"") -> None:
+        """Close the ledgers that are still written, so that a plain read sees every acknowledged
+        record. A leader that still lives is fenced: its next append fails.
+
+        Harmless when repeated. The log stays as it is and can be led on.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+            UnauthorizedError: the password is wrong.
+            UnreadableError: too few bookies answer to decide how a ledger ends.
+        """
+        manifest = await self._describe_living(name)
+        try:
+            await recover_open_segments(self._catalog, manifest, password)
+        except NoSuchLedgerError:  # trimmed, or taken over, since the manifest was read
+            if (await self._describe_living(name)).segments == manifest.segments:
+                raise
 
     async def _find_end(
         self, name: str, log_id: str | None, password: bytes
@@ -218,7 +249,8 @@ class LogDirectory:
         `linearizable` behind everything that was acknowledged before the call. Never fences.
 
         Raises `NoSuchLogError`, also while the log is being deleted, and `UnreadableError` when too
-        few bookies answer, or when the last entry is undecided because the leader is gone.
+        few bookies answer, or when the last entry is undecided because the leader is gone:
+        `recover` decides it.
         """
         find = find_acknowledged_tail if linearizable else find_tail
         opener = self._opener(name, password)
@@ -331,16 +363,17 @@ class LogDirectory:
         name: str,
         *,
         password: bytes = b"",
-        attached: Sequence[Attachment] = (),
         forget_tiers: Collection[str] = (),
     ) -> None:
         """Delete a log with everything in it. A leader is deposed, readers get `NoSuchLogError`.
 
-        What is attached to it goes with it; files in `forget_tiers` stay. Can be repeated after a
-        failure. Raises `NoSuchLogError`, `InvalidRequestError` for a place that is not a tier of
-        the log, `ColdTierError` for one that does not answer, and errors of recovery.
+        Its cursors, its jobs, its files and the snapshots of a service go with it; files in
+        `forget_tiers` stay. Can be repeated after a failure. Raises `NoSuchLogError`,
+        `InvalidRequestError` for a place that is not a tier of the log, `ColdTierError` for one
+        that does not answer, and errors of recovery.
         """
         record, cursors, adoption = self._record(name), self.cursors(name), self.adoption(name)
+        attached = self._attachments(name)
         await delete_log(record, self._catalog, cursors, adoption, password, attached, forget_tiers)
 
     async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:

@@ -99,6 +99,7 @@ class LogReader(Handle):
         self._buffer: deque[Record] = deque()
         self._segment: SegmentReader | None = None
         self._closed = False
+        self._ended_open = False
         self._reading = asyncio.Lock()
         self._cut: asyncio.Timeout | None = None
 
@@ -119,6 +120,15 @@ class LogReader(Handle):
         was asked for, down to `BEGINNING`: then store what was asked for.
         """
         return self._buffer[0].position if self._buffer else self._course.next
+
+    @property
+    def ended_open(self) -> bool:
+        """Whether iteration ended, without `follow`, in a segment that is still open.
+
+        Then records may have been acknowledged that this reader did not see: of a leader that
+        writes on, or of one that crashed. Reading with `recover` sees them.
+        """
+        return self._ended_open
 
     def __aiter__(self) -> LogReader:
         return self
@@ -207,6 +217,7 @@ class LogReader(Handle):
                 if is_over:
                     self._course.next = Position(segment.number + 1, 0, 0)
                 elif not await self._roll_ends(segment):
+                    self._ended_open = True
                     return None
             except NoSuchLedgerError as error:
                 await self._leave()

@@ -134,6 +134,7 @@ class SyncClient:
         log_id: str | None = None,
         on_gap: OnGap | None = None,
         keyring: Keyring | None = None,
+        recover: bool = False,
     ) -> SyncLogReader:
         """See `Client.read_log`."""
         work = self._client.read_log(
@@ -145,6 +146,7 @@ class SyncClient:
             log_id=log_id,
             on_gap=on_gap,
             keyring=keyring,
+            recover=recover,
         )
         return SyncLogReader(self._portal, self._portal.call(work))
 

@@ -165,6 +165,10 @@ class SyncLogDirectory:
         """See `LogDirectory.rebuild`."""
         return self._portal.call(self._logs.rebuild(name, password=password))
 
+    def recover(self, name: str, *, password: bytes = b"") -> None:
+        """See `LogDirectory.recover`."""
+        self._portal.call(self._logs.recover(name, password=password))
+
     def sweep(self) -> Sequence[LedgerId]:
         """See `LogDirectory.sweep`."""
         return self._portal.call(self._logs.sweep())
@@ -210,6 +214,11 @@ class SyncLogReader(SyncHandle):
         """See `LogReader.position`."""
         records = self._unpack()
         return records[0].position if records else self._reader.position
+
+    @property
+    def ended_open(self) -> bool:
+        """See `LogReader.ended_open`."""
+        return self._reader.ended_open
 
     def __iter__(self) -> Self:
         return self

@@ -303,8 +303,7 @@ def test_a_snapshot_that_changes_while_its_log_is_deleted_goes_as_well() -> None
                     await cluster.store.put(path, changes.pop(), version)
 
             client.store.before = change
-            attached = Snapshots(client.store, client.catalog, NAME, LogOptions())
-            await client.logs.delete(NAME, attached=[attached])
+            await client.logs.delete(NAME)
             assert not changes
             assert await cluster.ledgers() == []
             with pytest.raises(NoSuchNodeError):

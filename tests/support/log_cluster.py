@@ -21,6 +21,7 @@ from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position, Record
 from quire.metastore.layout import log_path
+from quire.service.snapshots import Snapshots
 from tests.sim.loop import new_loop
 from tests.support.faulty_store import FaultyStore, Hook
 from tests.support.memory_cluster import MemoryCluster
@@ -54,7 +55,13 @@ class Client:
         self.catalog = LedgerCatalog(
             self.store, cluster.roster, rng=rng, clock=cluster.clock, options=cluster.options
         )
-        self.logs = LogDirectory(self.store, self.catalog, rng=rng, clock=cluster.clock)
+        self.logs = LogDirectory(
+            self.store,
+            self.catalog,
+            rng=rng,
+            clock=cluster.clock,
+            attachments=lambda name: [Snapshots(self.store, self.catalog, name, LogOptions())],
+        )
 
     async def open(self, **options: Any) -> Log:
         options.setdefault("open_timeout", 20.0)
