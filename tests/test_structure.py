@@ -151,6 +151,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.sqlite_file",
         "quire.metastore.zookeeper_client",
         "quire.metastore.zookeeper_server",
+        "quire.repair.directory",
         "quire.spark.patience",
         "quire.storage.metered",
     ),

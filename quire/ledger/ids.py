@@ -3,7 +3,8 @@
 A client takes ids in blocks that grow from 1 to 64 as it creates ledgers, so that one that
 creates many does not meet the others at the counter each time, and one that creates a single
 ledger wastes none. What is left of a block when the client ends is never used: ids grow, they are
-not dense.
+not dense. An hour after it was drawn a block is thrown away: a repaired bookie takes old ids
+without a record for those of deleted ledgers (repair/census.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ VERSION: Final = 1
 
 BLOCK_MAX: Final = 64
 
+BLOCK_SECONDS: Final = 3600.0
+"""How long ids of a block are given out."""
+
 ATTEMPTS_MAX: Final = 64
 """Attempts to move the counter: with the back-off below, room for about as many rivals."""
 
@@ -42,6 +46,7 @@ class LedgerIds:
         self._store = store
         self._rng = rng
         self._block = range(0)
+        self._drawn_at = 0.0
         self._block_size = 1
         self._taking = asyncio.Lock()
 
@@ -51,7 +56,9 @@ class LedgerIds:
         Cancelling, and an outcome that is not known, lose ids but never give one out twice.
         """
         async with self._taking:
-            if not self._block:
+            now = asyncio.get_running_loop().time()
+            if not self._block or now - self._drawn_at > BLOCK_SECONDS:
+                self._drawn_at = now
                 self._block = await self._take_block(self._block_size)
                 self._block_size = min(2 * self._block_size, BLOCK_MAX)
             ledger, self._block = self._block[0], self._block[1:]

@@ -5,13 +5,16 @@ metadata names only afterwards (docs/protocol.md, "Recovery" 5 and F1), so every
 being ended may have used it. And a bookie that was fenced for a ledger may have left its metadata
 since, so of every ledger that was ever ended it may have lost a fence. A ledger without a record
 was deleted, and its fence must outlive it (B11), or it was not created yet: the store cannot tell
-which. The id stays in doubt: a new ledger of that id loses a bookie, a deleted one its fence never.
-Nothing can be lost of open ledgers that never named the bookie.
+which. Clients throw away ids that they drew long ago, so an id below that of a ledger made a day
+ago counts as deleted and stays in doubt; a younger one counts as not created yet. Nothing can be
+lost of open ledgers that never named the bookie.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from typing import Final
 
 from quire.entry import BookieId, LedgerId
 from quire.errors import CorruptRecordError, NoSuchLedgerError, NoSuchNodeError
@@ -25,15 +28,26 @@ from quire.storage.salvage import Doubt
 
 READS_AT_ONCE = 32
 
+SETTLED_SECONDS: Final = 24 * 3600.0
+"""Far more than `BLOCK_SECONDS` (ledger/ids.py), for clocks that differ by hours."""
 
-async def count(store: MetadataStore, bookie: BookieId) -> tuple[list[Doubt], Horizon]:
+
+async def count(
+    store: MetadataStore, bookie: BookieId, settled_before_ms: float
+) -> tuple[list[Doubt], Horizon]:
     """Return the ledgers that a bookie may have had, ascending, and the horizon around all it may
     have fenced.
+
+    Args:
+        settled_before_ms: Ids that were drawn before this time (ms since 1970) are those of ledgers
+            that exist or were deleted. Infinity: all ids are.
 
     Raises the store's errors and `CorruptRecordError`: a ledger that cannot be looked at is not
     left out.
     """
     below = await _next_ledger(store)
+    settled = below if settled_before_ms == math.inf else 0
+    recorded: set[LedgerId] = set()
     doubts: list[Doubt] = []
     clean: list[LedgerId] = []
     for shard in await store.children(LEDGERS):
@@ -42,11 +56,15 @@ async def count(store: MetadataStore, bookie: BookieId) -> tuple[list[Doubt], Ho
             ledgers = map(parse_ledger, names[start : start + READS_AT_ONCE])
             found = await asyncio.gather(*(_metadata(store, each) for each in ledgers))
             for metadata in sorted(filter(None, found), key=lambda each: each.ledger):
+                recorded.add(metadata.ledger)
                 below = max(below, metadata.ledger + 1)
+                if metadata.created_ms <= settled_before_ms:
+                    settled = max(settled, metadata.ledger + 1)
                 if may_have(metadata, bookie):
                     doubts.append(Doubt(metadata.ledger, metadata.key_check))
                 elif metadata.state is LedgerState.OPEN:
                     clean.append(metadata.ledger)
+    clean += [each for each in range(settled, below) if each not in recorded]
     return sorted(doubts), Horizon.around(sorted(clean), below)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from quire.entry import BookieId
 from quire.errors import CorruptStorageError
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
-from quire.repair.census import count
+from quire.repair.census import SETTLED_SECONDS, count
 from quire.repair.reclaim import reclaim, restore_parts
 from quire.storage.check import Damage
 from quire.storage.directories import open_directory, open_local, with_local_parts
@@ -87,9 +88,13 @@ async def repair_disk(
 ) -> Repaired:
     """Do as `repair_directory` with a disk that nobody serves."""
     bookie = (await identify(disk, store)).bookie
-    doubts, horizon = await count(store, bookie)
+    doubts, horizon = await count(store, bookie, _settled_before_ms())
     found = await salvage(disk, bookie, doubts, horizon, rng=rng, options=options)
     return Repaired(bookie, found.damage, found.aside, found.ledgers)
+
+
+def _settled_before_ms() -> float:
+    return (time.time() - SETTLED_SECONDS) * 1000
 
 
 async def examine_directory(
@@ -105,7 +110,7 @@ async def examine_directory(
     """
     async with _opened(directory, store_uri) as (disk, store):
         bookie = (await identify(disk, store)).bookie
-        doubts, horizon = await count(store, bookie)
+        doubts, horizon = await count(store, bookie, _settled_before_ms())
         found = await examine(disk, bookie, doubts, horizon, on_progress)
         return Repaired(bookie, found.damage, found.aside, found.ledgers)
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from quire.errors import CorruptRecordError, StoreOutcomeUnknownError, StoreUnavailableError
-from quire.ledger.ids import ATTEMPTS_MAX, BLOCK_MAX, LedgerIds
+from quire.ledger.ids import ATTEMPTS_MAX, BLOCK_MAX, BLOCK_SECONDS, LedgerIds
 from quire.metastore.layout import LEDGER_IDS
 from quire.metastore.memory import MemoryStore
 from tests.sim.policy import Policy
@@ -98,5 +98,21 @@ def test_a_damaged_counter_is_not_believed() -> None:
         await store.create(LEDGER_IDS, b"17")
         with pytest.raises(CorruptRecordError, match=LEDGER_IDS):
             await LedgerIds(store, random.Random(0)).next()
+
+    virtually(main)
+
+
+def test_a_block_is_thrown_away_an_hour_after_it_was_drawn() -> None:
+    """A repaired bookie takes old ids without a record for those of deleted ledgers."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        ids = LedgerIds(store, random.Random(1))
+        drawn = [await ids.next() for _ in range(9)]
+        await asyncio.sleep(BLOCK_SECONDS / 2)
+        drawn.append(await ids.next())
+        assert drawn == list(range(10))
+        await asyncio.sleep(BLOCK_SECONDS)
+        assert await ids.next() == 15, "the block 7 to 14 is old"
 
     virtually(main)

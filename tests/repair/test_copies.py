@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -88,9 +89,14 @@ def test_the_census_names_what_a_bookie_may_have_had() -> None:
         store, _, sealer = await cluster(DigestKind.CRC32C)
         doubt = (7, key_check(sealer.access_key))
         horizon = Horizon(8)
-        assert await count(store, "a") == ([doubt], horizon)
-        assert await count(store, "x") == ([], horizon)
+        assert await count(store, "a", math.inf) == ([doubt], horizon)
+        assert await count(store, "x", math.inf) == ([], horizon)
         await store.create(LEDGER_IDS, encode_record("ledger-ids", 1, {"next": 64}))
-        assert (await count(store, "x"))[1] == Horizon(64), "an id without a record is in doubt"
+        assert (await count(store, "x", math.inf))[1] == Horizon(64), (
+            "an id without a record is in doubt"
+        )
+        doubts, young = await count(store, "x", -1)
+        assert (doubts, young) == ([], Horizon(64, ((0, 6), (8, 63)))), "a client may use them yet"
+        assert (await count(store, "x", 0))[1] == Horizon(64, ((8, 63),))
 
     asyncio.run(main())

@@ -8,6 +8,7 @@ mends itself, as in production.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -62,7 +63,7 @@ async def repair(
     machine.doubted.update(_doubtful(world.metadata_watch.current.values(), machine.name))
     while True:
         try:
-            doubts, horizon = await count(store, machine.name)
+            doubts, horizon = await count(store, machine.name, math.inf)  # a day is over
             break
         except (RetryError, OutcomeUnknownError):
             await asyncio.sleep(RETRY_SECONDS)

@@ -51,8 +51,8 @@ def forget_ids_in_a_repair() -> list[Patch]:
 
     whole = census.count
 
-    async def count(store: Any, bookie: str) -> Any:
-        doubts, horizon = await whole(store, bookie)
+    async def count(store: Any, bookie: str, before: float) -> Any:
+        doubts, horizon = await whole(store, bookie, before)
         named = {each.ledger for each in doubts}
         clean = [each for each in range(horizon.below) if each not in named]
         return doubts, Horizon.around(clean, horizon.below)
