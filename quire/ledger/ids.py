@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Final
+from typing import Final, NamedTuple
 
 from quire.entry import LedgerId
 from quire.errors import (
@@ -20,13 +20,18 @@ from quire.errors import (
     NoSuchNodeError,
     StoreOutcomeUnknownError,
     StoreUnavailableError,
+    StoreWentBackError,
 )
-from quire.metastore.layout import LEDGER_IDS
+from quire.metastore.layout import LEDGER_IDS, LEDGERS, parse_ledger
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
 
 KIND: Final = "ledger-ids"
 VERSION: Final = 1
+
+WITHHELD: Final = 2
+"""Version of the counter of a store that was put back from a backup: no id may be given out before
+an operator has adopted the store. Programs that do not know it refuse the record."""
 
 BLOCK_MAX: Final = 64
 
@@ -51,7 +56,8 @@ class LedgerIds:
         self._taking = asyncio.Lock()
 
     async def next(self) -> LedgerId:
-        """Return an id that nobody else gets. Raises the store's errors.
+        """Return an id that nobody else gets. Raises the store's errors, and `StoreWentBackError`
+        when the store lost its counter or was put back from a backup (protocol.md, I1).
 
         Cancelling, and an outcome that is not known, lose ids but never give one out twice.
         """
@@ -79,20 +85,49 @@ class LedgerIds:
         try:
             found = await self._store.get(LEDGER_IDS)
         except NoSuchNodeError:
-            await self._store.create(LEDGER_IDS, _encode(size))
+            await self._check_no_ledgers()
+            await self._store.create(LEDGER_IDS, encode_counter(size))
             return range(size)
-        first = _decode(found.value)
-        await self._store.put(LEDGER_IDS, _encode(first + size), found.version)
+        counter = decode_counter(found.value)
+        if counter.is_withheld:
+            raise StoreWentBackError(
+                f"metadata store {self._store.uri}",
+                "it was put back from a backup, and was not adopted",
+            )
+        first = counter.following
+        await self._store.put(LEDGER_IDS, encode_counter(first + size), found.version)
         return range(first, first + size)
 
+    async def _check_no_ledgers(self) -> None:
+        """Raise `StoreWentBackError` when there are ledgers although there is no counter.
 
-def _encode(following: LedgerId) -> bytes:
-    return encode_record(KIND, VERSION, {"next": following})
+        Their ids would be given out a second time.
+        """
+        for shard in await self._store.children(LEDGERS):
+            ledgers = await self._store.children(f"{LEDGERS}/{shard}")
+            if ledgers:
+                raise StoreWentBackError(
+                    f"metadata store {self._store.uri}",
+                    f"it has ledger {parse_ledger(ledgers[-1])}, and no counter {LEDGER_IDS}",
+                )
 
 
-def _decode(data: bytes) -> LedgerId:
+class Counter(NamedTuple):
+    """The record of the next id."""
+
+    following: LedgerId
+    is_withheld: bool = False
+
+
+def encode_counter(following: LedgerId, *, is_withheld: bool = False) -> bytes:
+    """Return the record of a counter; a withheld one gives out nothing until it is adopted."""
+    return encode_record(KIND, WITHHELD if is_withheld else VERSION, {"next": following})
+
+
+def decode_counter(data: bytes) -> Counter:
+    """Return what a counter's record says. Raises `CorruptRecordError`."""
     version, body = decode_record(LEDGER_IDS, KIND, data)
     following = body.get("next")
-    if version != VERSION or type(following) is not int or following < 0:
+    if version not in (VERSION, WITHHELD) or type(following) is not int or following < 0:
         raise CorruptRecordError(LEDGER_IDS, f"version {version}, next id {following!r}")
-    return following
+    return Counter(following, version == WITHHELD)

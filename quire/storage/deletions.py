@@ -4,7 +4,7 @@ A ledger is deleted when its record is not there. But a store that lost its data
 one that answers with an empty listing by mistake would say so of every ledger, so an absence counts
 only when
 
-  * the store still knows this cluster by its id,
+  * the store still knows this cluster by its id, in the same adopted incarnation before and after,
   * the store's counter says that the ledger's id was once given out, and
   * after the listing of its shard lacked it, the record itself was asked for and is not there.
 
@@ -17,8 +17,14 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from quire.entry import LedgerId
-from quire.errors import CorruptRecordError, NoSuchNodeError, WrongBookieError
-from quire.metastore.layout import CLUSTER, LEDGER_IDS, ledger_path, name_of, parent_of
+from quire.errors import (
+    CorruptRecordError,
+    NoSuchNodeError,
+    StoreWentBackError,
+    WrongBookieError,
+)
+from quire.metastore.cluster import read_cluster
+from quire.metastore.layout import LEDGER_IDS, ledger_path, name_of, parent_of
 from quire.metastore.record import decode_record
 from quire.metastore.store import MetadataStore
 
@@ -29,6 +35,7 @@ class MetadataDeletions:
     def __init__(self, store: MetadataStore, cluster: str) -> None:
         self._store = store
         self._cluster = cluster
+        self._incarnation: int | None = None
 
     async def deleted(self, ledgers: Sequence[LedgerId]) -> list[LedgerId]:
         """Return which of some ledgers exist no more.
@@ -36,11 +43,7 @@ class MetadataDeletions:
         Raises the store's errors, and `WrongBookieError`, `NoSuchNodeError` or
         `CorruptRecordError` when it is not the store of this cluster any more.
         """
-        found = await self._field(CLUSTER, "cluster", "cluster")
-        if found != self._cluster:
-            raise WrongBookieError(
-                f"metadata store {self._store.uri}", f"cluster {self._cluster}", f"cluster {found}"
-            )
+        found = await self._check()
         following = await self._field(LEDGER_IDS, "ledger-ids", "next")
         if type(following) is not int:
             raise CorruptRecordError(LEDGER_IDS, f"next id {following!r}")
@@ -51,7 +54,26 @@ class MetadataDeletions:
             listed = frozenset(await self._store.children(shard))
             missing = [each for each in members if name_of(ledger_path(each)) not in listed]
             gone += [ledger for ledger in missing if await self._is_absent(ledger)]
+        if await self._check() != found:
+            raise StoreWentBackError(
+                f"metadata store {self._store.uri}", "its incarnation changed while it was asked"
+            )
         return gone
+
+    async def _check(self) -> int:
+        """Return the store's incarnation, if its word counts."""
+        found = await read_cluster(self._store)
+        if found.id != self._cluster:
+            name = f"metadata store {self._store.uri}"
+            raise WrongBookieError(name, f"cluster {self._cluster}", f"cluster {found.id}")
+        found.check_adopted(self._store)
+        if self._incarnation not in (None, found.incarnation):
+            self._incarnation = found.incarnation
+            raise StoreWentBackError(
+                f"metadata store {self._store.uri}", "it is of another incarnation than before"
+            )
+        self._incarnation = found.incarnation
+        return found.incarnation
 
     async def _field(self, path: str, kind: str, name: str) -> object:
         record = await self._store.get(path)

@@ -30,6 +30,7 @@ from quire.errors import (
     WrongBookieError,
 )
 from quire.metastore import open_store
+from quire.metastore.cluster import Cluster, read_cluster
 from quire.metastore.layout import CLUSTER, cookie_path
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
@@ -273,7 +274,8 @@ async def identify(
     Parts at paths that are `replaced` may be others than the store knows.
 
     Raises `ConfigurationError` for a disk that is not formatted, `WrongBookieError` when the store
-    does not know it or knows something else, `CorruptStorageError` and `CorruptRecordError` when
+    does not know it or knows something else, `StoreWentBackError` when the store was put back from
+    a backup and not adopted yet, `CorruptStorageError` and `CorruptRecordError` when
     one of the two cannot be believed.
     """
     cookie = await read_cookie(disk)
@@ -299,15 +301,16 @@ async def identify(
             f"an older copy, which lacks {', '.join(unknown)}",
         )
     try:
-        here = _decode_cluster((await store.get(CLUSTER)).value)
+        here = await read_cluster(store)
     except NoSuchNodeError:
-        here = ""
-    if here != cookie.cluster:
+        here = None
+    if here is None or here.id != cookie.cluster:
         raise WrongBookieError(
             f"metadata store {store.uri}",
             f"cluster {cookie.cluster}, as bookie {cookie.bookie} does",
-            f"cluster {here}" if here else "no cluster",
+            f"cluster {here.id}" if here else "no cluster",
         )
+    here.check_adopted(store)
     return cookie
 
 
@@ -341,22 +344,10 @@ async def cluster_id(store: MetadataStore, rng: random.Random) -> str:
     """Return the id of the cluster that lives in a metadata store, making it if there is none."""
     while True:
         try:
-            found = await store.get(CLUSTER)
+            return (await read_cluster(store)).id
         except NoSuchNodeError:
             with contextlib.suppress(NodeExistsError, StoreOutcomeUnknownError):
-                await store.create(
-                    CLUSTER, encode_record("cluster", VERSION, {"cluster": new_id(rng)})
-                )
-            continue
-        return _decode_cluster(found.value)
-
-
-def _decode_cluster(data: bytes) -> str:
-    _, body = decode_record(CLUSTER, "cluster", data)
-    cluster = body.get("cluster")
-    if not isinstance(cluster, str) or not cluster:
-        raise CorruptRecordError(CLUSTER, f"cluster id {cluster!r}")
-    return cluster
+                await store.create(CLUSTER, Cluster(new_id(rng)).encode())
 
 
 def new_id(rng: random.Random) -> str:

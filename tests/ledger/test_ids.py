@@ -7,9 +7,22 @@ import random
 
 import pytest
 
-from quire.errors import CorruptRecordError, StoreOutcomeUnknownError, StoreUnavailableError
-from quire.ledger.ids import ATTEMPTS_MAX, BLOCK_MAX, BLOCK_SECONDS, LedgerIds
-from quire.metastore.layout import LEDGER_IDS
+from quire.errors import (
+    CorruptRecordError,
+    NoSuchNodeError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+    StoreWentBackError,
+)
+from quire.ledger.ids import (
+    ATTEMPTS_MAX,
+    BLOCK_MAX,
+    BLOCK_SECONDS,
+    LedgerIds,
+    decode_counter,
+    encode_counter,
+)
+from quire.metastore.layout import LEDGER_IDS, ledger_path
 from quire.metastore.memory import MemoryStore
 from tests.sim.policy import Policy
 from tests.support.virtual import virtually
@@ -114,5 +127,28 @@ def test_a_block_is_thrown_away_an_hour_after_it_was_drawn() -> None:
         assert drawn == list(range(10))
         await asyncio.sleep(BLOCK_SECONDS)
         assert await ids.next() == 15, "the block 7 to 14 is old"
+
+    virtually(main)
+
+
+def test_a_counter_is_never_made_beside_existing_ledgers() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create(ledger_path(1007), b"a record")
+        with pytest.raises(StoreWentBackError, match=r"ledger 1007, and no counter.*adopt"):
+            await LedgerIds(store, random.Random(0)).next()
+        with pytest.raises(NoSuchNodeError):
+            await store.get(LEDGER_IDS)
+
+    virtually(main)
+
+
+def test_a_withheld_counter_gives_out_nothing() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create(LEDGER_IDS, encode_counter(7, is_withheld=True))
+        with pytest.raises(StoreWentBackError, match="quire metadata adopt"):
+            await LedgerIds(store, random.Random(0)).next()
+        assert decode_counter((await store.get(LEDGER_IDS)).value) == (7, True)
 
     virtually(main)

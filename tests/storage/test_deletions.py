@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
-from quire.errors import CorruptRecordError, NoSuchNodeError, QuireError, WrongBookieError
+from quire.errors import (
+    CorruptRecordError,
+    NoSuchNodeError,
+    QuireError,
+    StoreWentBackError,
+    WrongBookieError,
+)
+from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS, ledger_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
@@ -99,5 +107,22 @@ def test_a_listing_that_lies_is_not_enough() -> None:
 
         store.children = nothing  # type: ignore[method-assign]
         assert await deletions.deleted([1, 2, 3]) == [2]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_a_store_that_was_put_back_deletes_nothing_at_first(adopted: bool) -> None:
+    async def main() -> None:
+        store, deletions = await made()
+        assert await deletions.deleted([2]) == [2]
+        record = await store.get(CLUSTER)
+        found = Cluster.decode(record.value)
+        later = replace(found, incarnation=1, adopted=adopted)
+        await store.put(CLUSTER, later.encode(), record.version)
+        with pytest.raises(StoreWentBackError):
+            await deletions.deleted([2])
+        if adopted:  # agreed to from the next round on
+            assert await deletions.deleted([2]) == [2]
 
     asyncio.run(main())

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from quire.errors import (
     CorruptRecordError,
     NodeExistsError,
     StoreOutcomeUnknownError,
+    StoreWentBackError,
     WrongBookieError,
 )
+from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, COOKIES, cookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
@@ -263,3 +266,19 @@ def test_a_cookie_that_was_written_keeps_its_twin_whatever_failed_behind_it(tmp_
         await disk.close()
 
     asyncio.run(main())
+
+
+def test_a_store_that_was_put_back_is_refused_until_it_is_adopted(tmp_path: Path) -> None:
+    async def check(disk: LocalDisk, store: MemoryStore) -> None:
+        await format_disk(disk, store, random.Random(1))
+        record = await store.get(CLUSTER)
+        found = Cluster.decode(record.value)
+        version = await store.put(
+            CLUSTER, replace(found, incarnation=1, adopted=False).encode(), record.version
+        )
+        with pytest.raises(StoreWentBackError, match="quire metadata adopt"):
+            await identify(disk, store)
+        await store.put(CLUSTER, replace(found, incarnation=1).encode(), version)
+        await identify(disk, store)
+
+    on_disk(tmp_path, check)

@@ -1,0 +1,70 @@
+"""The record of the cluster: its id, and the incarnation of its metadata store.
+
+A store that was put back from a backup begins a new *incarnation*. It has lost changes that it had
+confirmed, so nothing may be served, given out or deleted on its word until an operator adopts it
+(protocol.md, I1). Fields that this program does not know are kept when the record is rewritten.
+
+Pure, but for `read_cluster`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from quire.errors import CorruptRecordError, StoreWentBackError
+from quire.metastore.layout import CLUSTER
+from quire.metastore.record import decode_record, encode_record
+from quire.metastore.store import MetadataStore
+
+KIND: Final = "cluster"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a store says about its cluster. A record of before incarnations is of incarnation 0."""
+
+    id: str
+    incarnation: int = 0
+    adopted: bool = True
+    """Whether an operator has adopted the incarnation; the first one needs no adoption."""
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of a newer program."""
+
+    def encode(self) -> bytes:
+        """Return the record."""
+        body = {**self.unknown, "cluster": self.id}
+        if self.incarnation or not self.adopted:
+            body |= {"incarnation": self.incarnation, "adopted": self.adopted}
+        return encode_record(KIND, VERSION, body)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Cluster:
+        """Return what a record says. Raises `CorruptRecordError`."""
+        _, body = decode_record(CLUSTER, KIND, data)
+        cluster = body.pop("cluster", None)
+        incarnation, adopted = body.pop("incarnation", 0), body.pop("adopted", True)
+        if not isinstance(cluster, str) or not cluster:
+            raise CorruptRecordError(CLUSTER, f"cluster id {cluster!r}")
+        if type(incarnation) is not int or incarnation < 0 or not isinstance(adopted, bool):
+            raise CorruptRecordError(CLUSTER, f"incarnation {incarnation!r}, adopted {adopted!r}")
+        return cls(cluster, incarnation, adopted, body)
+
+    def check_adopted(self, store: MetadataStore) -> None:
+        """Raise `StoreWentBackError` unless the incarnation was adopted."""
+        if not self.adopted:
+            raise StoreWentBackError(
+                f"metadata store {store.uri}",
+                f"it was put back from a backup (incarnation {self.incarnation}), and it was not "
+                "adopted",
+            )
+
+
+async def read_cluster(store: MetadataStore) -> Cluster:
+    """Return the record of a store's cluster.
+
+    Raises `NoSuchNodeError` when the store has none, `CorruptRecordError`, and the store's errors.
+    """
+    return Cluster.decode((await store.get(CLUSTER)).value)
