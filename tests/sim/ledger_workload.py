@@ -36,6 +36,7 @@ from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.faults import Theme
 from tests.sim.history import Append, End, Outcome, Violation, require
 from tests.sim.intruder import intrude
+from tests.sim.lights_out import lights_out
 from tests.sim.world import SimWorld
 
 SHAPES: Final = (
@@ -380,6 +381,7 @@ class LedgerWorkload:
             payloads = await last.run(self._recover)
             for client, task in zip(world.clients, self.tasks, strict=False):
                 await join(client, task)
+            await lights_out(world)
             await world.mended(self.ledger)
         metadata = world.metadata_watch.current[self.ledger]
         final = await world.inspect(metadata, payloads, self.password)

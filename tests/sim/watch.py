@@ -233,6 +233,14 @@ class BookieWatch:
         if request.args.get("fence_key") is not None:
             self._fenced(request)
 
+    def check_fence(self, bookie: BookieId, ledger: LedgerId, tail: LedgerTail) -> None:
+        """B1 at the end of a run, of a bookie that was asked itself. Raises `Violation`."""
+        require(
+            tail.fenced or not self._states[bookie, ledger].fenced,
+            "B1 a fence is for ever",
+            f"{bookie} had answered a fence of ledger {ledger} and is not fenced",
+        )
+
     def _demanded(self, request: _Request, entries: Iterable[EntryId]) -> set[EntryId]:
         """Return those of some entries that a bookie must still have."""
         ledger = request.args["ledger"]

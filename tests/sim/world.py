@@ -127,7 +127,7 @@ class SimWorld(World):
             client.resume()
         async with self.all_ends("every bookie serves"):
             while not all(machine.ready.is_set() for machine in self.bookies):
-                await self._serving()
+                await self.serving()
 
     @asynccontextmanager
     async def all_ends(self, what: str) -> AsyncIterator[None]:
@@ -142,7 +142,7 @@ class SimWorld(World):
             text = f"{what}: not within {HEAL_SECONDS_MAX:g} s of peace. Last heard: {said}"
             raise Violation("L6 all ends when the faults are over", text) from error
 
-    async def _serving(self) -> None:
+    async def serving(self) -> None:
         """Wait until every bookie serves or was found unable to, and has been replaced."""
         for machine in list(self.bookies):
             await machine.settled.wait()
@@ -361,6 +361,7 @@ class SimWorld(World):
         if machine in self.budget.damaged:
             return
         tail = await machine.node.read_tail(final.ledger)
+        self.bookie_watch.check_fence(machine.name, final.ledger, tail)
         if held or tail.frame is not None:
             final.hints[machine.name] = tail.hint
 

@@ -410,7 +410,8 @@ ABLATIONS: Final = (
         "each entry of a batch is on enough bookies",
         "ledger",
         recovery.look_at_the_first_of_a_batch,
-        "",
+        "rare: the bookies that refuse a write-back mostly hold the entries already; "
+        "tests/ledger/test_write_back.py has it",
         _starved,
     ),
     Ablation(
