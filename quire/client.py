@@ -43,6 +43,7 @@ from quire.log.position import BEGINNING, Position, Start
 from quire.log.reader import LogReader
 from quire.log.search import Tail
 from quire.log.span import Slice, Span
+from quire.metadata.check import Finding, check_ledgers
 from quire.metastore import open_store
 from quire.metastore.place import resolve_store
 from quire.metastore.store import MetadataStore
@@ -212,6 +213,11 @@ class Client:
         """
         timeout = self._options.request_timeout
         return await take_inventory(self._store, self._roster, ledger, timeout)
+
+    def check_ledgers(self) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
+        """Compare every ledger with what the bookies hold (metadata/check.py). Disturbs nobody."""
+        timeout = self._options.request_timeout
+        return check_ledgers(self._store, self._roster, self._catalog, timeout)
 
     # Logs.
 

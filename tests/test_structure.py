@@ -49,6 +49,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.ledger.run_stream": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.repair": (*VALUES, "quire.repair", "quire.ledger", "quire.metastore", "quire.storage"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
+    "quire.metadata": (*VALUES, "quire.metadata", "quire.log", "quire.ledger", "quire.metastore"),
     "quire.election": (*VALUES, "quire.election", "quire.metastore"),
     "quire.service": (
         *VALUES,
@@ -61,6 +62,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.leaving": ("quire.errors", "quire.log", "quire.ledger"),
     "quire.client": (
         "quire.leaving",
+        "quire.metadata",
         *VALUES,
         "quire.service",
         "quire.log",
@@ -72,6 +74,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         *VALUES,
         "quire.sync",
         "quire.client",
+        "quire.metadata",
         "quire.cluster",
         "quire.service",
         "quire.log",
@@ -117,6 +120,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.log.cold_tier",
     ),
     "google_crc32c": (
+        "quire.metadata.archive",
         "quire.entry",
         "quire.storage.record",
         "quire.metastore.record",

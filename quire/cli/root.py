@@ -14,6 +14,7 @@ from quire.cli.election import election
 from quire.cli.exits import RootGroup
 from quire.cli.ledger import ledger
 from quire.cli.log import log
+from quire.cli.metadata import metadata
 from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.spark import spark
 
@@ -42,5 +43,5 @@ def main(context: click.Context, store: str | None, as_json: bool) -> None:
     context.obj = Settings(store, as_json)
 
 
-for _command in (cluster, bookie, log, ledger, election, dump, bench, spark):
+for _command in (cluster, bookie, log, ledger, election, metadata, dump, bench, spark):
     main.add_command(_command)

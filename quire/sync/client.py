@@ -21,6 +21,7 @@ from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, Position, Start
 from quire.log.search import Tail
 from quire.log.span import Slice, Span
+from quire.metadata.check import Finding
 from quire.service import Application, ServiceOptions
 from quire.service.service import R
 from quire.sync.adoption import SyncAdoption
@@ -111,6 +112,10 @@ class SyncClient:
     def ledger_inventory(self, ledger: LedgerId) -> Inventory:
         """See `Client.ledger_inventory`."""
         return self._portal.call(self._client.ledger_inventory(ledger))
+
+    def check_ledgers(self) -> Iterator[tuple[int, int, Finding | None]]:
+        """See `Client.check_ledgers`."""
+        return self._portal.iterate(self._client.check_ledgers, lambda _: 0)
 
     def open_log(
         self,

@@ -16,7 +16,7 @@ import pytest
 from quire.client import connect
 from quire.cluster import LocalCluster
 from quire.cluster.zookeeper import LocalZooKeeper
-from quire.errors import ConfigurationError
+from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.metastore.place import resolve_store
 from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble
 from tests.support.command import is_running, quire, started
@@ -90,7 +90,7 @@ def test_a_directory_decides_once(tmp_path: Path) -> None:
 def test_a_second_cluster_in_the_same_directory_leaves_the_first_as_it_is(tmp_path: Path) -> None:
     async def main() -> None:
         async with asyncio.timeout(WAIT_SECONDS), LocalCluster(tmp_path, 1, zookeeper=3) as cluster:
-            with pytest.raises(ConfigurationError, match="in use"):
+            with pytest.raises(DirectoryInUseError):
                 await LocalCluster(tmp_path, 1).start()
             assert resolve_store(str(tmp_path)) == cluster.store_uri
             async with connect(str(tmp_path)) as client:

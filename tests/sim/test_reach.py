@@ -40,6 +40,7 @@ UNREACHED: Final = {
     "ledger/inventory.py": "ledger/test_inventory.py",
     "ledger/remote.py": "wire",
     "log/job.py": "log/test_job.py",
+    "metadata": "metadata",
     "metastore/__init__.py": "metastore/test_open_store.py",
     "metastore/place.py": "test_client.py",
     "metastore/sqlite.py": "contract",

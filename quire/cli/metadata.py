@@ -1,0 +1,182 @@
+"""`quire metadata`: back the metadata store up, put it back, adopt it, check it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import click
+
+from quire.cli.inventory import ranges_text
+from quire.cli.output import note, print_json, progress_of
+from quire.cli.settings import Settings, run, with_settings
+from quire.errors import CorruptEntryError
+from quire.metadata.adopt import adopt as adopt_store
+from quire.metadata.archive import Summary
+from quire.metadata.backup import back_up
+from quire.metadata.check import Finding
+from quire.metadata.restore import restore as restore_store
+from quire.metastore import open_store
+from quire.metastore.place import resolve_store
+from quire.metastore.store import MetadataStore
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group()
+def metadata() -> None:
+    """Back the metadata store up, put it back, adopt it, check it."""
+
+
+@contextlib.asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[MetadataStore]:
+    store = await open_store(resolve_store(settings.store_uri()))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@metadata.command()
+@click.argument("file", type=_FILE)
+@with_settings
+def backup(settings: Settings, file: Path) -> None:
+    """Save all records of the metadata store to a new file. Disturbs nobody.
+
+    \b
+    Example:
+      quire metadata backup /backup/quire-2026-11-25 --store zk://zoo:2181/quire
+    """
+    run(lambda: _backup(settings, file))
+
+
+async def _backup(settings: Settings, file: Path) -> None:
+    async with _opened(settings) as store:
+        with progress_of("Saving records") as on_progress:
+            summary = await back_up(
+                store, file, int(time.time() * 1000), lambda done: on_progress(done, done)
+            )
+    _print(settings, summary, f"{file} has {summary.records} records of cluster {summary.cluster}.")
+
+
+@metadata.command()
+@click.argument("file", type=_FILE)
+@with_settings
+def restore(settings: Settings, file: Path) -> None:
+    """Write a backup into an empty metadata store, as a new incarnation.
+
+    Nothing is served on it before `quire metadata adopt`. Cut short, it is repeated with the same
+    file. All bookies must be stopped, or they end.
+
+    \b
+    Example:
+      quire metadata restore /backup/quire-2026-11-25 --store sqlite:///srv/quire/metadata.db
+    """
+    run(lambda: _restore(settings, file))
+
+
+async def _restore(settings: Settings, file: Path) -> None:
+    async with _opened(settings) as store:
+        with progress_of("Restoring records") as on_progress:
+            summary = await restore_store(store, file, on_progress)
+    remedy = "Run `quire metadata adopt` next, then start the bookies."
+    _print(settings, summary, f"{summary.records} records are restored. {remedy}")
+
+
+def _print(settings: Settings, summary: Summary, text: str) -> None:
+    if settings.json:
+        fields = summary._asdict()
+        print_json({**fields, "next": fields.pop("following")})
+    else:
+        note(text)
+
+
+@metadata.command()
+@click.option(
+    "--at-least",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="ID",
+    help="An id above all that bookies hold, if a million ledgers were made since the backup.",
+)
+@with_settings
+def adopt(settings: Settings, at_least: int) -> None:
+    """Believe a metadata store that has gone back in time, as it is now.
+
+    Lifts the counter of ledger ids far above all that may have been given out, and begins a new
+    incarnation, in which bookies serve again. What was changed since the backup is lost.
+
+    \b
+    Example:
+      quire metadata adopt --store zk://zoo:2181/quire
+    """
+    run(lambda: _adopt(settings, at_least))
+
+
+async def _adopt(settings: Settings, at_least: int) -> None:
+    async with _opened(settings) as store:
+        done = await adopt_store(store, at_least)
+    if settings.json:
+        print_json({**done._asdict()})
+    else:
+        note(f"Incarnation {done.incarnation} is adopted; ledger ids go on at {done.first_id}.")
+
+
+@metadata.command()
+@with_settings
+def check(settings: Settings) -> None:
+    """Compare every ledger with what all bookies hold. Changes nothing.
+
+    Prints ledgers with entries that are lost, short of copies, or beyond the end that the record
+    names (the ledger went on after a backup). Exit code 9 when something is lost or beyond.
+
+    \b
+    Example:
+      quire metadata check --json
+    """
+    run(lambda: _check(settings))
+
+
+async def _check(settings: Settings) -> None:
+    found: list[Finding] = []
+    ledgers = 0
+    async with settings.connect() as client:
+        with progress_of("Comparing ledgers") as on_progress:
+            async with contextlib.aclosing(client.check_ledgers()) as checking:
+                async for done, total, finding in checking:
+                    on_progress(done, total)
+                    ledgers = total
+                    if finding is not None:
+                        found.append(finding)
+    for each in found:
+        _print_finding(settings, each)
+    losses = [each for each in found if each.is_loss]
+    if not settings.json:
+        note(f"{ledgers} ledgers compared: {len(losses)} with losses, {len(found)} in all.")
+    if losses:
+        first = losses[0]
+        entry = first.lost[0][0] if first.lost else first.beyond or 0
+        reason = "no bookie that answered has it" if first.lost else "it is beyond the recorded end"
+        raise CorruptEntryError(first.ledger, entry, reason)
+
+
+def _print_finding(settings: Settings, each: Finding) -> None:
+    if settings.json:
+        lost, short = ([list(pair) for pair in pairs] for pairs in (each.lost, each.short))
+        print_json(
+            {
+                "ledger": each.ledger,
+                "lost": lost,
+                "short": short,
+                "beyond": each.beyond,
+                "silent": list(each.silent),
+            }
+        )
+        return
+    parts = [f"lost {ranges_text(each.lost)}"] if each.lost else []
+    parts += [f"short of copies {ranges_text(each.short)}"] if each.short else []
+    parts += [f"held beyond its end, up to {each.beyond}"] if each.beyond is not None else []
+    parts += [f"no answer from {', '.join(each.silent)}"] if each.silent else []
+    click.echo(f"ledger {each.ledger}: {'; '.join(parts)}")

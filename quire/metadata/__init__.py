@@ -1,0 +1,11 @@
+"""What an operator does with a metadata store: back it up, put it back, adopt it, check it.
+
+    archive.py    the bytes of a backup file (docs/formats.md)
+    backup.py     reads a living store into a file, manifests before the ledgers that they name
+    restore.py    writes a file into an empty store, and begins a new incarnation
+    adopt.py      lets a store count again: lifts the counter of ids, then says so
+    check.py      compares every ledger with what the bookies hold
+
+Read them in this order. They may import the stores, ledgers and logs; only the command line imports
+them. What an incarnation is: docs/protocol.md, I1.
+"""

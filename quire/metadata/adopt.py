@@ -1,0 +1,79 @@
+"""Letting a store count again that has gone back in time.
+
+Ids that were given out after the backup are on bookies, and perhaps in the hands of clients that
+still live. So the counter is lifted above every id that is known, by a wide margin, before the
+cluster's record says that the incarnation is adopted: bookies serve, and ids are given out, only
+then. Cut short, it is repeated; the counter is lifted once more, which costs ids and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from quire.entry import LedgerId
+from quire.errors import InvalidRequestError, NoSuchNodeError
+from quire.ledger.ids import Counter, decode_counter, encode_counter
+from quire.metastore.cluster import Cluster
+from quire.metastore.layout import CLUSTER, LEDGER_ID_MAX, LEDGER_IDS, LEDGERS, parse_ledger
+from quire.metastore.store import MetadataStore
+
+MARGIN: Final = 1_000_000
+"""Ids that may have been given out since the backup. At one ledger a second it covers 11 days."""
+
+
+class Adopted(NamedTuple):
+    """What an adoption did."""
+
+    incarnation: int
+    first_id: LedgerId
+    """The first ledger id that is given out from now on."""
+
+
+async def adopt(store: MetadataStore, at_least: LedgerId = 0) -> Adopted:
+    """Adopt the present incarnation of a store, or begin a new one where it was adopted before.
+
+    Args:
+        store: the store, with its cluster and ledgers as they are to be believed.
+        at_least: an id above all that bookies hold, where more than a million ledgers were made
+            since the backup (`quire bookie check` names the highest of a bookie).
+
+    Returns:
+        The incarnation, and the first id that is given out.
+
+    Raises:
+        NoSuchNodeError: the store holds no cluster.
+        InvalidRequestError: `at_least` is not an id, or leaves no room above it.
+        ConflictError: another adoption is under way; look, and repeat if needed.
+    """
+    if not 0 <= at_least <= LEDGER_ID_MAX - 2 * MARGIN:
+        raise InvalidRequestError(f"{at_least} is not a ledger id with room above it")
+    record = await store.get(CLUSTER)
+    cluster = Cluster.decode(record.value)
+    counter, version = await _counter(store)
+    known = max(counter.following, at_least, await _highest(store) + 1)
+    first = known + MARGIN
+    if version is None:
+        await store.create(LEDGER_IDS, encode_counter(first))
+    else:
+        await store.put(LEDGER_IDS, encode_counter(first), version)
+    incarnation = cluster.incarnation + (1 if cluster.adopted else 0)
+    adopted = replace(cluster, incarnation=incarnation, adopted=True)
+    await store.put(CLUSTER, adopted.encode(), record.version)
+    return Adopted(incarnation, first)
+
+
+async def _counter(store: MetadataStore) -> tuple[Counter, int | None]:
+    try:
+        found = await store.get(LEDGER_IDS)
+    except NoSuchNodeError:
+        return Counter(0), None
+    return decode_counter(found.value), found.version
+
+
+async def _highest(store: MetadataStore) -> LedgerId:
+    """Return the highest ledger that the store has a record of, −1 for none."""
+    for shard in reversed(await store.children(LEDGERS)):
+        if ledgers := await store.children(f"{LEDGERS}/{shard}"):
+            return parse_ledger(ledgers[-1])
+    return -1

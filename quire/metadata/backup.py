@@ -1,0 +1,165 @@
+"""Reading a living metadata store into a file.
+
+The order makes the file usable although the store changes meanwhile:
+
+    1  everything but ledgers: the cluster, cookies, manifests, cursors, jobs, snapshots, elections
+    2  ledgers, as they are met
+    3  a manifest or snapshot that names a ledger which step 2 did not meet was changed meanwhile:
+       it is read again, with the ledgers that it names now, until none is missing
+    4  the counter of ids, last: it is above every ledger of the file
+
+Sessions (which bookies are up, who stands for election) are not saved: they end with the store.
+Disturbs nobody; any client may run it at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from quire.entry import LedgerId
+from quire.errors import ConflictError, NoSuchNodeError, QuireError
+from quire.ledger.ids import decode_counter
+from quire.log.manifest import LogManifest
+from quire.metadata.archive import ArchiveWriter, Saved, Summary
+from quire.metastore.cluster import Cluster
+from quire.metastore.layout import (
+    BOOKIES,
+    CLUSTER,
+    LEDGER_IDS,
+    LEDGERS,
+    LOGS,
+    SERVICES,
+    ledger_path,
+    parse_ledger,
+)
+from quire.metastore.record import decode_record
+from quire.metastore.store import MetadataStore
+
+ROOT: Final = "/quire"
+CANDIDATES: Final = "candidates"
+ATTEMPTS_MAX: Final = 20
+"""How often records that change all the time are read again."""
+
+Progress = Callable[[int], None]
+
+
+async def back_up(
+    store: MetadataStore, target: Path, now_ms: int, on_progress: Progress = lambda records: None
+) -> Summary:
+    """Save a store to a file.
+
+    Args:
+        store: the store to read.
+        target: the file to make; its directory must exist.
+        now_ms: the time that the file is to bear, in ms since 1970.
+        on_progress: told of the number of records saved so far.
+
+    Returns:
+        What was saved.
+
+    Raises:
+        ConfigurationError: the file exists or cannot be written.
+        NoSuchNodeError: the store holds no cluster.
+        ConflictError: records changed faster than they could be read.
+        StoreWentBackError: the store itself was put back and not adopted yet.
+
+    Cancellation: no file is left.
+    """
+    cluster = Cluster.decode((await store.get(CLUSTER)).value)
+    cluster.check_adopted(store)
+    with ArchiveWriter(target) as archive:
+        naming: dict[str, bytes] = {}
+        async for record in _walk(store, ROOT):
+            if record.path.startswith((LOGS + "/", SERVICES + "/")):
+                naming[record.path] = record.value
+            else:
+                archive.add(record)
+            on_progress(archive.records)
+        met: set[LedgerId] = set()
+        for shard in await store.children(LEDGERS):
+            async for record in _walk(store, f"{LEDGERS}/{shard}"):
+                archive.add(record)
+                met.add(parse_ledger(record.path.rpartition("/")[2]))
+                on_progress(archive.records)
+        await _settle(store, archive, naming, met)
+        for path, value in sorted(naming.items()):
+            archive.add(Saved(path, value))
+        following = await _following(store)
+        summary = Summary(cluster.id, cluster.incarnation, following, now_ms, archive.records)
+        archive.finish(summary)
+    return summary
+
+
+async def _following(store: MetadataStore) -> LedgerId:
+    try:
+        return decode_counter((await store.get(LEDGER_IDS)).value).following
+    except NoSuchNodeError:
+        return 0
+
+
+async def _walk(store: MetadataStore, path: str) -> AsyncGenerator[Saved, None]:
+    """Yield the records at and below a path; ledgers, their counter and sessions are passed over
+    from above.
+    """
+    try:
+        value = (await store.get(path)).value
+    except NoSuchNodeError:
+        value = b""
+    names = await store.children(path)
+    if value or not names:
+        yield Saved(path, value)
+    for name in names:
+        below = f"{path}/{name}"
+        if below not in (LEDGERS, LEDGER_IDS, BOOKIES) and name != CANDIDATES:
+            async for record in _walk(store, below):
+                yield record
+
+
+async def _settle(
+    store: MetadataStore, archive: ArchiveWriter, naming: dict[str, bytes], met: set[LedgerId]
+) -> None:
+    """Read again what names ledgers that were not met, until it names none."""
+    for _ in range(ATTEMPTS_MAX):
+        missing = {
+            path: lacking
+            for path, value in naming.items()
+            if (lacking := sorted(set(_named(path, value)) - met))
+        }
+        if not missing:
+            return
+        for path, lacking in missing.items():
+            for ledger in lacking:
+                try:
+                    record = Saved(
+                        ledger_path(ledger), (await store.get(ledger_path(ledger))).value
+                    )
+                except NoSuchNodeError:
+                    continue
+                archive.add(record)
+                met.add(ledger)
+            try:
+                value = (await store.get(path)).value
+            except NoSuchNodeError:
+                del naming[path]
+                continue
+            if value == naming[path]:
+                met.update(lacking)  # the store itself lacks it: the backup is as the store is
+            naming[path] = value
+    raise ConflictError(f"{', '.join(sorted(missing))} changed whenever it was read: try again")
+
+
+def _named(path: str, value: bytes) -> Iterator[LedgerId]:
+    """Return the ledgers that a manifest or a snapshot needs."""
+    try:
+        if path.startswith(LOGS + "/"):
+            segments = LogManifest.decode(path, value).segments
+            yield from (each.ledger for each in segments if each.cold is None)
+        else:
+            _, body = decode_record(path, "snapshot", value)
+            ledger = body.get("ledger")
+            if type(ledger) is int:
+                yield ledger
+    except QuireError:
+        return  # a damaged record is saved as it is

@@ -1,0 +1,68 @@
+"""Comparing every ledger with what the bookies hold: after a restore, or when in doubt.
+
+A backup cannot know what came after it. So besides copies that are lost or too few, this finds
+entries that bookies hold beyond the end that a record names: the ledger went on after the backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
+
+from quire.entry import EntryId, LedgerId
+from quire.errors import NoSuchLedgerError
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.inventory import Inventory, take_inventory
+from quire.ledger.ranges import Ranges
+from quire.ledger.roster import BookieRoster
+from quire.metastore.store import MetadataStore
+
+
+class Finding(NamedTuple):
+    """What is wrong with one ledger."""
+
+    ledger: LedgerId
+    lost: Ranges
+    """Entries without a copy, as far as the bookies that answered know."""
+    short: Ranges
+    """Entries with some copies, and fewer than the write quorum."""
+    beyond: EntryId | None
+    """The highest entry that a bookie holds after the end that the record names."""
+    silent: Sequence[str]
+    """Bookies that must hold entries of it and did not answer."""
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether something is lost, or will be if it is left as it is."""
+        return bool(self.lost) or self.beyond is not None
+
+
+async def check_ledgers(
+    store: MetadataStore, roster: BookieRoster, catalog: LedgerCatalog, request_timeout: float
+) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
+    """Compare every ledger; yield how many are done, of how many, and what is wrong with the last.
+
+    Raises the store's errors. Disturbs nobody.
+    """
+    ledgers = await catalog.list()
+    for done, ledger in enumerate(ledgers, 1):
+        try:
+            inventory = await take_inventory(store, roster, ledger, request_timeout)
+        except NoSuchLedgerError:  # deleted meanwhile
+            yield done, len(ledgers), None
+            continue
+        yield done, len(ledgers), judge(inventory)
+
+
+def judge(inventory: Inventory) -> Finding | None:
+    """Return what is wrong with a ledger, None when nothing is. Pure."""
+    metadata = inventory.metadata
+    lost = [(each.first, each.last) for each in inventory.shortages if not each.copies]
+    short = [(each.first, each.last) for each in inventory.shortages if each.copies]
+    highest = max((held[-1][1] for each in inventory.holdings if (held := each.held)), default=-1)
+    end = metadata.last_entry
+    beyond = highest if end is not None and highest > end else None
+    silent = [each.bookie for each in inventory.holdings if each.error]
+    if not lost and not short and beyond is None:
+        return None
+    return Finding(metadata.ledger, lost, short, beyond, silent)

@@ -1,0 +1,106 @@
+"""Writing a backup into an empty store.
+
+A restored store has lost every change since the backup, so it begins a new incarnation: until
+`quire metadata adopt`, no id is given out, no bookie serves and nothing is collected (protocol.md,
+I1). The order keeps that true at every step, for a client or bookie that looks meanwhile:
+
+    1  a marker that names the file, and in the same transaction a counter that is withheld
+    2  all records but the cluster's
+    3  the cluster's record, of the next incarnation, not adopted
+    4  the marker goes
+
+Without the cluster's record no bookie starts; with a withheld counter no ledger is created. A
+restore that was cut short is repeated with the same file, and goes on where it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from quire.errors import ConfigurationError, CorruptStorageError, NodeExistsError, NoSuchNodeError
+from quire.ledger.ids import encode_counter
+from quire.metadata.archive import Saved, Summary, read_archive, verify_archive
+from quire.metastore.changes import Create
+from quire.metastore.cluster import Cluster
+from quire.metastore.layout import CLUSTER, LEDGER_IDS
+from quire.metastore.record import decode_record, encode_record
+from quire.metastore.store import MetadataStore
+
+ROOT: Final = "/quire"
+MARKER: Final = f"{ROOT}/restoring"
+KIND: Final = "restoring"
+
+
+async def restore(
+    store: MetadataStore,
+    source: Path,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Summary:
+    """Write a backup into an empty store.
+
+    Args:
+        store: the store to fill. All servers of a ZooKeeper ensemble must be empty.
+        source: the backup file; it is verified as a whole before anything is written.
+        on_progress: told of the number of records written, and of how many there are.
+
+    Returns:
+        What was restored.
+
+    Raises:
+        ConfigurationError: the store is not empty, or the restore of another file was cut short.
+        CorruptStorageError: the file is not a whole backup.
+
+    Cancellation: repeat the call with the same file.
+    """
+    summary = verify_archive(source)
+    await _mark(store, summary)
+    cluster: Cluster | None = None
+    for done, record in enumerate(read_archive(source), 1):
+        if record.path == CLUSTER:
+            cluster = Cluster.decode(record.value)
+        elif record.path not in (LEDGER_IDS, MARKER):
+            await _write(store, record)
+        on_progress(done, summary.records)
+    if cluster is None:
+        raise CorruptStorageError(str(source), f"it has no {CLUSTER}")
+    begun = replace(cluster, incarnation=summary.incarnation + 1, adopted=False)
+    await _write(store, Saved(CLUSTER, begun.encode()))
+    await store.delete(MARKER)
+    return summary
+
+
+async def _mark(store: MetadataStore, summary: Summary) -> None:
+    """Take the store for this file. Raises `ConfigurationError` when it is not empty."""
+    mine = encode_record(KIND, 1, summary._asdict())
+    try:
+        found = (await store.get(MARKER)).value
+    except NoSuchNodeError:
+        names = await store.children(ROOT)
+        if names:
+            raise ConfigurationError(
+                f"metadata store {store.uri} is not empty: it has {', '.join(names[:5])} below "
+                f"{ROOT}; restore into an empty one"
+            ) from None
+        counter = encode_counter(summary.following, is_withheld=True)
+        await store.commit([Create(MARKER, mine), Create(LEDGER_IDS, counter)])
+        return
+    if found != mine:
+        _, body = decode_record(MARKER, KIND, found)
+        raise ConfigurationError(
+            f"metadata store {store.uri}: the restore of another backup (of {body['records']} "
+            f"records, made at {body['made_ms']} ms) was cut short there; repeat that one, or "
+            "empty the store"
+        )
+
+
+async def _write(store: MetadataStore, record: Saved) -> None:
+    """Make a record, or make it what it should be if an earlier attempt made it or its children."""
+    try:
+        await store.create(record.path, record.value)
+    except NodeExistsError:
+        found = await store.get(record.path)
+        if found.value != record.value:
+            await store.put(record.path, record.value, found.version)

@@ -1,0 +1,208 @@
+"""Backup, restore, adoption: in any interleaving an id never means two ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from quire.errors import (
+    ConfigurationError,
+    InvalidRequestError,
+    NoSuchNodeError,
+    StoreOutcomeUnknownError,
+    StoreWentBackError,
+)
+from quire.ledger.ids import LedgerIds, decode_counter
+from quire.log.log import Log
+from quire.log.manifest import LogManifest
+from quire.metadata.adopt import MARGIN, adopt
+from quire.metadata.backup import back_up
+from quire.metadata.restore import MARKER, restore
+from quire.metastore.changes import Change
+from quire.metastore.cluster import Cluster, read_cluster
+from quire.metastore.layout import BOOKIES, CLUSTER, LEDGER_IDS, ledger_path, log_path
+from quire.metastore.memory import MemoryStore
+from tests.support.log_cluster import NAME, LogCluster, run
+
+
+async def filled(store: MemoryStore, records: int = 5) -> None:
+    """A cluster with some ledgers, a session and an election."""
+    await store.create(CLUSTER, Cluster("c").encode())
+    ids = LedgerIds(store, random.Random(1))
+    for _ in range(records):
+        await store.create(ledger_path(await ids.next()), b"a ledger")
+    await store.create("/quire/elections/office/epoch", b"an epoch")
+    await store.create("/quire/newer/programs/record", b"unknown here")
+    session = await store.open_session(60)
+    await session.create(f"{BOOKIES}/b", b"up")
+    await session.create_sequential("/quire/elections/office/candidates/c-", b"stands")
+
+
+def test_a_store_comes_back_but_for_sessions_and_trust(tmp_path: Path) -> None:
+    async def main() -> None:
+        old, new = MemoryStore(), MemoryStore()
+        await filled(old)
+        made = await back_up(old, tmp_path / "backup", 1)
+        assert await restore(new, tmp_path / "backup") == made
+        for ledger in range(5):
+            assert (await new.get(ledger_path(ledger))).value == b"a ledger"
+        assert (await new.get("/quire/newer/programs/record")).value == b"unknown here"
+        assert (await new.get("/quire/elections/office/epoch")).value == b"an epoch"
+        assert await new.children("/quire/elections/office/candidates") == []
+        assert await new.children(BOOKIES) == []
+        with pytest.raises(NoSuchNodeError):
+            await new.get(MARKER)
+        assert await read_cluster(new) == Cluster("c", 1, False)
+        with pytest.raises(StoreWentBackError):
+            await LedgerIds(new, random.Random(2)).next()
+        with pytest.raises(StoreWentBackError):
+            await back_up(new, tmp_path / "again", 2)
+
+    asyncio.run(main())
+
+
+def test_an_adopted_store_gives_out_ids_far_above(tmp_path: Path) -> None:
+    async def main() -> None:
+        old, new = MemoryStore(), MemoryStore()
+        await filled(old)
+        await back_up(old, tmp_path / "backup", 1)
+        following = decode_counter((await old.get(LEDGER_IDS)).value).following
+        living = LedgerIds(old, random.Random(3))
+        later = [await living.next() for _ in range(100)]  # after the backup
+        await restore(new, tmp_path / "backup")
+        done = await adopt(new)
+        assert done == (1, following + MARGIN)
+        assert await LedgerIds(new, random.Random(2)).next() == done.first_id > max(later)
+        assert await read_cluster(new) == Cluster("c", 1, True)
+        assert (await adopt(new, at_least=5_000_000)).first_id == 5_000_000 + MARGIN
+        assert (await read_cluster(new)).incarnation == 2, "a second adoption is another one"
+
+    asyncio.run(main())
+
+
+def test_a_lost_counter_is_mended_by_adoption() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await filled(store)
+        await store.delete(LEDGER_IDS)
+        with pytest.raises(StoreWentBackError):
+            await LedgerIds(store, random.Random(2)).next()
+        assert (await adopt(store)).first_id == 4 + 1 + MARGIN
+        await LedgerIds(store, random.Random(2)).next()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("at_least", [-1, 2**63 - 1])
+def test_an_id_without_room_is_refused(at_least: int) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await filled(store)
+        with pytest.raises(InvalidRequestError):
+            await adopt(store, at_least)
+
+    asyncio.run(main())
+
+
+def test_only_an_empty_store_is_restored(tmp_path: Path) -> None:
+    async def main() -> None:
+        old = MemoryStore()
+        await filled(old)
+        await back_up(old, tmp_path / "backup", 1)
+        with pytest.raises(ConfigurationError, match=r"not empty: it has .*cluster"):
+            await restore(old, tmp_path / "backup")
+
+    asyncio.run(main())
+
+
+class CutError(StoreOutcomeUnknownError):
+    """The operator's machine loses power."""
+
+
+class Cuttable(MemoryStore):
+    changes_left = 0
+
+    async def create(self, path: str, value: bytes) -> int:
+        self._step()
+        return await super().create(path, value)
+
+    async def put(self, path: str, value: bytes, version: int) -> int:
+        self._step()
+        return await super().put(path, value, version)
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        self._step()
+        await super().delete(path, version)
+
+    async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        self._step()
+        return await super().commit(changes)
+
+    def _step(self) -> None:
+        self.changes_left -= 1
+        if self.changes_left < 0:
+            raise CutError("memory:", "cut short")
+
+
+def test_cut_short_anywhere_it_is_repeated_and_nothing_is_believed_before(tmp_path: Path) -> None:
+    async def main() -> None:
+        old = MemoryStore()
+        await filled(old)
+        await back_up(old, tmp_path / "backup", 1)
+        other = MemoryStore()
+        await filled(other, 3)
+        await back_up(other, tmp_path / "other", 2)
+        steps = 0
+        while True:
+            new = Cuttable()
+            new.changes_left = steps
+            try:
+                await restore(new, tmp_path / "backup")
+                break
+            except CutError:
+                steps += 1
+            new.changes_left = 1000
+            if steps > 1:  # something was written
+                with pytest.raises(StoreWentBackError):
+                    await LedgerIds(new, random.Random(2)).next()
+                with pytest.raises(ConfigurationError, match=r"not empty|another backup"):
+                    await restore(new, tmp_path / "other")
+                await restore(new, tmp_path / "backup")
+                await adopt(new)
+                assert (await new.get(ledger_path(4))).value == b"a ledger"
+        assert steps > 8
+
+    asyncio.run(main())
+
+
+def test_every_ledger_that_a_manifest_names_is_in_the_backup(tmp_path: Path) -> None:
+    """Though the log rolls and is trimmed while it is saved."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            part = cluster.new_client()
+            log = await part.open(roll_entries=2)
+            for number in range(9):
+                await log.append(b"%d" % number)
+            walking = asyncio.ensure_future(_rolling(log))
+            await cluster.store.create(CLUSTER, Cluster("c").encode())
+            await back_up(cluster.store, tmp_path / "backup", 1)
+            walking.cancel()
+            await asyncio.gather(walking, return_exceptions=True)
+            await log.close()
+            new = MemoryStore()
+            await restore(new, tmp_path / "backup")
+            saved = LogManifest.decode(log_path(NAME), (await new.get(log_path(NAME))).value)
+            assert saved.segments
+            for segment in saved.segments:
+                await new.get(ledger_path(segment.ledger))
+
+    async def _rolling(log: Log) -> None:
+        while True:
+            await log.append(b"more")
+
+    run(main)
