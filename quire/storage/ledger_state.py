@@ -37,6 +37,7 @@ class LedgerState:
     """See the module. Written by the storage node only."""
 
     __slots__ = (
+        "accepted",
         "check",
         "fence",
         "hint",
@@ -63,6 +64,8 @@ class LedgerState:
         self.hint: EntryId = NO_ENTRY
         self.last: EntryId = NO_ENTRY
         """The highest id held."""
+        self.accepted: EntryId = NO_ENTRY
+        """The highest id of a run that was accepted in this life, durable or not."""
         self.packet: bytes | None = None
         self.packet_lac: EntryId = NO_ENTRY
         self.waiters: list[asyncio.Future[None]] = []
@@ -71,6 +74,11 @@ class LedgerState:
     def confirmed(self) -> EntryId:
         """The highest LAC in anything held: the hint of `LedgerTail`."""
         return max(self.hint, self.packet_lac)
+
+    @property
+    def highest(self) -> EntryId:
+        """No entry above it is held, or on its way to the disk."""
+        return max(self.last, self.accepted)
 
     def accepts(self, key: bytes) -> bool:
         """Tell, in constant time, whether this is the ledger's key (or its first)."""

@@ -8,6 +8,8 @@ port:
   B6  a fence is noted on acceptance, so no later ordinary add is accepted; its record stands behind
       every add accepted before, so once it is durable those are applied, and recovery sees them
       (a deferred one when it is accepted; `sync` waits for its record)
+  B12 an ordinary add of an entry that is held replaces it never: the same bytes are acked again,
+      others refused
   R9  nobody is answered about a fence, or refused because of one, before it is durable
   R10 reads see applied entries only
   B11 a ledger that was dropped because it was deleted leaves its id: ordinary adds are refused as
@@ -26,6 +28,7 @@ from typing import Final
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, refused
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
+    CorruptEntryError,
     EntryUnknownError,
     InvalidRequestError,
     LedgerFencedError,
@@ -35,7 +38,7 @@ from quire.errors import (
     ReadOnlyBookieError,
     UnauthorizedError,
 )
-from quire.run import ScannedRun, scan_run
+from quire.run import ScannedRun, scan_run, split_run
 from quire.storage.collector import Collector, Deletions
 from quire.storage.cookie import check_cookie
 from quire.storage.copies import OpenCopies
@@ -47,6 +50,8 @@ from quire.storage.options import StorageOptions
 from quire.storage.scrub import Scrubber
 from quire.storage.write_cache import cost
 from quire.timing import time_limit
+
+OTHER_BYTES: Final = "it is held with other bytes, and an ordinary add never replaces an entry"
 
 
 class BookieNode:
@@ -111,9 +116,10 @@ class BookieNode:
         except QuireError as error:
             return refused(error)
         size, gate = cost(scanned), self._engine.gate
-        if not deferred and self._is_welcome(ledger, key, recovery) and gate.try_enter(size):
+        is_welcome = not deferred and self._is_welcome(scanned, key, recovery)
+        if is_welcome and gate.try_enter(size):
             try:
-                return self._engine.append_run(run, scanned, recovery=recovery)
+                return self._append(self._storage.states[ledger], run, scanned, recovery)
             except QuireError as error:
                 gate.leave(size)
                 return refused(error)
@@ -131,9 +137,17 @@ class BookieNode:
             raise InvalidRequestError(f"run of {len(run)} bytes exceeds the limit of {size_max}")
         return scanned
 
-    def _is_welcome(self, ledger: LedgerId, key: bytes, recovery: bool) -> bool:
+    def _append(
+        self, state: LedgerState, run: bytes, scanned: ScannedRun, recovery: bool
+    ) -> asyncio.Future[None]:
+        """Append a run to the journal, in the step in which it was admitted."""
+        stored = self._engine.append_run(run, scanned, recovery=recovery)
+        state.accepted = max(state.accepted, scanned.last)
+        return stored
+
+    def _is_welcome(self, run: ScannedRun, key: bytes, recovery: bool) -> bool:
         """Return whether an add to a ledger needs neither to wait nor to be refused."""
-        state = self._storage.states.get(ledger)
+        state = self._storage.states.get(run.ledger)
         return (
             not self._queued_adds
             and state is not None
@@ -142,7 +156,10 @@ class BookieNode:
             and (
                 self._engine.is_moving
                 if recovery
-                else state.fence is None and not state.is_fenced and self.is_writable
+                else state.fence is None
+                and not state.is_fenced
+                and run.entries[0] > state.highest
+                and self.is_writable
             )
         )
 
@@ -171,12 +188,40 @@ class BookieNode:
             self._check_takes(recovery)
             await gate.enter(size, has_priority=recovery)
         try:
-            state = await self._admit(ledger, key, recovery)
-            self._note_key(state, key)
-            return self._engine.append_run(run, scanned, recovery=recovery)
+            compared = NO_ENTRY
+            while True:
+                state = await self._admit(ledger, key, recovery)
+                if recovery or scanned.entries[0] > state.highest or compared == state.highest:
+                    self._note_key(state, key)
+                    return self._append(state, run, scanned, recovery)
+                compared = state.highest
+                await self._check_same(run, scanned)  # fenced meanwhile? it is admitted anew
         except BaseException:
             gate.leave(size)
             raise
+
+    async def _check_same(self, run: bytes, scanned: ScannedRun) -> None:
+        """Raise `CorruptEntryError` when an entry of a run is held with other bytes.
+
+        What a writer sends again has the same bytes: it seals an entry once. A damaged copy may be
+        replaced.
+        """
+        await self._engine.settle()
+        frames = dict(split_run(run))
+        first, last = scanned.entries[0], scanned.last
+        while first <= last:
+            reading = self._storage.read(scanned.ledger, first, last, READ_BYTES_MAX)
+            try:
+                found = await self._engine.from_disk(reading)
+            except CorruptEntryError as error:
+                first = error.entry + 1
+                continue
+            if found is None:
+                return
+            for entry, frame in split_run(found):
+                if frames.get(entry, frame) != frame:
+                    raise CorruptEntryError(scanned.ledger, entry, OTHER_BYTES)
+                first = entry + 1
 
     async def _admit(self, ledger: LedgerId, key: bytes, recovery: bool) -> LedgerState:
         """Return the ledger's state if it takes the add. Waits only in order to refuse."""

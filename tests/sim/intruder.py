@@ -1,8 +1,9 @@
-"""Somebody with the wrong password who writes to a ledger all the same.
+"""An intruder that writes to a ledger of another client.
 
-The door of a client is of no use against him: he seals an entry with his own key and sends it to a
-bookie that has acknowledged something of the ledger, so that its key is known there. He must be
-refused, which B5 (watch.py) sees to.
+One has the wrong password. The door of a client is of no use against it: it seals an entry with its
+own key and sends it to a bookie that has acknowledged something of the ledger, so that its key is
+known there. The other knows the password, and sends an entry with other bytes than the writer's.
+Both must be refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 from typing import Final
 
 from quire.entry import DigestKind, LedgerId, Sealer
-from quire.errors import QuireError, UnauthorizedError
+from quire.errors import CorruptEntryError, QuireError, UnauthorizedError
 from quire.run import pack_run
 from tests.sim.clients import ClientMachine
 from tests.sim.history import require
@@ -19,6 +20,32 @@ from tests.sim.world import SimWorld
 
 FAR: Final = 1000
 """Entries from here on belong to nobody else."""
+
+
+async def replace(
+    world: SimWorld, client: ClientMachine, sealer: Sealer, rng: random.Random
+) -> None:
+    """Send a bookie other bytes for an entry that it has acknowledged, with the right key."""
+    assert client.roster is not None
+    held = [
+        (machine.name, entry)
+        for machine in world.bookies
+        if not machine.is_damaged and not machine.was_repaired
+        for entry in sorted(world.bookie_watch.acked(machine.name, sealer.ledger))
+    ]
+    if not held:
+        return
+    name, entry = rng.choice(held)
+    run = pack_run([sealer.seal(entry, entry - 1, 10_000, b"forged")])
+    try:
+        await client.roster.bookie(name).add(sealer.ledger, sealer.access_key, run)
+    except CorruptEntryError:
+        world.note_fault("replacement refused")
+    except QuireError as error:
+        world.say(client.name, f"cannot replace: {error!r}")
+    else:
+        text = f"{name} took other bytes for entry {entry} of ledger {sealer.ledger}"
+        require(False, "B12 an entry is never replaced", text)
 
 
 async def intrude(

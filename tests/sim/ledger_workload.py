@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from quire.entry import BookieId, DigestKind, EntryId, LedgerId
+from quire.entry import BookieId, DigestKind, EntryId, LedgerId, Sealer
 from quire.errors import (
     HandleClosedError,
     IntegrityError,
@@ -35,7 +35,7 @@ from tests.sim.checkers import check_ledger
 from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.faults import Theme
 from tests.sim.history import Append, End, Outcome, Violation, require
-from tests.sim.intruder import intrude
+from tests.sim.intruder import intrude, replace
 from tests.sim.lights_out import lights_out
 from tests.sim.world import SimWorld
 
@@ -316,6 +316,10 @@ class LedgerWorkload:
                 await self._look(client, reader, rng)
                 if rng.random() < 0.3:
                     await intrude(self.world, client, ledger, rng)
+                forger = self.world.rng(f"{client.name}:forger")
+                if forger.random() < 0.3:
+                    sealer = Sealer(ledger, self.digest, self.password)
+                    await replace(self.world, client, sealer, forger)
                 await self._follow(client, reader, rng.choice([0, 0, 3]))
 
         return work

@@ -57,6 +57,7 @@ CONSEQUENCES = {
     "rot of journal",
     "rot of entries",
     "intruder refused",
+    "replacement refused",
     "fragment begun while open",
     "fragment replaced while open",
     "fragment begun while in-recovery",

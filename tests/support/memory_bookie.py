@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail
 from quire.entry import HEADER, LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
+    CorruptEntryError,
     InvalidRequestError,
     LedgerFencedError,
     LedgerRetiredError,
@@ -132,6 +133,9 @@ class MemoryBookie:
         if state.fenced and not recovery:
             raise LedgerFencedError(ledger)
         frames = {at.entry: run[at.offset : at.offset + at.size] for at in scanned.frames}
+        for entry, frame in frames.items() if not recovery else ():
+            if (state.deferred | state.frames).get(entry, frame) != frame:
+                raise CorruptEntryError(ledger, entry, "it is held with other bytes")
         if deferred:
             state.deferred.update(frames)
         else:

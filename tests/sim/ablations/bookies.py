@@ -165,6 +165,13 @@ def leave_limbo_at_once() -> list[Patch]:
     return [(mending.Mender, "_mend", mend)]
 
 
+def take_other_bytes() -> list[Patch]:
+    async def same(self: Any, run: bytes, scanned: Any) -> None:
+        return None
+
+    return [(node.BookieNode, "_check_same", same)]
+
+
 def forget_damage_at_once() -> list[Patch]:
     async def patch(self: Any, copies: Any, ledger: int, chunk: Any) -> bool:
         self._storage.leave_out(ledger, chunk)
