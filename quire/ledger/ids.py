@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from quire.entry import LedgerId
@@ -101,11 +102,15 @@ class LedgerIds:
     async def _check_no_ledgers(self) -> None:
         """Raise `StoreWentBackError` when there are ledgers although there is no counter.
 
-        Their ids would be given out a second time.
+        Their ids would be given out a second time. A counter that is there by now was created by
+        another client since it was looked for, and so may be the ledgers: `ConflictError`.
         """
         for shard in await self._store.children(LEDGERS):
             ledgers = await self._store.children(f"{LEDGERS}/{shard}")
             if ledgers:
+                with suppress(NoSuchNodeError):
+                    await self._store.get(LEDGER_IDS)
+                    raise ConflictError(f"{LEDGER_IDS} was created meanwhile")
                 raise StoreWentBackError(
                     f"metadata store {self._store.uri}",
                     f"it has ledger {parse_ledger(ledgers[-1])}, and no counter {LEDGER_IDS}",

@@ -25,6 +25,7 @@ from quire.ledger.ids import (
 from quire.metastore.layout import LEDGER_IDS, ledger_path
 from quire.metastore.memory import MemoryStore
 from tests.sim.policy import Policy
+from tests.support.faulty_store import FaultyStore
 from tests.support.virtual import virtually
 
 
@@ -139,6 +140,29 @@ def test_a_counter_is_never_made_beside_existing_ledgers() -> None:
             await LedgerIds(store, random.Random(0)).next()
         with pytest.raises(NoSuchNodeError):
             await store.get(LEDGER_IDS)
+
+    virtually(main)
+
+
+def test_a_counter_that_was_made_between_two_looks_is_taken() -> None:
+    """Found by the simulator (service, seed 68): two clients met an empty store. The slower one
+    saw no counter, and then the first ledger of the faster one.
+    """
+
+    async def main() -> None:
+        inner = MemoryStore()
+        store = FaultyStore(inner)
+
+        in_order = store.before
+
+        async def make_a_ledger(method: str, path: str) -> None:
+            if method == "children":
+                store.before = in_order
+                assert await LedgerIds(inner, random.Random(2)).next() == 0
+                await inner.create(ledger_path(0), b"")
+
+        store.before = make_a_ledger
+        assert await LedgerIds(store, random.Random(1)).next() == 1
 
     virtually(main)
 
