@@ -4,6 +4,7 @@ E1  epochs go up by one, and an epoch begins when the place of the leader before
 E2  the successor that was named follows as long as it stands, and else the first of the queue
 E3  an epoch has one leader
 E4  a log that its leader has closed needs no recovery
+E5  a candidate takes office while its session lasts, as far as it knows
 """
 
 from __future__ import annotations
@@ -81,8 +82,10 @@ class ElectionWatch:
             f"ledger {metadata.ledger} of {labels} is recovered",
         )
 
-    def entered(self, epoch: int, who: str) -> None:
-        """A candidate's turn has come."""
+    def entered(self, epoch: int, who: str, *, is_lost: bool = False) -> None:
+        """A candidate's turn has come. `is_lost` is what it says itself of its leadership."""
+        text = f"{who} takes office at {epoch}, and knows that its session is over"
+        require(not is_lost, "E5 a candidate takes office while its session lasts", text)
         other = self._leaders.get(epoch)
         require(other is None, "E3 an epoch has one leader", f"{who} and {other} lead at {epoch}")
         self._leaders[epoch] = who

@@ -109,7 +109,8 @@ class ElectionWorkload(LogWorkload):
                 is_last = self.over
                 try:
                     async with election.lead() as leadership:
-                        self.watch.entered(leadership.epoch, repr(client.life))
+                        who, is_lost = repr(client.life), leadership.is_lost
+                        self.watch.entered(leadership.epoch, who, is_lost=is_lost)
                         await self._govern(client, leadership, rng)
                 except InvalidRequestError as error:
                     text = f"{client.name} is told: {error}"

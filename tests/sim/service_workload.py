@@ -22,7 +22,7 @@ from tests.sim.clients import ClientMachine, Work, outcome
 from tests.sim.election_workload import ElectionWorkload
 from tests.sim.history import Outcome, Violation
 from tests.sim.log_workload import NAME
-from tests.sim.replicas import Register, ServiceHistory
+from tests.sim.replicas import Register, ServiceHistory, SnapshotWatch
 from tests.sim.world import SimWorld
 
 DRIVERS: Final = 2
@@ -41,7 +41,8 @@ class ServiceWorkload(ElectionWorkload):
         self.registers: dict[str, Register] = {}
         """The state machine of each replica's last life."""
         self.is_quiet = False
-        world.tree.listeners.append(self._note_trim)
+        watch = SnapshotWatch(NAME, world.loop.fail)
+        world.tree.listeners += [self._note_trim, watch.changed]
 
     @property
     def acks(self) -> int:

@@ -311,6 +311,13 @@ def test_election_watch_catches() -> None:
     assert booth.elect(2, THREE) == ["E2"], "another one was first"
 
 
+def test_a_candidate_that_takes_office_after_its_session_is_found() -> None:
+    booth = Booth()
+    booth.watch.entered(1, "one", is_lost=False)
+    with pytest.raises(Violation, match="two takes office at 2"):
+        booth.watch.entered(2, "two", is_lost=True)
+
+
 def test_election_watch_catches_what_leaders_and_observers_believe() -> None:
     booth = Booth(ONE)
     booth.elect(1, ONE)

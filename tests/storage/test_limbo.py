@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +78,34 @@ def test_a_ledger_that_is_whole_again_is_believed() -> None:
         assert (await node.read_tail(7)).fenced
         with pytest.raises(EntryUnknownError):
             await node.read(9, 99, 99)
+        await scene.close()
+
+    drive(main())
+
+
+@pytest.mark.parametrize("ledger", [7, 33], ids=["with entries", "without"])
+def test_a_read_that_began_in_limbo_denies_nothing_when_it_ends_outside(ledger: int) -> None:
+    """R4: the disk was looked at before the missing entry was put back. The answer is as old as
+    the look, so the doubt of that moment counts.
+    """
+
+    async def main() -> None:
+        scene = await loaded()
+        await salvaged(scene, Doubt(33, key_check(KEY)))
+        node = await scene.start()
+        look = node._storage.read
+
+        async def read(*what: int) -> bytes | None:
+            found = await look(*what)
+            await node.add(ledger, KEY, run_of(ledger, 60), recovery=True)
+            node._storage.clear(ledger)
+            return found
+
+        with patch.object(node._storage, "read", read), pytest.raises(EntryUnknownError):
+            await node.read(ledger, 60, 60)
+        assert list(await scene.entries(ledger, 60)) == [60]
+        with pytest.raises(NoSuchEntryError):
+            await node.read(ledger, 61, 61)
         await scene.close()
 
     drive(main())

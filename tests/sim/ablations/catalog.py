@@ -422,4 +422,26 @@ ABLATIONS: Final = (
         "",
         _full,
     ),
+    Ablation(
+        "a candidate takes office while its session lasts",
+        "election",
+        elections.take_office_after_the_session,
+        "",
+        _away,
+    ),
+    Ablation(
+        "a snapshot that was overtaken is not installed",
+        "service",
+        services.install_any_snapshot,
+        "rare: a leader that learns of its end stops its snapshot; "
+        "tests/service/test_order.py has it",
+        _away,
+    ),
+    Ablation(
+        "a replica applies the next record only",
+        "service",
+        services.apply_any_record,
+        "redundant: a reader is asked for the next record and gives no other; "
+        "tests/service/test_order.py has it",
+    ),
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from quire.errors import QuireError
-from quire.service import office, service
+from quire.errors import ConflictError, QuireError
+from quire.log.manifest_record import ManifestRecord
+from quire.metastore.changes import Create, Put
+from quire.service import Applied, office, service, snapshots
 from tests.sim.ablations.patch import Patch
 
 
@@ -63,3 +65,29 @@ def close_for_who_waits_only() -> list[Patch]:
         await whole(self)
 
     return [(service.Service, "close", close)]
+
+
+def install_any_snapshot() -> list[Patch]:
+    async def install(self: Any, snapshot: snapshots.Snapshot) -> int | None:
+        record = ManifestRecord(self._store, self._name)
+        while True:
+            found, version = await self._find()
+            if found == snapshot:
+                return None
+            manifest, at = await record.find()
+            if manifest is None or manifest.retired or manifest.log_id != snapshot.log_id:
+                return snapshot.ledger
+            path, data = self._path, snapshot.encode()
+            change = Create(path, data) if version is None else Put(path, data, version)
+            with suppress(ConflictError):
+                await self._store.commit([*record.unchanged(manifest, at), change])
+                return found.ledger if found is not None else None
+
+    return [(snapshots.Snapshots, "_install", install)]
+
+
+def apply_any_record() -> list[Patch]:
+    def apply_record(self: Any, record: Any) -> None:
+        self._apply(record.payload, Applied(record.position, record.offset, record.epoch))
+
+    return [(service.Service, "_apply_record", apply_record)]

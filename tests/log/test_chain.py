@@ -1,0 +1,57 @@
+"""A ledger made ahead, once a manifest may list it: the chain's own steps, without a log around."""
+
+from __future__ import annotations
+
+import pytest
+
+from quire.errors import QuireError
+from quire.log.keyring import Keyring
+from quire.metastore.layout import LEDGERS
+from tests.support.log_cluster import PATH, LogCluster, lose_answer, refuse, run
+
+
+@pytest.mark.parametrize("why", ["its bookie went away", "another key is current"])
+@pytest.mark.parametrize("is_made", [True, False], ids=["installed", "not installed"])
+def test_a_spare_that_was_offered_is_kept_until_the_manifest_is_known(
+    why: str, is_made: bool
+) -> None:
+    """The answer of the change that lists the spare is lost. A spare that is not wanted any more
+    may be deleted before such a change only. The record would list a ledger that is gone.
+    """
+
+    async def main() -> None:
+        async with LogCluster(4) as cluster:
+            client = cluster.new_client()
+            keyring = Keyring({"a": bytes(32), "b": b"b" * 32}, current="a")
+            log = await client.open(keyring=keyring)
+            await log.append(b"0")
+            chain = log._chain
+            await chain.prepare(1)
+            assert chain._spare is not None
+            spare, metadata = chain._spare.ledger, chain._spare.metadata
+            client.store.after = lose_answer("put", path=PATH)
+            reads = 0
+
+            async def refuse_the_second_look(method: str, path: str) -> None:
+                nonlocal reads
+                reads += (method, path) == ("get", PATH)
+                if reads > 1 or (method == "put" and not is_made):
+                    await refuse("get", "put", path=PATH)(method, path)
+
+            client.store.before = refuse_the_second_look
+            with pytest.raises(QuireError):
+                await chain.install_successor(1)
+            assert (await cluster.new_client().manifest()).lists(spare) == is_made
+            if why == "another key is current":
+                keyring.rotate("b")
+            else:
+                await cluster.unregister(metadata.last_fragment.bookies[0])
+            client.store.before = refuse("create", path=LEDGERS)
+            await chain.install_successor(1)
+            assert chain.successor is not None
+            assert chain.successor.writer.ledger == spare
+            assert spare in await cluster.ledgers()
+            log.abandon()
+            await cluster.check()
+
+    run(main)
