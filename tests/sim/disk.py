@@ -128,6 +128,10 @@ class SimDisk:
         self._halt_at = self.changes + change
         self.halted = asyncio.Event()
 
+    def halt_never(self) -> None:
+        """Take `halt_at` back."""
+        self._halt_at = None
+
     def fail_sync(self, fragment: str, after: int = 0) -> None:
         """Let one sync of a path with this fragment fail, `after` others went well."""
         self.faults.sync_error, self.faults.sync_error_after = fragment, after

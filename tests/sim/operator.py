@@ -21,6 +21,7 @@ from quire.ledger.roster import BookieRoster
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
 from quire.storage.copies import Copies
+from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.options import StorageOptions
 from quire.storage.salvage import salvage
 from tests.sim.disk import SimDisk, SimMount
@@ -34,6 +35,12 @@ REPAIR_SECONDS: Final = 0.3
 
 REPAIRED_SHARE: Final = 0.6
 """How many refused bookies are repaired; the others are given up and replaced."""
+
+CUT_SHORT_SHARE: Final = 0.4
+"""How many repairs meet a power cut, if they last that long."""
+
+CUT_SHORT_CHANGES: Final = (6, 30, 150)
+"""Within how many changes of the disk, from the first."""
 
 REQUEST_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.1
@@ -69,8 +76,41 @@ async def repair(
             await asyncio.sleep(RETRY_SECONDS)
     await store.close()
     rng = world.rng(f"repair:{life}")
-    await salvage(mount, machine.name, doubts, horizon, rng=rng, options=options)
+    async with _perhaps_cut_short(machine, life):
+        await salvage(mount, machine.name, doubts, horizon, rng=rng, options=options)
     world.network.counters["bookie repaired"] += 1
+
+
+@asynccontextmanager
+async def _perhaps_cut_short(machine: BookieMachine, life: Incarnation) -> AsyncIterator[None]:
+    """Let the power fail in one change of a repair, in some of the repairs. The operator begins
+    again; where the disk says that a repair was begun, a plain start is tried first, in vain.
+    """
+    world = machine.world
+    rng, disk = world.rng(f"repair cut short:{life}"), machine.disk
+    if rng.random() >= CUT_SHORT_SHARE:
+        yield
+        return
+    disk.halt_at(rng.randrange(1, rng.choice(CUT_SHORT_CHANGES)))
+
+    async def fall() -> None:
+        await disk.halted.wait()
+        world.network.later(0.0, _power_fails, machine, life)
+
+    falling = asyncio.create_task(fall(), name="power failure of a repair")
+    try:
+        yield
+    finally:
+        falling.cancel()
+        disk.halt_never()
+
+
+def _power_fails(machine: BookieMachine, life: Incarnation) -> None:
+    if machine.life is life:
+        machine.world.network.counters["repair cut short"] += 1
+        machine.power_cut()
+        machine.must_repair = UNFINISHED not in machine.disk.files()
+        machine.boot()
 
 
 def _doubtful(ledgers: Iterable[LedgerMetadata], bookie: BookieId) -> Iterator[LedgerId]:

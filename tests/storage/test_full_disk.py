@@ -66,6 +66,7 @@ def test_what_a_flush_had_taken_up_when_the_disk_was_full_is_in_the_next(entries
         await flush(node)
         was_met = shortage.was_met
         await node.read_tail(LATE, fence_key=KEY)
+        await node.add(LATE, KEY, run_of(LATE, 0), recovery=True)
         await flush(node)
         await scene.cut(Cut.LOSES)
         node = await scene.start()
@@ -74,6 +75,7 @@ def test_what_a_flush_had_taken_up_when_the_disk_was_full_is_in_the_next(entries
             with pytest.raises(UnauthorizedError):
                 await node.add(ledger, OTHER_KEY, run_of(ledger, 50), recovery=True)
         assert list(await scene.entries(FENCED)) == list(range(1 + entries))
+        assert list(await scene.entries(LATE)) == [0], "it is of neither flush, or of the second"
         assert scene.fatal == []
         await scene.close()
         return was_met

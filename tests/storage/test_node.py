@@ -226,6 +226,29 @@ def test_tail_says_what_is_held() -> None:
     drive(main())
 
 
+def test_what_is_known_of_lac_alone_outlives_a_stop_in_order() -> None:
+    """A packet changes a state and no entry; a hint may come from an entry that is not the last."""
+
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0, 5))
+        await node.add(8, KEY, run_of(8, 0, 1, 2, 3))
+        await node.add(8, KEY, run_of(8, 4, lac=-1), recovery=True)
+        await scene.close()
+        node = await scene.start()
+        packet = Sealer(7, DigestKind.CRC32C, b"").seal_lac(9)
+        await node.write_lac(7, KEY, packet)
+        for _ in range(2):
+            await scene.close()
+            node = await scene.start()
+            assert await node.read_tail(7) == LedgerTail(sealed(7, 5), packet, 9, False)
+            assert await node.read_tail(8) == LedgerTail(sealed(8, 4, lac=-1), None, 2, False)
+        await scene.close()
+
+    drive(main())
+
+
 def test_ten_times_the_cache_flows_through_files_and_recycled_segments() -> None:
     async def main() -> None:
         scene = Scene()

@@ -223,3 +223,7 @@ def forget_what_a_full_disk_refused() -> list[Patch]:
             raise
 
     return [(ledger_storage.LedgerStorage, "_flush", flush)]
+
+
+def start_after_half_a_repair() -> list[Patch]:
+    return [(ledger_storage, "UNFINISHED", "no such file")]

@@ -444,4 +444,11 @@ ABLATIONS: Final = (
         "redundant: a reader is asked for the next record and gives no other; "
         "tests/service/test_order.py has it",
     ),
+    Ablation(
+        "a repair that was cut short is done again",
+        "ledger",
+        bookies.start_after_half_a_repair,
+        "",
+        _loss,
+    ),
 )
