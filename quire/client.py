@@ -193,9 +193,21 @@ class Client:
         """
         return self._remember(await self._catalog.open_without_recovery(ledger, password=password))
 
-    async def delete_ledger(self, ledger: LedgerId) -> None:
-        """Delete a ledger; bookies drop its entries some time later. Raises `NoSuchLedgerError`."""
-        await self._catalog.delete(ledger)
+    async def delete_ledger(
+        self, ledger: LedgerId, *, password: bytes = b"", force: bool = False
+    ) -> None:
+        """Delete a ledger; bookies drop its entries some time later.
+
+        An open ledger is fenced and closed first, which needs its password. `force` deletes it as
+        it is, for a ledger whose bookies are lost: a writer that still lives may then have entries
+        acknowledged, which are lost, until the bookies have dropped the ledger.
+
+        Raises `NoSuchLedgerError`, and for an open ledger what a recovery does.
+        """
+        if force:
+            await self._catalog.delete(ledger)
+        else:
+            await self._catalog.close_and_delete(ledger, password=password)
 
     async def list_ledgers(self) -> list[LedgerId]:
         """Return the ids of all ledgers, those of logs included, in ascending order."""

@@ -131,6 +131,11 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
     "'none' for none. Without it: a free port where --listen takes a free one, otherwise none.",
 )
 @click.option(
+    "--advertise",
+    metavar="HOST",
+    help="Host that clients are told; needed where --listen is 0.0.0.0 or [::].",
+)
+@click.option(
     "--metrics",
     metavar="HOST:PORT",
     help="Address at which Prometheus finds figures (/metrics); none without it.",
@@ -142,6 +147,7 @@ def serve(
     directory: Path,
     listen: str,
     listen_runs: str | None,
+    advertise: str | None,
     metrics: str | None,
     exit_with_parent: bool,
 ) -> None:
@@ -150,6 +156,7 @@ def serve(
     \b
     Examples:
       quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 --listen-runs 10.0.0.7:4182
+      quire bookie serve /var/lib/quire --listen 0.0.0.0:4181 --advertise bookie7.example.org
       quire bookie serve /var/lib/quire --metrics 127.0.0.1:9181
     """
     logging.basicConfig(
@@ -158,7 +165,8 @@ def serve(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     allow_descriptors()
-    work = partial(_serve, settings, directory, listen, runs_address(listen, listen_runs), metrics)
+    runs = runs_address(listen, listen_runs)
+    work = partial(_serve, settings, directory, listen, runs, advertise, metrics)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
@@ -182,6 +190,7 @@ async def _serve(
     directory: Path,
     listen: str,
     listen_runs: str | None,
+    advertise: str | None,
     metrics: str | None,
 ) -> None:
     from quire.repair.copies import open_copies
@@ -199,6 +208,7 @@ async def _serve(
     await serve_bookie(
         *(directory, uri, listen),
         listen_runs=listen_runs,
+        advertise=advertise,
         on_ready=announce,
         copies=open_copies,
         metrics=metrics,

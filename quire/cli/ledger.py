@@ -244,8 +244,8 @@ async def _show(settings: Settings, ledger: int) -> None:
 def inventory(settings: Settings, ledger: int) -> None:
     """Ask every bookie which entries it holds, and compare that with the metadata.
 
-    Shows what bookies lack and which entries have too few copies; the exit code is 9 when nobody
-    holds an entry of a closed ledger. Changes nothing and disturbs nobody.
+    Shows what bookies lack and which entries have too few copies. The exit code is 9 when an entry
+    has no copy on any bookie that answered. Changes nothing and disturbs nobody.
 
     \b
     Example:
@@ -261,10 +261,13 @@ async def _inventory(settings: Settings, ledger: int) -> None:
         print_json(inventory_fields(found))
     else:
         print_inventory(found)
-    if found.lost:
-        lost = ranges_text([(each.first, each.last) for each in found.lost])
-        reason = f"all bookies that must hold {lost} answered, and none does"
-        raise CorruptEntryError(ledger, found.lost[0].first, reason)
+    without = [each for each in found.shortages if not each.copies]
+    if without:
+        entries = ranges_text([(each.first, each.last) for each in without])
+        silent = [each.bookie for each in found.holdings if each.error]
+        reason = f"no bookie that answered holds {entries}"
+        reason += f"; no answer from {', '.join(silent)}" if silent else ""
+        raise CorruptEntryError(ledger, without[0].first, reason)
 
 
 def _summary(metadata: LedgerMetadata) -> dict[str, Value]:
@@ -351,9 +354,17 @@ async def _close(settings: Settings, ledger: int, password: bytes) -> None:
 @ledger.command()
 @_ledger
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Do not close an open ledger first: for one whose bookies are lost.",
+)
+@password_option
 @with_settings
-def delete(settings: Settings, ledger: int, yes: bool) -> None:
+def delete(settings: Settings, ledger: int, yes: bool, force: bool, password: bytes) -> None:
     """Delete a ledger. Its entries disappear from the bookies some time later.
+
+    An open ledger is fenced and closed first, so that its writer has nothing acknowledged any more.
 
     \b
     Example:
@@ -361,10 +372,10 @@ def delete(settings: Settings, ledger: int, yes: bool) -> None:
     """
     if not yes:
         confirm(f"Delete ledger {ledger} with all its entries?")
-    run(lambda: _delete(settings, ledger))
+    run(lambda: _delete(settings, ledger, force, password))
 
 
-async def _delete(settings: Settings, ledger: int) -> None:
+async def _delete(settings: Settings, ledger: int, force: bool, password: bytes) -> None:
     async with settings.connect() as client:
-        await client.delete_ledger(ledger)
+        await client.delete_ledger(ledger, password=password, force=force)
     note(f"Ledger {ledger} is deleted.")

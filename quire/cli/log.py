@@ -86,8 +86,8 @@ def append(
     """Append records, given as arguments or as lines of standard input.
 
     Creates the log when there is none, and takes it over from whoever is writing it: that writer
-    is fenced off for good, as soon as the first record has come, or the end of the input. Prints
-    the position of every record once it is durable.
+    is fenced off permanently, as soon as the first record has come. Prints the position of every
+    record once it is durable. Without a record nothing is opened or created.
 
     \b
     Examples:
@@ -113,6 +113,9 @@ async def _append(
     ):
         # Nobody is fenced off for what cannot be appended.
         batch = await anext(batches, None)
+        if batch is None:
+            note("There is no record to append; nothing was opened.")
+            return
         if transaction is not None:
             await _check_transaction(client, name, transaction, options)
         opened = await client.open_log(name, options)

@@ -155,11 +155,33 @@ class LedgerCatalog:
         """Whether every bookie of a ledger's last ensemble is up and writable, as far as known."""
         return set(metadata.last_fragment.bookies) <= set(self._roster.writable())
 
+    async def close_and_delete(self, ledger: LedgerId, *, password: bytes = b"") -> None:
+        """Delete a ledger after its end was decided: an open one is fenced and closed first.
+
+        So a writer that still holds it has nothing acknowledged once this returns (section 3 of the
+        protocol).
+
+        Args:
+            ledger: the ledger.
+            password: its password, needed to close it.
+
+        Raises:
+            NoSuchLedgerError: there is no such ledger.
+            UnauthorizedError: it is open, and the password is wrong.
+            UnreadableError: it is open, and too few bookies answer to decide its end.
+            NotEnoughBookiesError: it is open, and too few bookies take its last entries.
+        """
+        if not (await self.metadata(ledger)).is_closed:
+            reader = await self.open(ledger, password=password)
+            await reader.close()
+        await self.delete(ledger)
+
     async def delete(self, ledger: LedgerId, along: Sequence[Change] = ()) -> None:
         """Delete a ledger; bookies drop its entries in their own time. Changes `along` are made
         with that or not at all.
 
-        A writer that still writes it fails when it next needs metadata. Raises `NoSuchLedgerError`
+        For ledgers that are closed, or that nobody writes: see `close_and_delete`. A writer that
+        still writes it fails when it next needs metadata. Raises `NoSuchLedgerError`
         when there was none, what the changes raise, and the store's errors.
         """
         path, may_be_done = ledger_path(ledger), False

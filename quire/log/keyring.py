@@ -116,7 +116,7 @@ def read_key_file(path: str) -> Keyring:
     """
     keys: dict[str, bytes] = {}
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"key file {path} cannot be read: {error}") from error
     for number, line in enumerate(lines, 1):

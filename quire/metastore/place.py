@@ -24,7 +24,7 @@ def resolve_store(store: str) -> str:
     try:
         directory = Path(store).expanduser().resolve()
         if (directory / STORE_FILE).is_file():
-            return (directory / STORE_FILE).read_text(encoding="utf-8").strip()
+            return (directory / STORE_FILE).read_text(encoding="utf-8-sig").strip()
         if (directory / METADATA_FILE).is_file():
             return cluster_store(directory)
     except (OSError, RuntimeError, ValueError) as error:  # no access, no such home, no text

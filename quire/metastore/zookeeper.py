@@ -303,6 +303,6 @@ def _no_session(uri: str) -> Iterator[None]:
 
 def _read_credentials(path: str) -> tuple[str, str]:
     try:
-        return parse_credentials(path, Path(path).read_text(encoding="utf-8"))
+        return parse_credentials(path, Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the credentials in {path} cannot be read: {error}") from error

@@ -63,10 +63,10 @@ async def repair_directory(
     """
     rng = rng or random.SystemRandom()
     async with AsyncExitStack() as stack:
+        main = LocalDisk(directory)  # first: a second process waits for nothing
+        stack.push_async_callback(main.close)
         store = await open_store(store_uri)
         stack.push_async_callback(store.close)
-        main = LocalDisk(directory)
-        stack.push_async_callback(main.close)
         paths = [str(path.absolute()) for path in replaced]
         await reclaim(main, store, rng, paths, lambda path: LocalDisk(path, create=True))
         await restore_parts(main, store, open_local)
@@ -117,17 +117,17 @@ async def examine_directory(
 
 @contextlib.asynccontextmanager
 async def _opened(directory: Path, store_uri: str) -> AsyncIterator[tuple[Disk, MetadataStore]]:
-    store = await open_store(store_uri)
     try:
-        try:
-            disk = await open_directory(directory, read_only=True)
-        except CorruptStorageError as error:
-            cookie = directory / error.path
-            remedy = f"a repair makes {cookie} anew if the files beside it are its bookie's"
-            raise CorruptStorageError(error.path, f"{error.reason}; {remedy}") from error
+        disk = await open_directory(directory, read_only=True)
+    except CorruptStorageError as error:
+        cookie = directory / error.path
+        remedy = f"a repair makes {cookie} anew if the files beside it are its bookie's"
+        raise CorruptStorageError(error.path, f"{error.reason}; {remedy}") from error
+    try:
+        store = await open_store(store_uri)
         try:
             yield disk, store
         finally:
-            await disk.close()
+            await store.close()
     finally:
-        await store.close()
+        await disk.close()

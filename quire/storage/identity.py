@@ -99,10 +99,10 @@ async def expand_directory(
     """
     _check_distinct([directory, *entries])
     async with AsyncExitStack() as stack:
+        disk = await open_directory(directory)  # first: a second process waits for nothing
+        stack.push_async_callback(disk.close)
         store = await open_store(store_uri)
         stack.push_async_callback(store.close)
-        disk = await open_directory(directory)
-        stack.push_async_callback(disk.close)
         cookie = await read_cookie(disk)
         parts_held = cookie.parts if cookie else ()
         _check_no_journal(parts_held, entries)

@@ -25,7 +25,7 @@ from quire.errors import CorruptStorageError, QuireError
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.storage.collector import Collector
-from quire.storage.copies import Copies
+from quire.storage.copies import Copies, OpenCopies
 from quire.storage.deletions import MetadataDeletions
 from quire.storage.directories import open_directory
 from quire.storage.disk import Disk
@@ -84,12 +84,21 @@ async def close_in_time(
         on_fatal(TimeoutError(f"the disk did not answer for {seconds:g} s: ended as by a crash"))
 
 
+def _upkeep(
+    node: BookieNode, deletions: MetadataDeletions, others: OpenCopies | None
+) -> list[Collector | Scrubber | Mender]:
+    """Return the tasks that keep a bookie's disk in order, to be started and closed."""
+    tasks: list[Collector | Scrubber | Mender] = [node.collector(deletions), node.scrubber(others)]
+    return tasks if others is None else [*tasks, node.mender(others)]
+
+
 async def serve(
     directory: Path,
     store_uri: str,
     listen: str = "127.0.0.1:0",
     *,
     listen_runs: str | None = None,
+    advertise: str | None = None,
     on_ready: Callable[[BookieAddress], None] | None = None,
     on_fatal: Callable[[BaseException], None] = end_process,
     options: StorageOptions | None = None,
@@ -102,27 +111,29 @@ async def serve(
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
     `listen_runs` is another host:port, where runs are taken as plain frames: they cost their sender
-    and the bookie a fraction of what they cost over gRPC. Clients find it by the registration.
+    and the bookie a fraction of what they cost over gRPC. Clients find it by the registration. They
+    are told the host `advertise` instead of that of `listen`; a wildcard as 0.0.0.0 needs it.
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
     the process must end; `copies` reaches the other bookies, from whom this one takes what it lost
     (without, it stays as it is); `metrics` is a host:port where Prometheus finds its figures.
 
-    Raises `ConfigurationError` when directory, store or address cannot be used, `WrongBookieError`
+    Raises `DirectoryInUseError`, `ConfigurationError` when directory, store or address cannot be
+    used, `WrongBookieError`
     when the directory belongs to another cluster or another process serves under its identity,
     `CorruptStorageError` when damage was found, and the metadata store's errors.
     """
     rng = rng or random.SystemRandom()
     meter = Meter()
     async with AsyncExitStack() as stack:
-        store = await open_store(store_uri)
-        stack.push_async_callback(store.close)
         with _naming_the_remedy(directory):
-            disk = await open_directory(directory)
+            disk = await open_directory(directory)  # first: a second process waits for nothing
             if metrics is not None:
                 disk = MeteredDisk(disk, meter)
             seconds = (options or StorageOptions()).close_seconds
             stack.push_async_callback(close_in_time, disk, seconds, on_fatal)
+            store = await open_store(store_uri)
+            stack.push_async_callback(store.close)
             cookie = await identify(disk, store)
             await settle_twin(cookie, store)
             node = await BookieNode.open(
@@ -135,18 +146,15 @@ async def serve(
             shown = await stack.enter_async_context(_shown(bookie, meter, metrics))
             _log.info("bookie %s shows its figures at http://%s/metrics", cookie.bookie, shown)
         others = None if copies is None else partial(copies, store, cookie.bookie)
-        tasks: list[Collector | Scrubber | Mender] = [
-            node.collector(MetadataDeletions(store, cookie.cluster)),
-            node.scrubber(others),
-        ]
-        if others is not None:
-            tasks.append(node.mender(others))
-        for task in tasks:
+        for task in _upkeep(node, MetadataDeletions(store, cookie.cluster), others):
             stack.push_async_callback(task.close)
             task.start()
-        address = await stack.enter_async_context(
-            serve_bookie(bookie, cookie.bookie, listen, listen_runs=listen_runs, limits=limits)
+        doors = serve_bookie(
+            *(bookie, cookie.bookie, listen, listen_runs),
+            advertise=advertise,
+            limits=limits,
         )
+        address = await stack.enter_async_context(doors)
         registration = Registration(
             *(store, node, address, rng, session_timeout),
             # The store may have been replaced by another cluster's while the bookie served.

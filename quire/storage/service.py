@@ -24,7 +24,7 @@ from quire.timing import time_limit
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
 from quire.wire.reads import encode_parts
-from quire.wire.transport import ServerContext, add_service, bind, open_server
+from quire.wire.transport import ServerContext, add_service, advertised, bind, open_server
 
 _Unary: TypeAlias = "Callable[[BookieService, Any], Awaitable[ReplyT]]"
 _Handler: TypeAlias = "Callable[[BookieService, Any, ServerContext], Awaitable[ReplyT]]"
@@ -127,19 +127,24 @@ async def serve_bookie(
     bookie: Bookie,
     bookie_id: BookieId,
     listen: str = "127.0.0.1:0",
-    *,
     listen_runs: str | None = None,
+    *,
+    advertise: str | None = None,
     limits: ServiceLimits | None = None,
     drain_seconds: float = 5.0,
 ) -> AsyncIterator[BookieAddress]:
-    """Serve a bookie on host:port while the block runs; yields its address with the real port.
+    """Serve a bookie on host:port while the block runs; yields the address that clients are told,
+    with the real port.
 
-    With `listen_runs`, another host:port, runs are taken there as plain frames as well.
+    With `listen_runs`, another host:port, runs are taken there as plain frames as well. Clients are
+    told the host `advertise` instead of that of `listen`; a wildcard such as 0.0.0.0 needs it.
 
     At the end of the block new work is refused, what is under way may finish for `drain_seconds`,
     and then every call is broken off. A cancelled block is drained as well. The bookie stays
     open: it is its owner's to close. Raises `ConfigurationError` when an address cannot be used.
     """
+    for address in (listen, listen_runs or listen):
+        advertised(address, advertise)
     reception = Reception(bookie, bookie_id, limits)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(reception.ended)
@@ -152,7 +157,8 @@ async def serve_bookie(
         await server.start()
         stack.push_async_callback(server.stop, None)
         try:
-            yield BookieAddress(bookie_id, address, runs=runs)
+            told = None if runs is None else advertised(runs, advertise)
+            yield BookieAddress(bookie_id, advertised(address, advertise), runs=told)
         finally:
             await _drain(reception, drain_seconds)
 

@@ -97,9 +97,11 @@ class SyncClient:
         work = self._client.open_ledger_without_recovery(ledger, password=password)
         return SyncLedgerReader(self._portal, self._portal.call(work))
 
-    def delete_ledger(self, ledger: LedgerId) -> None:
+    def delete_ledger(
+        self, ledger: LedgerId, *, password: bytes = b"", force: bool = False
+    ) -> None:
         """See `Client.delete_ledger`."""
-        self._portal.call(self._client.delete_ledger(ledger))
+        self._portal.call(self._client.delete_ledger(ledger, password=password, force=force))
 
     def list_ledgers(self) -> list[LedgerId]:
         """See `Client.list_ledgers`."""

@@ -153,6 +153,31 @@ def bind(server: grpc.aio.Server, listen: str) -> str:
     return f"{host}:{bound}"
 
 
+WILDCARDS: Final = frozenset({"0.0.0.0", "[::]", "::", "[::0]"})
+"""Hosts that stand for every address of this machine, and for none that a client can reach."""
+
+
+def advertised(address: str, host: str | None) -> str:
+    """Return the address that clients are told.
+
+    Args:
+        address: host:port at which the server listens.
+        host: the host to tell instead, or None to tell that of the address.
+
+    Raises:
+        ConfigurationError: the host is a wildcard, or not a host.
+    """
+    listening, port = split_address(address)
+    told = listening if host is None else host
+    if told in WILDCARDS:
+        raise ConfigurationError(
+            f"{told} stands for every address of this machine, and clients cannot be told it: name "
+            "the host that they reach, with --advertise HOST"
+        )
+    split_address(f"{told}:{port}")
+    return f"{told}:{port}"
+
+
 def cannot_listen(listen: str) -> str:
     """Say why an address may be refused, and what to do."""
     return (

@@ -93,7 +93,14 @@ def test_entries_that_nobody_holds_are_an_error(monkeypatch: pytest.MonkeyPatch)
     result = shown(monkeypatch, {**answers})
     assert result.exit_code == 9
     assert ["50-59", "0", "of", "3", "0"] in rows(result.stdout)
-    assert "all bookies that must hold 50-59 answered, and none does" in result.stderr
+    assert "no bookie that answered holds 50-59" in result.stderr
+
+
+def test_a_silent_bookie_is_no_excuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {**{name: [(0, 49)] for name in ("b0", "b1")}, "b2": ANSWERS["b2"]}
+    result = shown(monkeypatch, {**answers})
+    assert result.exit_code == 9
+    assert "no bookie that answered holds 50-99; no answer from b2" in result.stderr
 
 
 def test_a_whole_ledger_is_said_to_be_whole(monkeypatch: pytest.MonkeyPatch) -> None:

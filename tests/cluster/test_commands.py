@@ -25,6 +25,16 @@ def create(cluster: RunningCluster, *options: str, stdin: str = LINES) -> str:
 
 
 class TestLogs:
+    def test_without_a_record_nothing_is_opened(self, cluster: RunningCluster) -> None:
+        done = quire("log", "append", "never made", store=cluster.store, stdin="")
+        assert done.code == 0
+        assert "no record" in done.err
+        assert "never made" not in quire("log", "list", store=cluster.store).out
+        assert quire("log", "append", "led", "record", store=cluster.store).code == 0
+        before = quire("log", "show", "led", "--json", store=cluster.store).json
+        assert quire("log", "append", "led", store=cluster.store, stdin="").code == 0
+        assert quire("log", "show", "led", "--json", store=cluster.store).json == before
+
     def test_records_come_back_in_order(self, cluster: RunningCluster) -> None:
         written = quire("log", "append", "plain", store=cluster.store, stdin=LINES)
         assert written.code == 0, written.err
@@ -324,6 +334,33 @@ class TestBookies:
         done = quire("bookie", "serve", str(directory), store=cluster.store)
         assert done.code == 9
         assert re.search(r"in use by another bookie process \(pid \d+\)", done.err)
+
+    @pytest.mark.parametrize(
+        "arguments", [("serve",), ("repair",), ("repair", "--accept-loss")], ids=" ".join
+    )
+    def test_a_directory_in_use_is_refused_before_its_store_is_asked(
+        self, cluster: RunningCluster, arguments: tuple[str, ...]
+    ) -> None:
+        command, *options = arguments
+        directory = str(cluster.directory / "bookie-0")
+        done = quire("bookie", command, directory, *options, store="zk://127.0.0.1:1/nowhere")
+        assert done.code == 9, "with an unreachable store it would be 4"
+        assert "in use by another bookie process" in done.err
+
+    @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+    def test_clients_are_never_told_a_wildcard(
+        self, cluster: RunningCluster, tmp_path: Path, host: str
+    ) -> None:
+        assert quire("bookie", "format", str(tmp_path / "b"), store=cluster.store).code == 0
+        serve = ("bookie", "serve", str(tmp_path / "b"), "--listen", f"{host}:0")
+        done = quire(*serve, store=cluster.store)
+        assert done.code == 2
+        assert "--advertise HOST" in done.err
+        with started(*serve, "--advertise", "127.0.0.1", "--json", store=cluster.store) as bookie:
+            assert bookie.stdout is not None
+            ready = json.loads(bookie.stdout.readline())
+            assert ready["address"].startswith("127.0.0.1:")
+            assert ready["runs"].startswith("127.0.0.1:")
 
     def test_a_directory_of_another_cluster(self, cluster: RunningCluster, tmp_path: Path) -> None:
         other = f"sqlite://{tmp_path}/other.db"

@@ -359,3 +359,20 @@ def test_a_record_that_cannot_be_believed_keeps_no_other_from_being_seen() -> No
         assert seen == [writers[0].ledger, writers[2].ledger]
 
     scenario(3, main)
+
+
+def test_an_open_ledger_is_closed_before_it_is_deleted() -> None:
+    async def main(cluster: MemoryCluster) -> None:
+        writer = await cluster.catalog.create(Replication(3, 3, 2), password=b"secret")
+        await writer.append(b"acknowledged")
+        with pytest.raises(UnauthorizedError):
+            await cluster.catalog.close_and_delete(writer.ledger, password=b"guess")
+        await writer.append(b"still its writer")
+        await cluster.catalog.close_and_delete(writer.ledger, password=b"secret")
+        with pytest.raises(LedgerFencedError):
+            await writer.append(b"too late")
+        assert await cluster.catalog.list() == []
+        with pytest.raises(NoSuchLedgerError):
+            await cluster.catalog.close_and_delete(writer.ledger, password=b"secret")
+
+    scenario(3, main)

@@ -156,6 +156,8 @@ def test_a_key_file_is_read_or_the_line_is_named(
     if problem is None:
         keyring = read_key_file(str(file))
         assert (keyring.current, keyring.key("a"), keyring.key("b")) == ("b", OLD, NEW)
+        file.write_text(text, encoding="utf-8-sig")  # as some editors save it
+        assert read_key_file(str(file)).current == "b"
         return
     with pytest.raises(ConfigurationError, match=problem) as error:
         read_key_file(str(file))
