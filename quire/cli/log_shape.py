@@ -9,6 +9,7 @@ import click
 from quire.cli.output import Value, cell, flush, note, print_fields, print_json, print_table
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import NoSuchLogError
+from quire.log.capacity import manifest_bytes, warning
 from quire.log.manifest import LogManifest, Segment
 
 
@@ -98,7 +99,11 @@ async def _show(settings: Settings, name: str) -> None:
     if settings.json:
         print_json(_shape(manifest))
         return
-    print_fields({**summary(manifest), "settings": _stored(manifest)})
+    size = manifest_bytes(manifest)
+    print_fields({**summary(manifest), "manifest_bytes": size, "settings": _stored(manifest)})
+    said = warning(manifest)
+    if said is not None:
+        click.echo(f"warning: {said}", err=True)
     click.echo()
     rows = [tuple(_segment(segment).values()) for segment in manifest.segments]
     columns = ("segment", "ledger", "epoch", "first offset", "records", "bytes", "open")
@@ -108,7 +113,8 @@ async def _show(settings: Settings, name: str) -> None:
 def _shape(manifest: LogManifest) -> dict[str, Value]:
     segments: list[Value] = [_segment(each) for each in manifest.segments]
     stored: dict[str, Value] = dict(sorted(manifest.settings.items()))
-    return {**summary(manifest), "settings": stored, "segment_list": segments}
+    sized: dict[str, Value] = {"manifest_bytes": manifest_bytes(manifest), "settings": stored}
+    return {**summary(manifest), **sized, "segment_list": segments}
 
 
 def _stored(manifest: LogManifest) -> str:

@@ -34,6 +34,7 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import UNPLACED, decode_header
+from quire.log.capacity import PART_BYTES, check_growth
 from quire.log.errors import OvertakenError
 from quire.log.manifest import EMPTY, Job, LogManifest, SegmentEnd
 from quire.log.manifest_record import ManifestRecord, once
@@ -84,6 +85,8 @@ class Adoption:
         `NotEnoughBookiesError` and the store's errors.
         """
         manifest, _ = await self._record.find()
+        if manifest is not None:
+            check_growth(manifest)
         options = options.with_settings(manifest.settings if manifest else {})
 
         def registration(ledger: LedgerId) -> Sequence[Change]:
@@ -175,6 +178,7 @@ class Adoption:
         full = [(ledger, end) for ledger, end in found if end.records]
         ends: dict[int, SegmentEnd] = {}
         if full:
+            check_growth(base, PART_BYTES * len(full))
             await check_password(self._catalog, base, password)
             try:
                 ends = await recover_open_segments(self._catalog, base, password)

@@ -38,6 +38,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
+from quire.log.capacity import check_takeover
 from quire.log.encryption import Encryption
 from quire.log.live_options import LiveOptions
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
@@ -221,6 +222,7 @@ class Chain:
         """
         async with self._lock:
             if self.successor is None:
+                check_takeover(self.manifest)
                 await self._seal_previous()
                 await self._append_successor(self.current)
 

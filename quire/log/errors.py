@@ -9,6 +9,7 @@ ConflictError
 ├── TooManyProducersError      a log remembers no further producer yet; nothing written
 └── TransactionOrderError      a transaction id is below one that the log has; nothing written
 RetryError
+├── LogFullError               the log's manifest takes no more segments; trim the log
 └── LogBeingDeletedError       a deletion has begun; nothing can be written until it is over
 InvalidRequestError
 ├── JobReusedError             a stream's batch is not what the log remembers of its job
@@ -75,6 +76,21 @@ class TransactionOrderError(ConflictError):
         self.log = log
         self.transaction = transaction
         self.last = last
+
+
+class LogFullError(RetryError):
+    """A log's manifest is too large to grow by what was asked for; nothing was changed."""
+
+    def __init__(self, log: str, size: int, limit: int, segments: int) -> None:
+        super().__init__(
+            f"manifest of log {log!r} has {size} bytes with {segments} segments, and may grow "
+            f"only up to {limit}: trim the log (`quire log trim {log}`), set retention, or make "
+            "segments larger (roll_bytes, roll_entries, roll_seconds)"
+        )
+        self.log = log
+        self.size = size
+        self.limit = limit
+        self.segments = segments
 
 
 class LogBeingDeletedError(RetryError):

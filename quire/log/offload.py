@@ -40,6 +40,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.capacity import check_growth, manifest_bytes
 from quire.log.cold import ColdFile, ColdTierError, file_name, join, log_id_of, segment_of, tier_of
 from quire.log.cold_seal import Summing
 from quire.log.manifest import LogManifest, Segment
@@ -278,7 +279,10 @@ class Offload:
         def edit(manifest: LogManifest | None) -> LogManifest:
             if manifest is None:
                 raise NoSuchLogError(self._record.name)
-            return change(manifest)
+            changed = change(manifest)
+            if manifest_bytes(changed) > manifest_bytes(manifest):
+                check_growth(changed)
+            return changed
 
         return await self._record.edit(edit)
 

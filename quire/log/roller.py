@@ -4,22 +4,34 @@
     full or old → successor into the manifest → writes move over → previous closed and sealed
 
 Appends never wait for any of it, but for one drain of what is in flight. While metadata is out of
-reach the old ledger goes on. A ledger created ahead costs nothing that a roll would not cost, it
-is only there earlier; what is left of it by a crash is an orphan (upkeep.py).
+reach, or the manifest may not grow (capacity.py), the old ledger goes on. A ledger created ahead
+costs nothing that a roll would not cost, it is only there earlier; what is left of it by a crash is
+an orphan (upkeep.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
 
+from quire.log.capacity import check_growth, warning
 from quire.log.chain import Chain
+from quire.log.errors import LogFullError
 from quire.log.live_options import LiveOptions
 from quire.log.manifest import EMPTY
 from quire.log.retry import retry
+
+_log = logging.getLogger(__name__)
+
+FULL_PAUSE_SECONDS: Final = 1.0
+"""Time between two looks at a manifest that is full."""
+
+WARNING_SECONDS: Final = 600.0
+"""Time between two warnings of one leader that the manifest fills."""
 
 PREPARE_AT: Final = 0.5
 """Share of a full segment at which the next ledger is created: short logs never pay for one."""
@@ -41,6 +53,7 @@ class Roller:
         self._rolls: list[tuple[int, asyncio.Future[None]]] = []
         self._begun = 0.0
         self._age: asyncio.TimerHandle | None = None
+        self._warns_at = 0.0
 
     def fill(self, share: float) -> None:
         """Note how full the current segment is; 1 is full."""
@@ -114,6 +127,9 @@ class Roller:
         while True:
             await self._wanted.wait()
             number = chain.current.number
+            if not await self._has_space():
+                await asyncio.sleep(FULL_PAUSE_SECONDS)
+                continue
             await retry(partial(chain.install_successor, number), self._rng)
             self._nudge()
             while chain.current.number == number:
@@ -121,6 +137,37 @@ class Roller:
                 await self._switched.wait()
             await retry(chain.seal_previous, self._rng)
             self._report()
+
+    async def _has_space(self) -> bool:
+        """Return whether the manifest takes one more segment, and warn in time that it will not.
+
+        If it does not, each caller that waits for a roll gets the error.
+        """
+        manifest = self._chain.manifest
+        if warning(manifest) is not None:  # another client may have trimmed the log since
+            manifest = await retry(self._chain.find_mine, self._rng)
+        try:
+            check_growth(manifest)
+        except LogFullError as error:
+            self._warn(str(error))
+            self._refuse(error)
+            return False
+        self._warn(warning(manifest))
+        return True
+
+    def _warn(self, text: str | None) -> None:
+        """Log a warning, but not the same one at each roll."""
+        now = asyncio.get_running_loop().time()
+        if text is not None and now >= self._warns_at:
+            self._warns_at = now + WARNING_SECONDS
+            _log.warning("%s", text)
+
+    def _refuse(self, error: LogFullError) -> None:
+        for _, future in self._rolls:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # the caller may have given up waiting
+        self._rolls = []
 
     async def prepare(self) -> None:
         """Create ledgers ahead for ever. Raises what ends the leader."""

@@ -35,8 +35,9 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import decode_header
+from quire.log.capacity import check_takeover
 from quire.log.encryption import last_transaction_of
-from quire.log.errors import DecryptionError, LogBeingDeletedError
+from quire.log.errors import DecryptionError, LogBeingDeletedError, LogFullError
 from quire.log.keyring import Keyring
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import ManifestRecord, once
@@ -209,7 +210,8 @@ class TakeOver:
     async def run(self) -> Tenure:
         """Take the log over, creating it when it does not exist.
 
-        Raises `LeadershipLostError` when `is_leader` says no before an attempt; `LogSealedError`;
+        Raises `LogFullError` before the present leader is fenced; `LeadershipLostError` when
+        `is_leader` says no before an attempt; `LogSealedError`;
         `ConfigurationError` when the log's settings are impossible with the options given, or what
         `rehearse` reads needs something that is missing; `UnauthorizedError`; `DecryptionError`;
         the last transient error, or `ConflictError`, when `open_timeout` is over: with
@@ -226,6 +228,8 @@ class TakeOver:
             except LostRaceError:
                 if loop.time() >= deadline:
                     break
+            except LogFullError:
+                raise  # time does not mend it
             except TRANSIENT:
                 if loop.time() >= deadline:
                     raise
@@ -236,6 +240,7 @@ class TakeOver:
         seen, version = await self._record.find()
         if seen is not None:
             check_writable(seen)
+            check_takeover(seen)
         base = seen or LogManifest(
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )

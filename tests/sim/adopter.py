@@ -23,7 +23,7 @@ from quire.log.adoption import Adoption
 from quire.log.batch import UNPLACED, encode_batch
 from quire.log.directory import LogDirectory
 from quire.log.encryption import Encryption
-from quire.log.errors import JobReusedError
+from quire.log.errors import JobReusedError, LogFullError
 from quire.log.manifest import Job, LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import Position
@@ -91,6 +91,9 @@ class Adopter:
                 self._world.note_fault("stream begun again")
                 self._world.say(client.name, f"is told: {error}")
                 break
+            except LogFullError as error:
+                self._world.say(client.name, f"does not begin again: {error}")
+                break
             except QuireError as error:
                 self._world.say(client.name, f"cannot begin again: {error!r}")
                 await asyncio.sleep(RETRY_SECONDS)
@@ -151,9 +154,14 @@ class Adopter:
                 if remember or is_first:
                     raise
                 return None  # adopted and trimmed since, for all that anybody can tell
+            except LogFullError as error:
+                self._world.note_fault("adoption refused: log full")
+                self._world.say(client.name, f"gives its parts up: {error}")
+                return None
 
         manifest = await client.insist(attempt)
         if manifest is None:
+            await client.insist(lambda: adoption.drop(JOB))
             for append in (each for part in appends.values() for each in part):
                 append.outcome = Outcome.UNKNOWN
             return

@@ -15,6 +15,7 @@ from typing import Final
 
 from quire.errors import CorruptStorageError, IntegrityError, NoSuchLogError, QuireError
 from quire.log.directory import LogDirectory
+from quire.log.errors import LogFullError
 from quire.log.manifest import LogManifest
 from tests.sim.clients import ClientMachine
 from tests.sim.file_watch import FileWatch
@@ -61,6 +62,18 @@ class Archivist:
             except QuireError as error:
                 self._world.say(client.name, f"offloads again: {error!r}")
 
+    async def _offload_all(self, directory: LogDirectory) -> None:
+        offload = directory.offload(self._log)
+        try:
+            tier, segments = await offload.begin(TARGETS[0])
+            for segment in segments:
+                await offload.commit({segment.number: await offload.write(segment, tier)})
+        except LogFullError as error:
+            self._world.note_fault("offload refused: log full")
+            self._world.say("world", f"offloads no more: {error}")
+        await offload.release()
+        self._world.note_fault("log offloaded")
+
     async def _offload(self, client: ClientMachine, directory: LogDirectory) -> None:
         rng, offload = self._rng, directory.offload(self._log)
         if rng.random() < 0.3:
@@ -106,12 +119,6 @@ class Archivist:
     async def finish(self, client: ClientMachine, directory: LogDirectory) -> None:
         """When the faults are over: perhaps offload everything, then see what is left."""
         if self._rng.random() < 0.7:
-            offload = directory.offload(self._log)
-            tier, segments = await client.insist(lambda: offload.begin(TARGETS[0]))
-            for segment in segments:
-                file = await client.insist(lambda segment=segment: offload.write(segment, tier))  # type: ignore[misc]
-                await client.insist(lambda file=file, at=segment.number: offload.commit({at: file}))  # type: ignore[misc]
-            await client.insist(offload.release)
-            self._world.note_fault("log offloaded")
+            await client.insist(lambda: self._offload_all(directory))
         await client.insist(directory.sweep_files)
         self._files.check_swept()

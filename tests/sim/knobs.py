@@ -12,7 +12,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from quire.ledger import recovery, run_stream, tail
-from quire.log import cold_parquet, gap, producers
+from quire.log import capacity, cold_parquet, gap, producers
 from quire.run import RUN_BYTES_MAX
 from quire.wire.transport import BATCH_BYTES_MAX
 
@@ -23,6 +23,8 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (tail, "WAIT_SECONDS", (0.5, tail.WAIT_SECONDS)),
     (producers, "FORGOTTEN_MAX", (1, 3, producers.FORGOTTEN_MAX)),
     (gap, "PATIENCE_SECONDS", (0.1, 1.0, gap.PATIENCE_SECONDS)),
+    (capacity, "WARNING_BYTES", (500, capacity.WARNING_BYTES)),
+    (capacity, "GROWTH_BYTES_MAX", (700, 1500, capacity.GROWTH_BYTES_MAX)),
     (cold_parquet, "GROUP_ROWS", (1, 3, cold_parquet.GROUP_ROWS)),
 )
 """Module, name, and the values to draw from."""

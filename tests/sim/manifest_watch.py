@@ -14,6 +14,7 @@ from collections.abc import Callable
 from quire.entry import LedgerId
 from quire.errors import CorruptRecordError
 from quire.ledger.metadata import LedgerMetadata
+from quire.log import capacity
 from quire.log.manifest import LogManifest, Segment
 from quire.log.position import Position
 from quire.log.upkeep import Labels
@@ -65,6 +66,7 @@ class ManifestWatch:
             check_manifests(before, after)
             self._check_sealed(before, after)
             self._check_new(before, after)
+            check_space(before, after)
             self.takeovers += after.epoch > before.epoch
             self.rolls += after.epoch == before.epoch and after.next_segment > before.next_segment
         self.current[after.name] = after
@@ -116,6 +118,29 @@ class ManifestWatch:
 def _is_for(labels: Labels, segment: Segment, log_id: str) -> bool:
     made_for = (labels.log_id, labels.epoch, labels.segment)
     return made_for == (log_id, segment.epoch, segment.number)
+
+
+SLACK_BYTES = 200
+"""What a seal or a setting may add between a look at the manifest and the roll."""
+
+
+def check_space(before: LogManifest, after: LogManifest) -> None:
+    """Raise `Violation` if a leader rolls a log whose manifest may not grow.
+
+    A segment that replaces a broken one seals it in the same change, and is no roll.
+    """
+    is_roll = (
+        after.epoch == before.epoch
+        and after.next_segment > before.next_segment
+        and set(before.open_segments) <= set(after.segments)
+    )
+    size = capacity.manifest_bytes(before)
+    require(
+        not is_roll or size <= capacity.GROWTH_BYTES_MAX + SLACK_BYTES,
+        "a full manifest is not rolled",
+        f"manifest of {size} bytes, which may grow up to {capacity.GROWTH_BYTES_MAX}, got "
+        f"segment {after.tail}",
+    )
 
 
 def check_manifests(before: LogManifest, after: LogManifest) -> None:

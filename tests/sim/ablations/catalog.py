@@ -278,6 +278,7 @@ ABLATIONS: Final = (
     Ablation("a reader leaves a segment when CLOSED", "log", writing.take_recovery_for_the_end),
     Ablation("an unknown change is read again", "log", logs.take_unknown_for_failed, "", _expiry),
     Ablation("a new leader knows what was sent", "log", logs.forget_producers),
+    Ablation("a full manifest is not rolled", "log", logs.roll_full_manifests),
     Ablation("a gap needs the whole write set", "log", logs.take_what_is_away_for_lost),
     Ablation("a forgotten producer is refused", "log", logs.accept_forgotten_producers),
     Ablation("retention waits for cursors", "log", logs.forget_cursors),

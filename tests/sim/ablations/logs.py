@@ -22,6 +22,7 @@ from quire.log import (
     producers,
     reader,
     restore,
+    roller,
     search,
     snapshot,
     takeover,
@@ -135,6 +136,13 @@ def take_what_is_away_for_lost() -> list[Patch]:
         return isinstance(error, gap.LOST)
 
     return [(gap, "is_lost", is_lost), (reader, "is_lost", is_lost)]
+
+
+def roll_full_manifests() -> list[Patch]:
+    async def has_space(self: Any) -> bool:
+        return True
+
+    return [(roller.Roller, "_has_space", has_space)]
 
 
 def forget_producers() -> list[Patch]:

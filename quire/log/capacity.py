@@ -1,0 +1,69 @@
+"""Capacity: how large a log's manifest may grow, and what is left for what must always work.
+
+A store takes values up to `VALUE_BYTES_MAX`. The manifest has a row for each segment, so a log that
+rolls and never trims comes to that limit. What makes it grow is refused before, in this order:
+
+    WARNING_BYTES          the leader warns: from half of the limit on
+    GROWTH_BYTES_MAX       rolls, adoptions, offloads are refused; a leader stays in its segment
+    TAKEOVER_BYTES_MAX     takeovers are refused, before the present leader is fenced
+    VALUE_BYTES_MAX        sealing, settings, trimming and deletion have what is left
+
+Between the second and the third fit some 1,000 takeovers. A trim makes the manifest smaller at any
+size, and needs no leader. Source: docs/protocol.md, "Logs".
+
+Pure: no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quire.log.errors import LogFullError
+from quire.log.manifest import LogManifest
+from quire.metastore.layout import VALUE_BYTES_MAX
+
+WARNING_BYTES: Final = VALUE_BYTES_MAX // 2
+GROWTH_BYTES_MAX: Final = VALUE_BYTES_MAX * 90 // 100
+TAKEOVER_BYTES_MAX: Final = VALUE_BYTES_MAX * 97 // 100
+
+PART_BYTES: Final = 160
+"""Bytes of the row of one adopted segment, at most."""
+
+
+def manifest_bytes(manifest: LogManifest) -> int:
+    """Return the size of a manifest's record in bytes."""
+    return len(manifest.encode())
+
+
+def check_growth(manifest: LogManifest, more: int = 0) -> int:
+    """Return the size that a manifest has in bytes, if it may grow by `more` bytes.
+
+    Raises `LogFullError`.
+    """
+    size = manifest_bytes(manifest)
+    if size + more > GROWTH_BYTES_MAX:
+        raise LogFullError(manifest.name, size, GROWTH_BYTES_MAX, len(manifest.segments))
+    return size
+
+
+def check_takeover(manifest: LogManifest) -> int:
+    """Return the size of a manifest in bytes, if it has space for one more leader.
+
+    Raises `LogFullError`.
+    """
+    size = manifest_bytes(manifest)
+    if size > TAKEOVER_BYTES_MAX:
+        raise LogFullError(manifest.name, size, TAKEOVER_BYTES_MAX, len(manifest.segments))
+    return size
+
+
+def warning(manifest: LogManifest) -> str | None:
+    """Return what to warn of; None while the manifest is below half of the limit."""
+    size = manifest_bytes(manifest)
+    if size < WARNING_BYTES:
+        return None
+    return (
+        f"manifest of log {manifest.name!r} has {size} of {VALUE_BYTES_MAX} bytes with "
+        f"{len(manifest.segments)} segments, and stops growing at {GROWTH_BYTES_MAX}: trim the "
+        "log, set retention, or make segments larger (roll_bytes, roll_entries, roll_seconds)"
+    )
