@@ -53,6 +53,38 @@ def test_a_snapshot_comes_back(appends: list[tuple[str, int]]) -> None:
     assert Producers.decode(producers.encode()) == producers
 
 
+def test_the_producer_that_wrote_longest_ago_is_forgotten_first() -> None:
+    producers = Producers()
+    producers.obey(2, 60.0, 5000)
+    for number, name in enumerate(["early", "late", "early", "new"]):
+        producers.note(Stamp(name, number), number, 1)
+    assert producers.find(Stamp("early", 2)) is not None
+    with pytest.raises(ForgottenProducerError):
+        producers.find(Stamp("late", 1))
+
+
+def test_what_a_copy_notes_is_unknown_to_the_original() -> None:
+    """What is sent and not confirmed is noted in a copy, which is thrown away when it fails."""
+    producers = Producers()
+    producers.note(Stamp("p", 1), 0, 1)
+    copy = producers.copy()
+    assert copy == producers
+    copy.note(Stamp("p", 2), 1, 1)
+    copy.note(Stamp("q", 1), 2, 1)
+    assert producers.find(Stamp("p", 2)) is None
+    assert producers.find(Stamp("q", 1)) is None
+    assert copy.find(Stamp("p", 2)) is not None
+
+
+def test_a_clock_that_goes_back_does_not_lengthen_a_memory() -> None:
+    producers = Producers()
+    for now in (9_000, 5_000):
+        producers.obey(1, 60.0, now)
+    producers.note(Stamp("p", 1), 0, 1)
+    producers.note(Stamp("q", 1), 1, 1)
+    assert list(producers._forgotten.values()) == [9]
+
+
 def test_a_forgotten_producer_is_refused_also_by_what_is_read_again() -> None:
     producers = Producers()
     producers.obey(2, 60.0, 5000)

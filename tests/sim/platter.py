@@ -118,7 +118,7 @@ class Directory:
         self.is_forsaken = True
 
     def settle(self) -> None:
-        """Make durable all that is seen: for whoever lays a disk out by hand."""
+        """Make durable all that is seen: for a test that lays a disk out by hand."""
         self.durable = dict(self.names)
         self.changes.clear()
 
