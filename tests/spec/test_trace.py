@@ -54,6 +54,17 @@ def test_a_sound_trace_is_accepted(trace: Trace) -> None:
     assert judge(SHAPE, trace) is None
 
 
+def test_a_fence_that_reaches_a_replaced_bookie_late_explains_its_refusal() -> None:
+    """Found by the simulator (service, seed 178 with candidates away): b2 is asked, does not answer
+    and is replaced. The fence arrives after the close, and then an add of the old writer.
+    """
+    late = Event(Kind.REFUSED, "b2", 2, 2)
+    assert judge(SHAPE, [*recovered()[:-1], late]) is None
+    refusal = judge(SHAPE, [*recovered()[:-1], late._replace(bookie="b9")])
+    assert refusal is not None
+    assert "no recovery fences it" in refusal.reason
+
+
 def _without(kind: Kind, bookie: str) -> Callable[[Trace], Trace]:
     return lambda trace: [e for e in trace if (e.kind, e.bookie) != (kind, bookie)]
 

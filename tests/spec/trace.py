@@ -109,6 +109,8 @@ class _State:
         self._known: set[int] = set()
         self._denied: dict[str, list[tuple[int, int]]] = {}
         self._fenced: set[str] = set()
+        self._asked: tuple[str, ...] = ()
+        """The ensemble that recoveries ask: the closing record may name others in its place."""
         self._actions = {
             Kind.OPENED: self._opened,
             Kind.RECOVERING: self._recovering,
@@ -176,6 +178,7 @@ class _State:
         _need(self._record in ("OPEN", "IN_RECOVERY"), f"M1: recovery of a {self._record} ledger")
         _need(event.fragments == self._fragments, "W5: fragments change while a recovery begins")
         self._record = "IN_RECOVERY"
+        self._asked = event.fragments[-1][1]
 
     def _closed(self, event: Event) -> None:
         end = event.last
@@ -236,9 +239,11 @@ class _State:
         self._hold(event)
 
     def _refuse(self, event: Event) -> None:
-        """A refusal may be seen before the answer to the fence that caused it."""
+        """A refusal may be seen before the answer to the fence that caused it, or without one: a
+        fence reaches a bookie late that the recovery has replaced meanwhile.
+        """
         is_ending = self._record != "OPEN" and bool(self._fragments)
-        is_named = is_ending and event.bookie in self._fragments[-1][1]
+        is_named = is_ending and event.bookie in (*self._fragments[-1][1], *self._asked)
         is_known = event.bookie in self._fenced or is_named or self._record == "DELETED"
         _need(is_known, "a bookie refuses the writer, and no recovery fences it")
         self._fenced.add(event.bookie)
