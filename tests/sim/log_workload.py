@@ -38,6 +38,7 @@ from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.consumer import Consumer
 from tests.sim.followers import Followers, corruption
 from tests.sim.history import LogHistory, LogReading, Outcome, Seen, require, seen_of
+from tests.sim.lights_out import lights_out
 from tests.sim.log_checkers import check_log
 from tests.sim.owner import Owner
 from tests.sim.rebuilding import rebuild
@@ -362,12 +363,15 @@ class LogWorkload:
         await rebuild(self.world, NAME, client, self._directory(client), final, self._scan)
 
     async def _read_all(self, last: ClientMachine, first_reader: ClientMachine) -> list[list[Seen]]:
-        """Close the log and see followers to its end; return the passes of fresh readers."""
+        """Close the log and see followers to its end; return the passes of fresh readers. All
+        bookies may lose power between the two.
+        """
         await last.run(self._close_log)
         if self.archivist.wanted:
             await self.world.client("archivist9").run(self._with_directory(self.archivist.finish))
         finals = [await first_reader.run(self._scan)]
         await self._await_followers(finals[0])
+        await lights_out(self.world)
         finals.append(await self.world.client("reader1").run(self._scan))
         return finals
 
