@@ -1,4 +1,4 @@
-"""Which ledgers exist no more, as the metadata store proves it.
+"""Which ledgers exist no more, and which ids were given out, as the metadata store proves it.
 
 A ledger is deleted when its record is not there. But a store that lost its data, a wrong one, or
 one that answers with an empty listing by mistake would say so of every ledger, so an absence counts
@@ -44,9 +44,7 @@ class MetadataDeletions:
         `CorruptRecordError` when it is not the store of this cluster any more.
         """
         found = await self._check()
-        following = await self._field(LEDGER_IDS, "ledger-ids", "next")
-        if type(following) is not int:
-            raise CorruptRecordError(LEDGER_IDS, f"next id {following!r}")
+        following = await _following(self._store)
         gone: list[LedgerId] = []
         # Somebody may be waiting for the tail of a ledger that can never be.
         known = sorted(ledger for ledger in ledgers if 0 <= ledger < following)
@@ -75,14 +73,44 @@ class MetadataDeletions:
         self._incarnation = found.incarnation
         return found.incarnation
 
-    async def _field(self, path: str, kind: str, name: str) -> object:
-        record = await self._store.get(path)
-        _, body = decode_record(path, kind, record.value)
-        return body.get(name)
-
     async def _is_absent(self, ledger: LedgerId) -> bool:
         try:
             await self._store.get(ledger_path(ledger))
         except NoSuchNodeError:
             return True
         return False
+
+
+class MetadataBirths:
+    """The port `Births` of a bookie (births.py) over a metadata store."""
+
+    def __init__(self, store: MetadataStore, cluster: str) -> None:
+        self._store = store
+        self._cluster = cluster
+
+    async def born_below(self) -> LedgerId:
+        """Return the lowest id that was not given out yet: 0 in a cluster without a counter.
+
+        Raises the store's errors, `WrongBookieError` for the store of another cluster,
+        `StoreWentBackError` for a store that was put back and not adopted, `NoSuchNodeError` and
+        `CorruptRecordError`.
+        """
+        found = await read_cluster(self._store)
+        if found.id != self._cluster:
+            name = f"metadata store {self._store.uri}"
+            raise WrongBookieError(name, f"cluster {self._cluster}", f"cluster {found.id}")
+        found.check_adopted(self._store)
+        try:
+            return await _following(self._store)
+        except NoSuchNodeError:
+            return 0
+
+
+async def _following(store: MetadataStore) -> LedgerId:
+    """Return the next id that the store's counter gives out."""
+    record = await store.get(LEDGER_IDS)
+    _, body = decode_record(LEDGER_IDS, "ledger-ids", record.value)
+    following = body.get("next")
+    if type(following) is not int:
+        raise CorruptRecordError(LEDGER_IDS, f"next id {following!r}")
+    return following

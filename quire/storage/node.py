@@ -405,6 +405,10 @@ class BookieNode:
             raise InvalidRequestError(f"there are no entries from {first} on")
         return await self._engine.from_disk(self._storage.lists.some(ledger, first))
 
+    def knows(self, ledger: LedgerId) -> bool:
+        """Whether this bookie has something of a ledger, or had and dropped it."""
+        return self._known(ledger) is not None or ledger in self._storage.retired
+
     def doubts(self, ledger: LedgerId) -> bool:
         """Whether this bookie may have lost something of a ledger that it has not got back."""
         return self._storage.is_doubtful(ledger)

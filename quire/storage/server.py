@@ -24,9 +24,10 @@ from quire.entry import BookieId
 from quire.errors import CorruptStorageError, QuireError
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
+from quire.storage.births import Births, BornBookie
 from quire.storage.collector import Collector
 from quire.storage.copies import Copies, OpenCopies
-from quire.storage.deletions import MetadataDeletions
+from quire.storage.deletions import MetadataBirths, MetadataDeletions
 from quire.storage.directories import open_directory
 from quire.storage.disk import Disk
 from quire.storage.identity import identify, settle_twin
@@ -92,6 +93,11 @@ def _upkeep(
     return tasks if others is None else [*tasks, node.mender(others)]
 
 
+def _guarded(node: BookieNode, births: Births) -> BornBookie:
+    """Return the bookie as clients reach it."""
+    return BornBookie(node, node.bookie, births, node.knows)
+
+
 async def serve(
     directory: Path,
     store_uri: str,
@@ -119,9 +125,8 @@ async def serve(
     (without, it stays as it is); `metrics` is a host:port where Prometheus finds its figures.
 
     Raises `DirectoryInUseError`, `ConfigurationError` when directory, store or address cannot be
-    used, `WrongBookieError`
-    when the directory belongs to another cluster or another process serves under its identity,
-    `CorruptStorageError` when damage was found, and the metadata store's errors.
+    used, `WrongBookieError` when the directory belongs to another cluster or another process serves
+    under its identity, `CorruptStorageError` for damage, and the metadata store's errors.
     """
     rng = rng or random.SystemRandom()
     meter = Meter()
@@ -140,9 +145,11 @@ async def serve(
                 disk, cookie.bookie, cookie.cluster, rng=rng, on_fatal=on_fatal, options=options
             )
         stack.push_async_callback(node.close)
-        bookie: Bookie = node
+        born = _guarded(node, MetadataBirths(store, cookie.cluster))
+        stack.push_async_callback(born.close)
+        bookie: Bookie = born
         if metrics is not None:
-            bookie = MeteredBookie(node, meter)
+            bookie = MeteredBookie(born, meter)
             shown = await stack.enter_async_context(_shown(bookie, meter, metrics))
             _log.info("bookie %s shows its figures at http://%s/metrics", cookie.bookie, shown)
         others = None if copies is None else partial(copies, store, cookie.bookie)

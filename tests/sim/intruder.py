@@ -2,8 +2,9 @@
 
 One has the wrong password. The door of a client is of no use against it: it seals an entry with its
 own key and sends it to a bookie that has acknowledged something of the ledger, so that its key is
-known there. The other knows the password, and sends an entry with other bytes than the writer's.
-Both must be refused.
+known there. The second knows the password, and sends an entry with other bytes than the writer's.
+The third takes ids of the future: it begins ledgers under ids that were not given out. All must be
+refused.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ import random
 from typing import Final
 
 from quire.entry import DigestKind, LedgerId, Sealer
-from quire.errors import CorruptEntryError, QuireError, UnauthorizedError
+from quire.errors import (
+    CorruptEntryError,
+    InvalidRequestError,
+    QuireError,
+    UnauthorizedError,
+)
 from quire.run import pack_run
 from tests.sim.clients import ClientMachine
 from tests.sim.history import require
@@ -46,6 +52,32 @@ async def replace(
     else:
         text = f"{name} took other bytes for entry {entry} of ledger {sealer.ledger}"
         require(False, "B12 an entry is never replaced", text)
+
+
+UNBORN: Final = 1 << 40
+"""Ids from here on are not given out in any run."""
+
+
+async def squat(client: ClientMachine, world: SimWorld, rng: random.Random) -> None:
+    """Fence or begin a ledger whose id was not given out."""
+    assert client.roster is not None
+    ledger = UNBORN + rng.randrange(1000)
+    sealer = Sealer(ledger, DigestKind.CRC32C, b"a stranger")
+    name, is_fence = rng.choice([machine.name for machine in world.bookies]), rng.random() < 0.5
+    try:
+        bookie = client.roster.bookie(name)
+        if is_fence:
+            await bookie.read_tail(ledger, fence_key=sealer.access_key)
+        else:
+            run = pack_run([sealer.seal(0, -1, 1, b"!")])
+            await bookie.add(ledger, sealer.access_key, run, recovery=rng.random() < 0.5)
+    except InvalidRequestError:
+        world.note_fault("squatter refused")
+    except QuireError as error:
+        world.say(client.name, f"cannot squat: {error!r}")
+    else:
+        text = f"ledger {ledger} was begun, and its id was not given out"
+        require(False, "B13 no ledger before its id", text)
 
 
 async def intrude(

@@ -35,7 +35,7 @@ from tests.sim.checkers import check_ledger
 from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.faults import Theme
 from tests.sim.history import Append, End, Outcome, Violation, require
-from tests.sim.intruder import intrude, replace
+from tests.sim.intruder import intrude, replace, squat
 from tests.sim.lights_out import lights_out
 from tests.sim.world import SimWorld
 
@@ -320,6 +320,9 @@ class LedgerWorkload:
                 if forger.random() < 0.3:
                     sealer = Sealer(ledger, self.digest, self.password)
                     await replace(self.world, client, sealer, forger)
+                squatter = self.world.rng(f"{client.name}:squatter")
+                if squatter.random() < 0.3:
+                    await squat(client, self.world, squatter)
                 await self._follow(client, reader, rng.choice([0, 0, 3]))
 
         return work

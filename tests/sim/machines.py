@@ -239,11 +239,11 @@ class BookieMachine(Machine):
         except IntegrityError as error:
             self.world.refused_to_start(self, error)
             return
-        self.node = self.host.bookie = node
-        self.ready.set()
-        self.settled.set()
         serving = Serving(self, life, node, CLUSTER, rng)
         self._served.append(serving)
+        self.node, self.host.bookie = node, serving.bookie
+        self.ready.set()
+        self.settled.set()
         try:
             await serving.keep()
         except asyncio.CancelledError:

@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from quire.bookie import BookieAddress
+from quire.storage.births import BornBookie
 from quire.storage.collector import Collector
-from quire.storage.deletions import MetadataDeletions
+from quire.storage.deletions import MetadataBirths, MetadataDeletions
 from quire.storage.mending import Mender
 from quire.storage.node import BookieNode
 from quire.storage.registration import Registration
@@ -46,6 +47,8 @@ class Serving:
             self._workers.append(node.mender(lambda: operator.copies(machine, life)))
         self._scrubber = node.scrubber(lambda: operator.copies(machine, life))
         store = machine.world.store(life)
+        births = MetadataBirths(store, cluster)
+        self.bookie = BornBookie(node, machine.name, births, node.knows)
         self._collector = node.collector(MetadataDeletions(store, cluster))
         self._workers += [self._scrubber, self._collector]
         here = BookieAddress(machine.name, machine.name)
@@ -76,6 +79,7 @@ class Serving:
                 await host.reception(machine.world.network, machine.name).drain()
         host.bookie = None  # nobody reaches it any more
         await host.end_streams()
+        await self.bookie.close()
         for worker in self._workers:
             await worker.close()
         with suppress(OSError):

@@ -39,7 +39,6 @@ UNREACHED: Final = {
     "leaving.py": "test_leaving.py",
     "ledger/inventory.py": "ledger/test_inventory.py",
     "ledger/remote.py": "wire",
-    "log/job.py": "log/test_job.py",
     "metadata": "metadata",
     "metastore/__init__.py": "metastore/test_open_store.py",
     "metastore/place.py": "test_client.py",
@@ -74,7 +73,6 @@ UNREACHED: Final = {
 
 NOTHING_TO_RUN: Final = {
     "metastore/store.py",
-    "storage/disk.py",
     "wire/bookie_pb2_grpc.py",
 }
 """Ports, and code that was generated."""

@@ -58,6 +58,7 @@ CONSEQUENCES = {
     "rot of entries",
     "intruder refused",
     "replacement refused",
+    "squatter refused",
     "fragment begun while open",
     "fragment replaced while open",
     "fragment begun while in-recovery",

@@ -30,6 +30,7 @@ from quire.storage.metered import BOUNDS, OK, Answered, Durations, Meter, Metere
 from quire.storage.metrics import serve_metrics
 from quire.storage.options import StorageOptions
 from quire.storage.server import serve
+from tests.support.counter import give_out
 from tests.support.memory_bookie import MemoryBookie
 from tests.support.virtual import virtually
 
@@ -60,6 +61,7 @@ async def served(
 ) -> AsyncIterator[tuple[RemoteBookie, str]]:
     """A bookie of this process and the address of its figures."""
     store = f"sqlite://{path}/metadata.db"
+    await give_out(store, below=9)
     await format_directory(path / "bookie", store)
     ready: asyncio.Future[BookieAddress] = asyncio.get_running_loop().create_future()
     caplog.set_level(logging.INFO, "quire.storage.server")

@@ -27,6 +27,7 @@ from quire.run import pack_run
 from quire.storage.identity import format_directory
 from quire.storage.options import StorageOptions
 from quire.storage.server import EXIT_FATAL, serve
+from tests.support.counter import give_out
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"secret")
 KEY = SEALER.access_key
@@ -66,6 +67,7 @@ async def served(path: Path, listen: str = "127.0.0.1:0") -> AsyncIterator[Booki
 def test_a_bookie_serves_what_it_served_before(tmp_path: Path) -> None:
     async def main() -> None:
         bookie = await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        await give_out(uri_of(tmp_path), below=8)
         for life in range(3):
             async with served(tmp_path) as address:
                 assert address.bookie == bookie

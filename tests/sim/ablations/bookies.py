@@ -8,6 +8,7 @@ from typing import Any
 
 from quire.errors import CorruptEntryError, LedgerFencedError, QuireError
 from quire.storage import (
+    births,
     compaction,
     deletions,
     entry_log,
@@ -170,6 +171,10 @@ def take_other_bytes() -> list[Patch]:
         return None
 
     return [(node.BookieNode, "_check_same", same)]
+
+
+def begin_any_ledger() -> list[Patch]:
+    return [(births.BornBookie, "_passes", lambda self, ledger: True)]
 
 
 def forget_damage_at_once() -> list[Patch]:

@@ -142,6 +142,7 @@ ABLATIONS: Final = (
         bookies.answer_before_fence_is_durable,
     ),
     Ablation("an entry is never replaced", "ledger", bookies.take_other_bytes),
+    Ablation("no ledger is begun before its id", "ledger", bookies.begin_any_ledger),
     Ablation("a fence survives a restart", "ledger", bookies.forget_fences_at_restart),
     Ablation("an add is durable before it is acked", "ledger", bookies.ack_before_sync),
     Ablation(

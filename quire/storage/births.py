@@ -1,0 +1,299 @@
+"""The guard before a bookie's node: a ledger is begun only under an id that was given out.
+
+A bookie takes the first add or fencing request for a ledger as the ledger's birth, and keeps its
+key forever. Without this guard a stranger can take ids of the future, and every ledger that is
+created later is refused. So a request that would make durable state for a ledger that the bookie
+does not know is compared with the store's counter (docs/protocol.md, B13).
+
+The counter is read only for an id at or above every counter read before. Ids are given out in
+blocks, so one read serves many ledgers; all other requests pass after one comparison. A read counts
+for a request only when it began after the request arrived: an id that was given out in between
+would be missing from an older one.
+
+Adds that wait are kept in a queue per ledger, before they take memory of the node. When the answer
+is there a queue is emptied in one step, so the order of a ledger's adds is kept and no other ledger
+waits.
+
+Not here: what the counter says (deletions.py), what a bookie does with a request (node.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, refused
+from quire.entry import BookieId, EntryId, LedgerId
+from quire.errors import (
+    BookieBusyError,
+    BookieUnavailableError,
+    InvalidRequestError,
+    QuireError,
+    ReadOnlyBookieError,
+    RetryError,
+)
+from quire.timing import time_limit
+
+ASK_SECONDS: Final = 1.0
+"""How long the first request for a ledger waits for the metadata store."""
+
+WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Bytes of adds that wait for the store at once; further ones are refused as busy."""
+
+RUN_BYTES_OVERHEAD: Final = 512
+"""What a waiting add costs besides its bytes."""
+
+PAUSE_SECONDS: Final = 0.1
+"""Between two attempts to read the counter."""
+
+
+class Births(Protocol):
+    """What a bookie wants to know of the ids that were given out."""
+
+    async def born_below(self) -> LedgerId:
+        """Return the lowest id that was not given out yet. Raises `QuireError` when the store
+        cannot say.
+        """
+        ...
+
+
+class Bound:
+    """The highest counter read so far, and the one read of it that is under way."""
+
+    def __init__(self, births: Births) -> None:
+        self.below: LedgerId = 0
+        """Every id below it was given out."""
+        self._births = births
+        self._begun = 0
+        self._reading: asyncio.Task[QuireError | TimeoutError | None] | None = None
+
+    async def is_born(self, ledger: LedgerId) -> bool:
+        """Tell whether an id was given out.
+
+        Raises `QuireError` when the store cannot say, and `TimeoutError` after `ASK_SECONDS`.
+        Cancelling leaves the read to the other requests that wait for it.
+        """
+        fresh = self._begun + 1
+        while ledger >= self.below:
+            if self._reading is None:
+                if self._begun >= fresh:
+                    return False
+                self._begun += 1
+                self._reading = asyncio.ensure_future(self._read())
+            failure = await asyncio.shield(self._reading)
+            if failure is not None:
+                raise failure
+        return True
+
+    async def _read(self) -> QuireError | TimeoutError | None:
+        """Read the counter; return what went wrong, for all requests that wait for it."""
+        try:
+            async with time_limit(ASK_SECONDS):
+                self.below = max(self.below, await self._born_below())
+        except (QuireError, TimeoutError) as error:
+            return error
+        finally:
+            self._reading = None
+        return None
+
+    async def _born_below(self) -> LedgerId:
+        while True:
+            try:
+                return await self._births.born_below()
+            except RetryError:
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def close(self) -> None:
+        """End the read that is under way."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class _Add:
+    """An add that waits until its ledger's id is known to have been given out."""
+
+    send: Callable[[], Awaitable[None]]
+    size: int
+    is_recovery: bool
+    answer: asyncio.Future[None]
+
+
+class BornBookie:
+    """Port 1: another bookie, which begins no ledger whose id was not given out.
+
+    `knows` tells whether the bookie has a ledger already, or had it and dropped it.
+    """
+
+    def __init__(
+        self,
+        bookie: Bookie,
+        name: BookieId,
+        births: Births,
+        knows: Callable[[LedgerId], bool],
+    ) -> None:
+        self._bookie: Final = bookie
+        self._name: Final = name
+        self._bound: Final = Bound(births)
+        self._knows = knows
+        self._queues: dict[LedgerId, deque[_Add]] = {}
+        self._askers: set[asyncio.Task[None]] = set()
+        self._waiting_bytes = 0
+
+    def _passes(self, ledger: LedgerId) -> bool:
+        return ledger < self._bound.below or self._knows(ledger)
+
+    def add(
+        self,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        *,
+        recovery: bool = False,
+        deferred: bool = False,
+    ) -> Awaitable[None]:
+        """See `Bookie.add`. Raises `InvalidRequestError` for an id that was not given out;
+        `BookieBusyError` when too many bytes wait for the store, and `ReadOnlyBookieError` (for a
+        recovery `BookieUnavailableError`) when the store does not answer.
+        """
+        if ledger not in self._queues and self._passes(ledger):
+            return self._bookie.add(ledger, key, run, recovery=recovery, deferred=deferred)
+        size = len(run) + RUN_BYTES_OVERHEAD
+        if self._waiting_bytes + size > WAITING_BYTES_MAX:
+            reason = f"{self._waiting_bytes} bytes wait for the metadata store"
+            return refused(BookieBusyError(self._name, reason))
+        send = partial(self._bookie.add, ledger, key, run, recovery=recovery, deferred=deferred)
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue(ledger, _Add(send, size, recovery, answer))
+        return answer
+
+    def _queue(self, ledger: LedgerId, waiting: _Add) -> None:
+        self._waiting_bytes += waiting.size
+        queue = self._queues.get(ledger)
+        if queue is not None:
+            queue.append(waiting)
+            return
+        self._queues[ledger] = deque([waiting])
+        asking = asyncio.ensure_future(self._ask(ledger))
+        self._askers.add(asking)
+        asking.add_done_callback(self._askers.discard)
+
+    async def _ask(self, ledger: LedgerId) -> None:
+        """Empty a ledger's queue, in order and in one step, once the store has answered."""
+        failure: QuireError | None = BookieUnavailableError(self._name, "it is closed")
+        try:
+            failure = None if await self._bound.is_born(ledger) else _unborn(ledger)
+        except (QuireError, TimeoutError) as error:
+            failure = ReadOnlyBookieError(self._name, _unsaid(error))
+        finally:
+            queue = self._queues.pop(ledger)
+            self._waiting_bytes -= sum(waiting.size for waiting in queue)
+            for waiting in queue:
+                if not waiting.answer.done():  # else its caller was cancelled
+                    self._settle(waiting, failure)
+
+    def _settle(self, waiting: _Add, failure: QuireError | None) -> None:
+        if failure is None:
+            sending = asyncio.ensure_future(waiting.send())
+            sending.add_done_callback(partial(_hand_over, waiting.answer))
+            return
+        if waiting.is_recovery and isinstance(failure, ReadOnlyBookieError):
+            failure = BookieUnavailableError(self._name, failure.reason)
+        waiting.answer.set_exception(failure)
+
+    async def _check_born(self, ledger: LedgerId) -> None:
+        """Raise `InvalidRequestError` for an id that was not given out, and
+        `BookieUnavailableError` when that cannot be said: neither denies an entry.
+        """
+        if self._passes(ledger):
+            return
+        try:
+            is_born = await self._bound.is_born(ledger)
+        except (QuireError, TimeoutError) as error:
+            raise BookieUnavailableError(self._name, _unsaid(error)) from error
+        if not is_born:
+            raise _unborn(ledger)
+
+    async def read(
+        self,
+        ledger: LedgerId,
+        first: EntryId,
+        last: EntryId,
+        *,
+        fence_key: bytes | None = None,
+        bytes_max: int = READ_BYTES_MAX,
+    ) -> bytes:
+        """See `Bookie.read`."""
+        if fence_key is not None:
+            await self._check_born(ledger)
+        return await self._bookie.read(
+            ledger, first, last, fence_key=fence_key, bytes_max=bytes_max
+        )
+
+    async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
+        """See `Bookie.read_tail`."""
+        if fence_key is not None:
+            await self._check_born(ledger)
+        return await self._bookie.read_tail(ledger, fence_key=fence_key)
+
+    async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
+        """See `Bookie.wait_tail`."""
+        return await self._bookie.wait_tail(ledger, above, timeout)
+
+    async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
+        """See `Bookie.write_lac`."""
+        await self._check_born(ledger)
+        await self._bookie.write_lac(ledger, key, packet)
+
+    async def sync(
+        self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
+    ) -> list[tuple[EntryId, EntryId]]:
+        """See `Bookie.sync`."""
+        return await self._bookie.sync(ledger, key, first, last)
+
+    async def list_entries(
+        self, ledger: LedgerId, first: EntryId = 0
+    ) -> list[tuple[EntryId, EntryId]]:
+        """See `Bookie.list_entries`."""
+        return await self._bookie.list_entries(ledger, first)
+
+    async def info(self) -> BookieInfo:
+        """See `Bookie.info`."""
+        return await self._bookie.info()
+
+    async def close(self) -> None:
+        """Refuse the adds that wait; the bookie itself stays open."""
+        asking = [*self._askers]
+        await self._bound.close()
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+def _unborn(ledger: LedgerId) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"ledger {ledger} cannot be begun: the metadata store has not given out its id yet"
+    )
+
+
+def _unsaid(error: Exception) -> str:
+    why = str(error) or f"no answer in {ASK_SECONDS:g} s"
+    return f"the metadata store does not say whether the ledger exists: {why}"
+
+
+def _hand_over(answer: asyncio.Future[None], sent: asyncio.Future[None]) -> None:
+    """Give an add's outcome to its caller, unless the caller was cancelled."""
+    failure = None if sent.cancelled() else sent.exception()
+    if answer.done():
+        return
+    if sent.cancelled():
+        answer.cancel()
+    elif failure is not None:
+        answer.set_exception(failure)
+    else:
+        answer.set_result(None)
