@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from quire.entry import as_bytes
 from quire.errors import (
@@ -50,6 +50,9 @@ from quire.log.takeover import Tenure
 from quire.log.terms import make_terms
 
 _log = logging.getLogger(__name__)
+
+CLOCKS_APART_MS: Final = 60_000
+"""Clocks of leaders that differ by more are worth a warning."""
 
 
 class Log(Handle):
@@ -110,9 +113,22 @@ class Log(Handle):
             asyncio.create_task(self._guard(work), name=f"log {self.name} {what}")
             for what, work in works.items()
         ]
-        self._roller.restart_age()
+        self._roller.begin_segment()
+        self._warn_of_clocks()
         self._live.on_change(self._roller.age_changed)
         self._live.on_change(self._pipeline.options_changed)
+
+    def _warn_of_clocks(self) -> None:
+        """Say so when the log's last record is of a time that is far from now."""
+        ahead_ms = self._chain.manifest.last_timestamp_ms - self._chain.now_ms()
+        if ahead_ms > CLOCKS_APART_MS:
+            _log.warning(
+                "log %r: its last record is of a time %.0f s after this leader's clock: one of the "
+                "two clocks is wrong; record times stay there until it is reached, retention by "
+                "age goes on (docs/operations.md)",
+                self.name,
+                ahead_ms / 1000,
+            )
 
     @property
     def options(self) -> LogOptions:
@@ -363,5 +379,5 @@ class Log(Handle):
 
     async def _keep_once(self) -> None:
         slowest = partial(self._cursors.slowest, self.log_id)
-        now_ms = self._chain.now_ms()
-        await apply_retention(self._catalog, self._live, now_ms, self._chain.edit, slowest)
+        since_ms = int(1000 * self._roller.age_seconds)
+        await apply_retention(self._catalog, self._live, since_ms, self._chain.edit, slowest)

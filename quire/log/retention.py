@@ -22,6 +22,7 @@ from quire.errors import (
     NoSuchLedgerError,
 )
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.ages import ages_ms, longest_step_ms
 from quire.log.live_options import LiveOptions
 from quire.log.manifest import LogManifest
 from quire.log.manifest_record import Look
@@ -73,12 +74,13 @@ class EditLooking(Protocol):
 async def apply_retention(
     catalog: LedgerCatalog,
     live: LiveOptions,
-    now_ms: int,
+    since_ms: int,
     edit: EditLooking,
     slowest: Callable[[], Awaitable[Position | None]],
 ) -> LogManifest:
     """Trim what the options do not want kept, as they are when the manifest is changed.
 
+    `since_ms` is how long ago the present segment began, by the leader's monotonic clock (ages.py).
     With `retention_cursors` nothing goes that is not behind the position which `slowest` returns,
     and nothing at all while that cannot be told. Cursors only move forward, and one that is made
     meanwhile has the change tried again.
@@ -91,7 +93,8 @@ async def apply_retention(
 
     def change(manifest: LogManifest) -> LogManifest:
         wanted = live.now
-        point = retention_point(manifest, now_ms, wanted.retention_seconds, wanted.retention_bytes)
+        seconds, bytes_max = wanted.retention_seconds, wanted.retention_bytes
+        point = retention_point(manifest, since_ms, seconds, bytes_max, wanted.roll_seconds)
         if wanted.retention_cursors and limit is not None and point is not None:
             point = min(point, limit)
         return manifest if point is None else manifest.trim(point)
@@ -112,20 +115,27 @@ async def _limit(
 
 
 def retention_point(
-    manifest: LogManifest, now_ms: int, seconds: float | None, bytes_max: int | None
+    manifest: LogManifest,
+    since_ms: int,
+    seconds: float | None,
+    bytes_max: int | None,
+    roll_seconds: float,
 ) -> Position | None:
     """Return the position to trim to, or None when nothing has to go.
 
     Whole sealed segments only, oldest first, computed from one snapshot: those whose last record is
-    older than `seconds`, and those without which the sealed rest still holds `bytes_max` bytes.
+    older than `seconds`, as far as that is certain (ages.py), and those without which the sealed
+    rest still holds `bytes_max` bytes.
     """
     total = sum(each.bytes or 0 for each in manifest.segments)
     point: Position | None = None
-    for segment in manifest.segments:
+    step_ms = longest_step_ms(seconds or 0, roll_seconds)
+    ages = ages_ms(manifest.segments, since_ms, step_ms)
+    for segment, age_ms in zip(manifest.segments, ages, strict=True):
         if segment.end is None:
             break
         total -= segment.end.bytes
-        too_old = seconds is not None and now_ms - segment.end.last_timestamp_ms > seconds * 1000
+        too_old = seconds is not None and age_ms > seconds * 1000
         too_much = bytes_max is not None and total >= bytes_max
         if not (too_old or too_much):
             break

@@ -143,13 +143,13 @@ def test_a_log_trimmed_to_its_end_keeps_its_time() -> None:
     [
         (None, None, None),
         (10, None, None),
-        (4, None, Position(1, 2, 1)),
-        (2, None, Position(2, 2, 1)),
+        (5, None, Position(1, 2, 1)),
+        (3, None, Position(2, 2, 1)),
         (None, 70, None),
         (None, 60, Position(1, 2, 1)),
         (None, 1, Position(2, 2, 1)),
         (None, 0, Position(3, 2, 1)),
-        (4, 0, Position(3, 2, 1)),
+        (5, 0, Position(3, 2, 1)),
     ],
 )
 def test_retention_takes_whole_sealed_segments_from_the_front(
@@ -157,9 +157,9 @@ def test_retention_takes_whole_sealed_segments_from_the_front(
 ) -> None:
     manifest = LogManifest("a", "id", 0).take_over({}, 1, 0)
     for number in (1, 2, 3):
-        manifest = manifest.append_segment(number + 1, 0)
+        manifest = manifest.append_segment(number + 1, 2_000 * number)
         manifest = manifest.seal_segment(number, _end(3, timestamp_ms=2_000 * number))
-    assert retention_point(manifest, 7_500, seconds, bytes_max) == point
+    assert retention_point(manifest, 1_600, seconds, bytes_max, roll_seconds=1.0) == point
 
 
 def test_record_round_trip_and_damage() -> None:

@@ -28,13 +28,14 @@ def sealed() -> LogManifest:
 
 
 @pytest.mark.parametrize(
-    ("now", "kept_from"),
-    [(6000, 1), (6001, 2), (8000, 2), (8001, 3), (12_000, 3), (12_001, 4), (10**9, 4)],
+    ("since_ms", "kept_from"),
+    [(1000, 1), (1001, 2), (3000, 2), (3001, 3), (5000, 3), (5001, 4), (10**9, 4)],
 )
 def test_a_segment_goes_when_its_last_record_is_older_than_the_time(
-    now: int, kept_from: int
+    since_ms: int, kept_from: int
 ) -> None:
-    point = retention_point(sealed(), now, 5.0, None)
+    """The step from the third segment to the fourth, four seconds, counts two."""
+    point = retention_point(sealed(), since_ms, 5.0, None, roll_seconds=1.0)
     assert (point or Position(1, 0, 0)).segment + (point is not None) == kept_from
 
 
@@ -42,7 +43,7 @@ def test_a_segment_goes_when_its_last_record_is_older_than_the_time(
     ("bytes_max", "kept_from"), [(301, 1), (201, 1), (200, 2), (101, 2), (100, 3), (1, 3), (0, 4)]
 )
 def test_a_segment_goes_when_the_rest_holds_the_bytes(bytes_max: int, kept_from: int) -> None:
-    point = retention_point(sealed(), 0, None, bytes_max)
+    point = retention_point(sealed(), 0, None, bytes_max, roll_seconds=1.0)
     assert (point or Position(1, 0, 0)).segment + (point is not None) == kept_from
 
 

@@ -288,7 +288,7 @@ def test_retention_runs_on_a_timer_and_obeys_the_settings_of_the_log() -> None:
                 await log.append(b"%d" % number)
                 await log.roll()
                 cluster.now += 100
-            await asyncio.sleep(15)
+                await asyncio.sleep(100)
             assert len((await cluster.check()).segments) == 4
             await client.logs.set_settings(NAME, {"retention_seconds": "150"})
             await asyncio.sleep(15)
@@ -321,5 +321,31 @@ def test_an_abandoned_log_closes_in_silence() -> None:
             log = await cluster.new_client().open()
             log.abandon()
             await log.close()
+
+    run(main)
+
+
+def test_one_clock_years_ahead_deletes_nothing_and_keeps_nothing_forever() -> None:
+    keep, years = 200.0, 10 * 365 * 86_400.0
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await (await client.open()).close()
+            await client.logs.set_settings(NAME, {"retention_seconds": str(keep)})
+            async with await client.open() as log:
+                await log.append(b"before")
+            cluster.now += years
+            async with await cluster.new_client().open(retention_interval=10.0) as ahead:
+                await ahead.append(b"from the future")
+                await asyncio.sleep(25)
+            cluster.now -= years
+            assert await client.payloads() == [b"before", b"from the future"], "nothing is early"
+            async with await cluster.new_client().open(retention_interval=10.0) as right:
+                await right.append(b"after")
+                await asyncio.sleep(60)
+                assert await client.payloads() == [b"before", b"from the future", b"after"]
+                await asyncio.sleep(keep - 60 + 15)
+                assert await client.payloads() == [b"after"], "and nothing is kept for years"
 
     run(main)
