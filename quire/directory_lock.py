@@ -2,22 +2,27 @@
 
 The lock is an advisory `flock` of the directory's own descriptor. It belongs to the directory, not
 to a file in it, so removing or replacing a file lets no second process in; a directory that is
-renamed takes its lock along, and the kernel gives the lock up when its holder ends. Descriptors are
-closed on exec, so a child process does not keep it.
+renamed takes its lock along, and the kernel gives the lock up when its holder ends. A child process
+does not keep it: descriptors are closed on exec, and in the child after a fork.
 
 A file system without locks on directories (NFS) answers with an error. There the lock file that the
-caller keeps is the only protection.
+caller keeps is the only protection, and a warning says so.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from quire.errors import DirectoryInUseError
+
+_log = logging.getLogger(__name__)
+_held: set[int] = set()
 
 LOCKS: Final = Path("/proc/locks")
 
@@ -33,7 +38,7 @@ def lock_directory(directory: Path, purpose: str) -> int:
         purpose: what uses the directory, as the error calls it: "another bookie process".
 
     Returns:
-        The descriptor that holds the lock. Closing it gives the lock up.
+        The descriptor that holds the lock; `unlock_directory` gives it up.
 
     Raises:
         DirectoryInUseError: another open descriptor holds the lock. Nothing was waited for.
@@ -50,7 +55,26 @@ def lock_directory(directory: Path, purpose: str) -> int:
         if error.errno not in UNSUPPORTED:
             os.close(descriptor)
             raise
+        _log.warning("%s cannot be locked (%s): see that one process uses it", directory, error)
+    _held.add(descriptor)
     return descriptor
+
+
+def unlock_directory(descriptor: int) -> None:
+    """Give up the lock that `lock_directory` returned."""
+    _held.discard(descriptor)
+    os.close(descriptor)
+
+
+def _close_in_child() -> None:
+    """A forked child shares the open file, and would hold the lock after its parent has ended."""
+    for descriptor in _held:
+        with suppress(OSError):
+            os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _locks() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.directory_lock import find_holder, lock_directory
+from quire.directory_lock import find_holder, lock_directory, unlock_directory
 from quire.errors import DirectoryInUseError
 
 LOCKS = """\
@@ -47,19 +47,44 @@ def test_a_second_lock_is_refused_at_once_with_the_pid(tmp_path: Path) -> None:
     with pytest.raises(DirectoryInUseError, match=rf"another test \(pid {os.getpid()}\)"):
         lock_directory(tmp_path, "another test")
     assert len(os.listdir("/proc/self/fd")) == before, "a refusal leaks no descriptor"
-    os.close(descriptor)
-    os.close(lock_directory(tmp_path, "another test"))
+    unlock_directory(descriptor)
+    unlock_directory(lock_directory(tmp_path, "another test"))
+
+
+def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    descriptor = lock_directory(tmp_path, "another test")
+    ready, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(ready[1], b"x")
+        os.read(go[0], 1)
+        os._exit(0)
+    try:
+        os.read(ready[0], 1)
+        with pytest.raises(DirectoryInUseError):
+            lock_directory(tmp_path, "another test")
+        unlock_directory(descriptor)
+        unlock_directory(lock_directory(tmp_path, "another test"))
+    finally:
+        os.write(go[1], b"x")
+        os.waitpid(child, 0)
+        for end in (*ready, *go):
+            os.close(end)
 
 
 @pytest.mark.parametrize("code", [errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_such_locks_is_used_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    code: int,
 ) -> None:
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    os.close(lock_directory(tmp_path, "another test"))
+    unlock_directory(lock_directory(tmp_path, "another test"))
+    assert "cannot be locked" in caplog.text
 
 
 def test_another_error_of_the_lock_is_raised(

@@ -17,7 +17,6 @@ pipe to us breaks (process.py).
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
 import tempfile
@@ -29,7 +28,7 @@ from typing import Final, Self
 
 from quire.cluster.process import BookieProcess, ProcessState, Ready
 from quire.cluster.zookeeper import LocalZooKeeper, servers_of
-from quire.directory_lock import lock_directory
+from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, HandleClosedError
 from quire.metastore.place import STORE_FILE, cluster_store, remember_store, resolve_store
 from quire.storage.identity import format_directory, is_formatted
@@ -183,7 +182,7 @@ class LocalCluster:
 
     def _unlock(self) -> None:
         if self._lock >= 0:
-            os.close(self._lock)
+            unlock_directory(self._lock)
             self._lock = -1
 
     async def _end_processes(self) -> None:

@@ -16,16 +16,17 @@ The file `LOCK` keeps programs of versions away that lock nothing else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from quire.directory_lock import lock_directory
+from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.storage.disk import DiskSpace
 from quire.storage.local_file import LocalFile, Means
@@ -68,9 +69,20 @@ def _make_durably(directory: Path) -> None:
             os.close(descriptor)
 
 
+@contextlib.contextmanager
+def _unless_full() -> Iterator[None]:
+    """Go on without `LOCK` on a full disk: the directory itself is locked."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _log.warning("a lock file cannot be made: %s", error)
+
+
 def _open_lock(base: int) -> tuple[int, bool]:
     """Return the open lock file of a directory, and whether it was made. Raises OSError."""
-    flags = os.O_RDWR | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     while True:
         with suppress(FileExistsError):
             made = flags | os.O_CREAT | os.O_EXCL
@@ -114,9 +126,10 @@ class LocalDisk:
             self._base = lock_directory(self.root, HOLDER)
             try:
                 if not read_only:
-                    self._lock, self._is_lock_new = self._take_lock()
+                    with _unless_full():
+                        self._lock, self._is_lock_new = self._take_lock()
             except BaseException:
-                os.close(self._base)
+                unlock_directory(self._base)
                 raise
         except OSError as error:
             raise ConfigurationError(f"{self.root} cannot be used: {error.strerror}") from error
@@ -246,4 +259,4 @@ class LocalDisk:
                 os.unlink(LOCK_NAME, dir_fd=base)
         if self._lock >= 0:
             os.close(self._lock)
-        os.close(base)
+        unlock_directory(base)

@@ -398,3 +398,16 @@ def test_processes_that_make_the_file_at_once_share_it(tmp_path: Path) -> None:
         return value
 
     assert asyncio.run(main()) == b"%d" % (4 * INCREMENTS)
+
+
+def test_every_connection_syncs_each_commit(tmp_path: Path) -> None:
+    """With NORMAL a commit in WAL mode is not synced: a power cut takes it back."""
+    file = sqlite_file.SqliteFile(str(tmp_path / "metadata.db"), lambda: 0.0)
+    try:
+        modes = [
+            file._db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "synchronous")
+        ]
+    finally:
+        file.close()
+    assert modes == ["wal", 2], "2 is FULL"

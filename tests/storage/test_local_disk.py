@@ -336,3 +336,30 @@ def test_a_quota_that_is_used_up_is_a_full_disk(
         await disk.close()
 
     asyncio.run(main())
+
+
+def test_a_full_disk_needs_no_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_open = os.open
+
+    def full(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real_open(path, flags, mode, dir_fd=dir_fd)
+
+    async def main() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", full)
+            disk = LocalDisk(tmp_path)
+        with pytest.raises(DirectoryInUseError):
+            LocalDisk(tmp_path)
+        await disk.close()
+
+    asyncio.run(main())
+
+
+def test_a_link_in_place_of_the_lock_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "LOCK").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        LocalDisk(tmp_path / "disk")
+    assert not (tmp_path / "elsewhere").exists()
