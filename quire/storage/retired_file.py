@@ -143,7 +143,9 @@ async def read_retired(disk: Disk, bookie: str) -> tuple[RetiredFile, list[Corru
         except OSError as error:
             if not is_unreadable(error):
                 raise
-            damage.append(CorruptStorageError(path, str(error)))
+            unreadable = CorruptStorageError(path, str(error))
+            unreadable.__cause__ = error
+            damage.append(unreadable)
         else:
             newest = max(newest, found, key=lambda each: each.generation)
     return newest, damage
@@ -153,11 +155,14 @@ async def load_retired(disk: Disk, bookie: str, named: int) -> RetiredFile:
     """Return the newest whole file, which the checkpoint names by its generation, or a newer one.
 
     Raises `CorruptStorageError` when there is only an older one: ids are missing from it. Raises
-    OSError.
+    OSError, also when a file cannot be read: the next start may be able to.
     """
     found, damage = await read_retired(disk, bookie)
     if found.generation >= named:
         return found
+    for each in damage:
+        if isinstance(each.__cause__, OSError):
+            raise each.__cause__
     raise damage[0] if damage else is_older(found, named)
 
 

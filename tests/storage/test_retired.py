@@ -393,3 +393,21 @@ def test_a_repair_that_finds_no_retired_ids_doubts_every_id_without_a_record(
         await scene.close()
 
     drive(main())
+
+
+def test_a_read_error_of_the_retired_ids_ends_one_start_and_is_no_damage() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await scene.start()
+        await scene.node._storage.retire([3])
+        await scene.close()
+        scene.disk.faults.read_error = PATHS[1]
+        with pytest.raises(OSError, match="injected read error"):
+            await scene.start()
+        await scene.mount.close()
+        scene.disk.faults.read_error = None
+        await scene.start()
+        await check_refused(scene, 3)
+        await scene.close()
+
+    drive(main())
