@@ -35,6 +35,7 @@ from quire.errors import (
     QuireError,
     ReadOnlyBookieError,
     RetryError,
+    StoreWentBackError,
 )
 from quire.timing import time_limit
 
@@ -93,12 +94,28 @@ class Bound:
         """Read the counter; return what went wrong, for all requests that wait for it."""
         try:
             async with time_limit(ASK_SECONDS):
-                self.below = max(self.below, await self._born_below())
+                await self._raise_to(self.below, self._born_below())
         except (QuireError, TimeoutError) as error:
             return error
         finally:
             self._reading = None
         return None
+
+    async def check(self, held_below: LedgerId) -> None:
+        """Raise `StoreWentBackError` when the counter is lower than an earlier one, or than what
+        was found to be held before this call. Raises the store's errors.
+        """
+        await self._raise_to(max(self.below, held_below), self._births.born_below())
+
+    async def _raise_to(self, least: LedgerId, reading: Awaitable[LedgerId]) -> None:
+        """Take over what a read says. `least` was known before it began: the counter only grows."""
+        following = await reading
+        if following < least:
+            raise StoreWentBackError(
+                "the metadata store",
+                f"its next ledger id is {following}, and ledger {least - 1} was begun before",
+            )
+        self.below = max(self.below, following)
 
     async def _born_below(self) -> LedgerId:
         while True:
@@ -144,6 +161,15 @@ class BornBookie:
         self._queues: dict[LedgerId, deque[_Add]] = {}
         self._askers: set[asyncio.Task[None]] = set()
         self._waiting_bytes = 0
+
+    async def check_store(self, highest: LedgerId) -> None:
+        """Compare the store's counter with the highest ledger of which this bookie held entries
+        before the call, −1 for none (docs/protocol.md, I1).
+
+        Raises `StoreWentBackError` when the counter is not above it, or is lower than one that was
+        read before; and the store's errors.
+        """
+        await self._bound.check(highest + 1)
 
     def _passes(self, ledger: LedgerId) -> bool:
         return ledger < self._bound.below or self._knows(ledger)

@@ -36,15 +36,17 @@ class MetadataDeletions:
         self._store = store
         self._cluster = cluster
         self._incarnation: int | None = None
+        self._following: LedgerId = 0
 
     async def deleted(self, ledgers: Sequence[LedgerId]) -> list[LedgerId]:
         """Return which of some ledgers exist no more.
 
         Raises the store's errors, and `WrongBookieError`, `NoSuchNodeError` or
-        `CorruptRecordError` when it is not the store of this cluster any more.
+        `CorruptRecordError` when it is not the store of this cluster any more, and
+        `StoreWentBackError` when its counter is lower than in an earlier round.
         """
         found = await self._check()
-        following = await _following(self._store)
+        following = await self._next_id()
         gone: list[LedgerId] = []
         # Somebody may be waiting for the tail of a ledger that can never be.
         known = sorted(ledger for ledger in ledgers if 0 <= ledger < following)
@@ -57,6 +59,16 @@ class MetadataDeletions:
                 f"metadata store {self._store.uri}", "its incarnation changed while it was asked"
             )
         return gone
+
+    async def _next_id(self) -> LedgerId:
+        following = await _following(self._store)
+        if following < self._following:
+            raise StoreWentBackError(
+                f"metadata store {self._store.uri}",
+                f"its next ledger id is {following}, and was {self._following} before",
+            )
+        self._following = following
+        return following
 
     async def _check(self) -> int:
         """Return the store's incarnation, if its word counts."""

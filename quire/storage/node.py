@@ -409,6 +409,14 @@ class BookieNode:
         """Whether this bookie has something of a ledger, or had and dropped it."""
         return self._known(ledger) is not None or ledger in self._storage.retired
 
+    def highest(self) -> LedgerId:
+        """Return the highest ledger of which this bookie has entries or that it dropped, −1 for
+        none. A ledger without entries proves nothing: older programs let strangers begin one.
+        """
+        states = self._storage.states.values()
+        held = (each.ledger for each in states if each.last != NO_ENTRY)
+        return max(max(held, default=-1), self._storage.retired.highest)
+
     def doubts(self, ledger: LedgerId) -> bool:
         """Whether this bookie may have lost something of a ledger that it has not got back."""
         return self._storage.is_doubtful(ledger)

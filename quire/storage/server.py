@@ -98,6 +98,14 @@ def _guarded(node: BookieNode, births: Births) -> BornBookie:
     return BornBookie(node, node.bookie, births, node.knows)
 
 
+async def _check_store(
+    disk: Disk, store: MetadataStore, node: BookieNode, born: BornBookie
+) -> None:
+    """Raise unless the store is that of this bookie's cluster, and no older than the bookie."""
+    await identify(disk, store)
+    await born.check_store(node.highest())
+
+
 async def serve(
     directory: Path,
     store_uri: str,
@@ -165,6 +173,6 @@ async def serve(
         registration = Registration(
             *(store, node, address, rng, session_timeout),
             # The store may have been replaced by another cluster's while the bookie served.
-            check_identity=lambda: identify(disk, store),
+            check_identity=partial(_check_store, disk, store, node, born),
         )
         await registration.keep(on_ready)

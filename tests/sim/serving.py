@@ -52,7 +52,10 @@ class Serving:
         self._collector = node.collector(MetadataDeletions(store, cluster))
         self._workers += [self._scrubber, self._collector]
         here = BookieAddress(machine.name, machine.name)
-        self._registration = Registration(store, node, here, rng, SESSION_SECONDS)
+        self._registration = Registration(
+            *(store, node, here, rng, SESSION_SECONDS),
+            check_identity=lambda: self.bookie.check_store(node.highest()),
+        )
 
     @property
     def upkeep(self) -> Counter[str]:

@@ -305,3 +305,50 @@ def test_the_counter_of_another_store_says_nothing() -> None:
                 await MetadataBirths(store, cluster).born_below()
 
     drive(main())
+
+
+def test_a_counter_that_is_not_above_what_the_bookie_holds_proves_an_older_store() -> None:
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        assert node.highest() == -1
+        await node.add(7, KEY, run_of(7, 0))
+        await node.read_tail(9, fence_key=OTHER_KEY)  # a stranger's, without entries
+        assert node.highest() == 7
+        await BornBookie(node, BOOKIE, Counter(8), node.knows).check_store(node.highest())
+        old = BornBookie(node, BOOKIE, Counter(7), node.knows)
+        with pytest.raises(StoreWentBackError, match="next ledger id is 7, and ledger 7"):
+            await old.check_store(node.highest())
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_dropped_ledger_counts_as_held() -> None:
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0))
+        await node._storage.retire([7])
+        assert node.highest() == 7
+        await scene.close()
+        assert (await scene.start()).highest() == 7
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_counter_that_falls_begins_no_ledger() -> None:
+    async def main() -> None:
+        counter = Counter(8)
+        bookie = guarded(counter)
+        await bookie.add(7, KEY, run_of(7, 0))
+        counter.following = 5
+        with pytest.raises(StoreWentBackError, match="next ledger id is 5"):
+            await bookie.check_store(-1)
+        with pytest.raises(ReadOnlyBookieError, match="went back in time"):
+            await bookie.add(8, KEY, run_of(8, 0))
+        counter.following = 9
+        await bookie.add(8, KEY, run_of(8, 0))
+
+    drive(main())

@@ -126,3 +126,16 @@ def test_a_store_that_was_put_back_deletes_nothing_at_first(adopted: bool) -> No
             assert await deletions.deleted([2]) == [2]
 
     asyncio.run(main())
+
+
+def test_a_counter_that_fell_proves_nothing() -> None:
+    async def main() -> None:
+        store, deletions = await made()
+        await deletions.deleted([2])
+        record = await store.get(LEDGER_IDS)
+        lower = encode_record("ledger-ids", 1, {"next": 4999})
+        await store.put(LEDGER_IDS, lower, record.version)
+        with pytest.raises(StoreWentBackError, match="is 4999, and was 5000 before"):
+            await deletions.deleted([2])
+
+    asyncio.run(main())

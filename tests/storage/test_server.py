@@ -17,11 +17,12 @@ from quire.errors import (
     DirectoryInUseError,
     NoSuchNodeError,
     QuireError,
+    StoreWentBackError,
     WrongBookieError,
 )
 from quire.ledger.remote import RemoteBookie
 from quire.metastore import open_store
-from quire.metastore.layout import BOOKIES, CLUSTER, bookie_path, cookie_path
+from quire.metastore.layout import BOOKIES, CLUSTER, LEDGER_IDS, bookie_path, cookie_path
 from quire.metastore.registration import decode_registration
 from quire.run import pack_run
 from quire.storage.identity import format_directory
@@ -222,3 +223,22 @@ def test_a_bookie_whose_storage_fails_ends_its_process(error: str, is_defect: bo
     assert b"disk is gone" in ended.stderr
     assert b"start it again" in ended.stderr
     assert (b"Traceback" in ended.stderr) == is_defect
+
+
+def test_a_store_that_went_back_in_time_ends_the_bookie_with_the_remedy(tmp_path: Path) -> None:
+    async def main() -> None:
+        await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        await give_out(uri_of(tmp_path), below=8)
+        async with served(tmp_path) as address:
+            stub = RemoteBookie(address)
+            await stub.add(7, KEY, run_of(0))
+            await stub.close()
+        store = await open_store(uri_of(tmp_path))
+        await store.delete(LEDGER_IDS)
+        await store.close()
+        await give_out(uri_of(tmp_path), below=7)
+        with pytest.raises(StoreWentBackError, match="quire metadata adopt"):
+            async with served(tmp_path):
+                pass
+
+    asyncio.run(main())
