@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from quire.errors import QuireError
+from quire.errors import InvalidRequestError, QuireError
 from quire.log.keyring import Keyring
+from quire.log.position import Position
 from quire.metastore.layout import LEDGERS
-from tests.support.log_cluster import PATH, LogCluster, lose_answer, refuse, run
+from tests.support.log_cluster import PATH, LogCluster, eventually, lose_answer, refuse, run
+from tests.support.memory_cluster import hung
 
 
 @pytest.mark.parametrize("why", ["its bookie went away", "another key is current"])
@@ -53,5 +57,25 @@ def test_a_spare_that_was_offered_is_kept_until_the_manifest_is_known(
             assert spare in await cluster.ledgers()
             log.abandon()
             await cluster.check()
+
+    run(main)
+
+
+def test_nothing_is_trimmed_that_is_not_confirmed() -> None:
+    """Entries that are sent may be lost yet; a position after them is not the log's."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open(batch_records=1)
+            await log.append(b"0")
+            for bookie in cluster.bookies.values():
+                bookie.before = hung("add")
+            sent = [await log.submit(b"%d" % number) for number in range(2)]
+            await eventually(lambda: log._chain.current.entries > 1)
+            log._chain.check_trim(Position(1, 1, 0))
+            with pytest.raises(InvalidRequestError, match="it ends at 1"):
+                log._chain.check_trim(Position(1, 2, 0))
+            log.abandon()
+            await asyncio.gather(*sent, return_exceptions=True)
 
     run(main)
