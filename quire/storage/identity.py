@@ -56,6 +56,9 @@ KIND: Final = "cookie"
 VERSION: Final = 1
 ID_BITS: Final = 128
 
+FORMAT_BYTES_MIN: Final = 64 * 2**20
+"""Two segments of the journal, the next one, and as much for the first entry logs."""
+
 
 async def format_directory(
     directory: Path,
@@ -184,6 +187,12 @@ async def format_disk(
         if found is not None:
             raise ConfigurationError(f"{name} is formatted already, as bookie {found.bookie}")
         await check_empty(unused)
+        space = await unused.space()
+        if space.free_bytes < FORMAT_BYTES_MIN:
+            raise ConfigurationError(
+                f"{name} has {space.free_bytes // 2**20} MiB of free space, and a bookie needs "
+                f"{FORMAT_BYTES_MIN // 2**20} to begin with: use a larger disk"
+            )
     named = [Part(new_id(rng), each.role, each.path) for each in parts]
     cookie = BookieCookie(new_id(rng), await cluster_id(store, rng))
     if named:

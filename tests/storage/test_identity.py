@@ -22,6 +22,7 @@ from quire.metastore.layout import CLUSTER, COOKIES, cookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
 from quire.storage.cookie import BookieCookie, Role, read_cookie
+from quire.storage.disk import DiskSpace
 from quire.storage.identity import (
     NewPart,
     cluster_id,
@@ -282,3 +283,19 @@ def test_a_store_that_was_put_back_is_refused_until_it_is_adopted(tmp_path: Path
         await identify(disk, store)
 
     on_disk(tmp_path, check)
+
+
+def test_a_disk_that_is_too_small_is_not_formatted(tmp_path: Path) -> None:
+    class Small(LocalDisk):
+        async def space(self, directory: str = "") -> DiskSpace:
+            return DiskSpace(free_bytes=63 * 2**20, total_bytes=64 * 2**20)
+
+    async def main() -> None:
+        disk, store = Small(tmp_path / "disk", create=True), MemoryStore()
+        with pytest.raises(ConfigurationError, match=r"63 MiB of free space.* needs 64"):
+            await format_disk(disk, store, random.Random(1))
+        assert await disk.list() == []
+        assert await store.children(COOKIES) == []
+        await disk.close()
+
+    asyncio.run(main())
