@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from typing import Final, NamedTuple
+from dataclasses import replace
+from typing import Final, NamedTuple, NoReturn
 
 from quire.entry import LedgerId
 from quire.errors import (
@@ -23,7 +24,9 @@ from quire.errors import (
     StoreUnavailableError,
     StoreWentBackError,
 )
-from quire.metastore.layout import LEDGER_IDS, LEDGERS, parse_ledger
+from quire.metastore.changes import Change, Create, Put
+from quire.metastore.cluster import Cluster
+from quire.metastore.layout import CLUSTER, LEDGER_IDS, LEDGERS, parse_ledger
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
 
@@ -86,8 +89,9 @@ class LedgerIds:
         try:
             found = await self._store.get(LEDGER_IDS)
         except NoSuchNodeError:
+            marking = await self._marking()
             await self._check_no_ledgers()
-            await self._store.create(LEDGER_IDS, encode_counter(size))
+            await self._store.commit([Create(LEDGER_IDS, encode_counter(size)), *marking])
             return range(size)
         counter = decode_counter(found.value)
         if counter.is_withheld:
@@ -99,22 +103,42 @@ class LedgerIds:
         await self._store.put(LEDGER_IDS, encode_counter(first + size), found.version)
         return range(first, first + size)
 
+    async def _marking(self) -> list[Change]:
+        """Return the change that notes in the cluster's record that there was a counter.
+
+        Raises `StoreWentBackError` when the note is there: the counter was lost. The records of
+        ledgers alone do not prove that, because all of them may be deleted by now.
+        """
+        try:
+            found = await self._store.get(CLUSTER)
+        except NoSuchNodeError:  # a store of ledgers alone, without bookies that registered
+            return []
+        cluster = Cluster.decode(found.value)
+        if cluster.counted:
+            await self._refuse("it has given ledger ids out")
+        return [Put(CLUSTER, replace(cluster, counted=True).encode(), found.version)]
+
     async def _check_no_ledgers(self) -> None:
         """Raise `StoreWentBackError` when there are ledgers although there is no counter.
 
-        Their ids would be given out a second time. A counter that is there by now was created by
-        another client since it was looked for, and so may be the ledgers: `ConflictError`.
+        Their ids would be given out a second time.
         """
         for shard in await self._store.children(LEDGERS):
-            ledgers = await self._store.children(f"{LEDGERS}/{shard}")
-            if ledgers:
-                with suppress(NoSuchNodeError):
-                    await self._store.get(LEDGER_IDS)
-                    raise ConflictError(f"{LEDGER_IDS} was created meanwhile")
-                raise StoreWentBackError(
-                    f"metadata store {self._store.uri}",
-                    f"it has ledger {parse_ledger(ledgers[-1])}, and no counter {LEDGER_IDS}",
-                )
+            if ledgers := await self._store.children(f"{LEDGERS}/{shard}"):
+                await self._refuse(f"it has ledger {parse_ledger(ledgers[-1])}")
+
+    async def _refuse(self, proof: str) -> NoReturn:
+        """Raise `StoreWentBackError` for a counter that is missing despite a proof that it existed.
+
+        A counter that is there by now was created by another client since it was looked for, and
+        the proof comes from that client: `ConflictError`.
+        """
+        with suppress(NoSuchNodeError):
+            await self._store.get(LEDGER_IDS)
+            raise ConflictError(f"{LEDGER_IDS} was created meanwhile")
+        raise StoreWentBackError(
+            f"metadata store {self._store.uri}", f"{proof}, and no counter {LEDGER_IDS}"
+        )
 
 
 class Counter(NamedTuple):

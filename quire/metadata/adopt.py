@@ -58,7 +58,7 @@ async def adopt(store: MetadataStore, at_least: LedgerId = 0) -> Adopted:
     else:
         await store.put(LEDGER_IDS, encode_counter(first), version)
     incarnation = cluster.incarnation + (1 if cluster.adopted else 0)
-    adopted = replace(cluster, incarnation=incarnation, adopted=True)
+    adopted = replace(cluster, incarnation=incarnation, adopted=True, counted=True)
     await store.put(CLUSTER, adopted.encode(), record.version)
     return Adopted(incarnation, first)
 

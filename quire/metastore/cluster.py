@@ -32,12 +32,16 @@ class Cluster:
     """Whether an operator has adopted the incarnation; the first one needs no adoption."""
     unknown: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a newer program."""
+    counted: bool = False
+    """Whether the store has had a counter of ledger ids. One that is missing now was lost."""
 
     def encode(self) -> bytes:
         """Return the record."""
         body = {**self.unknown, "cluster": self.id}
         if self.incarnation or not self.adopted:
             body |= {"incarnation": self.incarnation, "adopted": self.adopted}
+        if self.counted:
+            body["counted"] = True
         return encode_record(KIND, VERSION, body)
 
     @classmethod
@@ -46,11 +50,14 @@ class Cluster:
         _, body = decode_record(CLUSTER, KIND, data)
         cluster = body.pop("cluster", None)
         incarnation, adopted = body.pop("incarnation", 0), body.pop("adopted", True)
+        counted = body.pop("counted", False)
         if not isinstance(cluster, str) or not cluster:
             raise CorruptRecordError(CLUSTER, f"cluster id {cluster!r}")
         if type(incarnation) is not int or incarnation < 0 or not isinstance(adopted, bool):
             raise CorruptRecordError(CLUSTER, f"incarnation {incarnation!r}, adopted {adopted!r}")
-        return cls(cluster, incarnation, adopted, body)
+        if not isinstance(counted, bool):
+            raise CorruptRecordError(CLUSTER, f"counted {counted!r}")
+        return cls(cluster, incarnation, adopted, body, counted)
 
     def check_adopted(self, store: MetadataStore) -> None:
         """Raise `StoreWentBackError` unless the incarnation was adopted."""

@@ -22,7 +22,9 @@ from quire.ledger.ids import (
     decode_counter,
     encode_counter,
 )
-from quire.metastore.layout import LEDGER_IDS, ledger_path
+from quire.metadata.adopt import adopt
+from quire.metastore.cluster import Cluster, read_cluster
+from quire.metastore.layout import CLUSTER, LEDGER_IDS, ledger_path
 from quire.metastore.memory import MemoryStore
 from tests.sim.policy import Policy
 from tests.support.faulty_store import FaultyStore
@@ -142,6 +144,49 @@ def test_a_counter_is_never_made_beside_existing_ledgers() -> None:
             await store.get(LEDGER_IDS)
 
     virtually(main)
+
+
+def test_a_lost_counter_is_noticed_when_every_ledger_was_deleted() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create(CLUSTER, Cluster("c").encode())
+        assert await LedgerIds(store, random.Random(0)).next() == 0
+        assert (await read_cluster(store)).counted
+        await store.delete(LEDGER_IDS)
+        with pytest.raises(
+            StoreWentBackError, match=r"given ledger ids out, and no counter.*adopt"
+        ):
+            await LedgerIds(store, random.Random(1)).next()
+        with pytest.raises(NoSuchNodeError):
+            await store.get(LEDGER_IDS)
+        first = (await adopt(store)).first_id
+        assert await LedgerIds(store, random.Random(2)).next() == first > 0
+
+    virtually(main)
+
+
+def test_an_adoption_notes_the_counter_of_an_older_cluster() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create(CLUSTER, Cluster("c").encode())
+        await store.create(LEDGER_IDS, encode_counter(7))
+        await adopt(store)
+        await store.delete(LEDGER_IDS)
+        with pytest.raises(StoreWentBackError, match="no counter"):
+            await LedgerIds(store, random.Random(0)).next()
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rivals_that_make_the_counter_of_a_cluster_get_different_ids(seed: int) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create(CLUSTER, Cluster("c").encode())
+        rivals = [LedgerIds(store, random.Random(number)) for number in range(8)]
+        assert len(set(await asyncio.gather(*(ids.next() for ids in rivals)))) == 8
+
+    virtually(main, seed, Policy.WALK)
 
 
 def test_a_counter_that_was_made_between_two_looks_is_taken() -> None:

@@ -56,7 +56,7 @@ def test_a_store_comes_back_but_for_sessions_and_trust(tmp_path: Path) -> None:
         assert await new.children(BOOKIES) == []
         with pytest.raises(NoSuchNodeError):
             await new.get(MARKER)
-        assert await read_cluster(new) == Cluster("c", 1, False)
+        assert await read_cluster(new) == Cluster("c", 1, False, counted=True)
         with pytest.raises(StoreWentBackError):
             await LedgerIds(new, random.Random(2)).next()
         with pytest.raises(StoreWentBackError):
@@ -77,7 +77,7 @@ def test_an_adopted_store_gives_out_ids_far_above(tmp_path: Path) -> None:
         done = await adopt(new)
         assert done == (1, following + MARGIN)
         assert await LedgerIds(new, random.Random(2)).next() == done.first_id > max(later)
-        assert await read_cluster(new) == Cluster("c", 1, True)
+        assert await read_cluster(new) == Cluster("c", 1, True, counted=True)
         assert (await adopt(new, at_least=5_000_000)).first_id == 5_000_000 + MARGIN
         assert (await read_cluster(new)).incarnation == 2, "a second adoption is another one"
 

@@ -22,7 +22,7 @@ def test_unknown_fields_are_kept() -> None:
 
 
 def test_an_incarnation_comes_back() -> None:
-    cluster = Cluster("c", 2, False, {"level": 3})
+    cluster = Cluster("c", 2, False, {"level": 3}, counted=True)
     assert Cluster.decode(cluster.encode()) == cluster
 
 
@@ -38,6 +38,7 @@ def test_only_an_adopted_incarnation_counts() -> None:
     [
         {},
         {"cluster": ""},
+        {"cluster": "c", "counted": 1},
         {"cluster": "c", "incarnation": -1},
         {"cluster": "c", "incarnation": True},
         {"cluster": "c", "incarnation": 1, "adopted": 1},
