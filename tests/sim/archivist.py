@@ -68,10 +68,10 @@ class Archivist:
             tier, segments = await offload.begin(TARGETS[0])
             for segment in segments:
                 await offload.commit({segment.number: await offload.write(segment, tier)})
+            await offload.release()
         except LogFullError as error:
             self._world.note_fault("offload refused: log full")
             self._world.say("world", f"offloads no more: {error}")
-        await offload.release()
         self._world.note_fault("log offloaded")
 
     async def _offload(self, client: ClientMachine, directory: LogDirectory) -> None:

@@ -154,20 +154,20 @@ def test_a_stream_whose_checkpoint_is_lost_or_old_ends_with_the_remedy(
 ) -> None:
     """Its batches count from 0 again, or from where the copy was made."""
     save(rows(spark, 0, 100, 1), cluster, "lost")
-    pipe(spark, cluster, tmp_path / "one", "lost", "kept")
+    pipe(spark, cluster, tmp_path / "one", "lost", "found")
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
     save(rows(spark, 100, 150, 1), cluster, "lost")
-    pipe(spark, cluster, tmp_path / "one", "lost", "kept")
+    pipe(spark, cluster, tmp_path / "one", "lost", "found")
     save(rows(spark, 150, 180, 1), cluster, "lost")
     before = ledgers(cluster)
     for checkpoint, reason in (("two", "another query"), ("copy", "with other records")):
         with pytest.raises(StreamingQueryException, match=reason) as raised:
-            pipe(spark, cluster, tmp_path / checkpoint, "lost", "kept")
+            pipe(spark, cluster, tmp_path / checkpoint, "lost", "found")
         assert "start it with another job" in str(raised.value)
-        assert content(cluster, "kept") == list(range(150))
+        assert content(cluster, "found") == list(range(150))
     assert ledgers(cluster) == before
-    pipe(spark, cluster, tmp_path / "one", "lost", "kept")
-    assert content(cluster, "kept") == list(range(180))
+    pipe(spark, cluster, tmp_path / "one", "lost", "found")
+    assert content(cluster, "found") == list(range(180))
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,13 @@ def test_a_recovery_below_an_ack_is_refused_though_it_was_denied() -> None:
     assert "B3" in refusal.reason
 
 
+def test_a_writer_that_hears_late_counts_its_own_ensemble() -> None:
+    """The recovery gave the last entry another ensemble; the writer had it acknowledged before."""
+    trace = recovered()[:-1]
+    trace.insert(3, Event(Kind.ADDED, "b2", 2, 2))
+    assert judge(SHAPE, [*trace, Event(Kind.CONFIRMED, "", 2, 2)]) is None
+
+
 def test_ranges() -> None:
     assert ranges([]) == []
     assert ranges([3, 4, 5, 7, 9, 10]) == [(3, 5), (7, 7), (9, 10)]

@@ -101,6 +101,8 @@ class _State:
         self._last = last
         self._record = "NONE"
         self._fragments: Fragments = ()
+        self._written: Fragments = ()
+        """The fragments that the writer knows; a recovery's own are never the writer's."""
         self._lac = NOTHING
         self._end: int | None = None
         self._sent: set[tuple[str, int]] = set()
@@ -142,12 +144,12 @@ class _State:
 
     def _send(self, first: int) -> None:
         for entry in range(first, self._last + 1):
-            self._sent.update((b, entry) for b in self._write_set(self._fragments, entry))
+            self._sent.update((b, entry) for b in self._write_set(self._written, entry))
 
     def _confirm(self, entry: int) -> None:
         while self._lac < entry:
             following = self._lac + 1
-            write_set = self._write_set(self._fragments, following)
+            write_set = self._write_set(self._written, following)
             copies = sum((bookie, following) in self._added for bookie in write_set)
             _need(copies >= self._shape.ack_quorum, f"W2: {following} has {copies} answers")
             self._lac = following
@@ -159,6 +161,7 @@ class _State:
     def _opened(self, event: Event) -> None:
         if self._record == "NONE":
             self._record, self._fragments = "OPEN", event.fragments
+            self._written = event.fragments
             self._send(0)
         elif event.fragments != self._fragments:
             self._change(event.fragments)
@@ -171,7 +174,7 @@ class _State:
         _need(after[-1][0] == first, f"W4: a fragment begins at {after[-1][0]}, LAC is {self._lac}")
         kept = before[:-1] if before[-1][0] == first else before
         _need(after[:-1] == kept, "L5: an earlier fragment changed")
-        self._fragments = after
+        self._fragments = self._written = after
         self._send(first)
 
     def _recovering(self, event: Event) -> None:

@@ -61,6 +61,9 @@ async def _nothing(method: str, ledger: LedgerId) -> None:
     return None
 
 
+OTHER_BYTES = "it is held with other bytes, and an ordinary add never replaces an entry"
+
+
 class MemoryBookie:
     """A bookie without disk or network."""
 
@@ -135,7 +138,7 @@ class MemoryBookie:
         frames = {at.entry: run[at.offset : at.offset + at.size] for at in scanned.frames}
         for entry, frame in frames.items() if not recovery else ():
             if (state.deferred | state.frames).get(entry, frame) != frame:
-                raise CorruptEntryError(ledger, entry, "it is held with other bytes")
+                raise CorruptEntryError(ledger, entry, OTHER_BYTES)
         if deferred:
             state.deferred.update(frames)
         else:
