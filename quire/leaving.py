@@ -75,9 +75,12 @@ class OpenHandles:
         """Close every handle in order. Raises as `leave`."""
         handles = self._open()
         ended = [each for each in handles if isinstance(each, Writer) and each.has_ended]
-        results = await asyncio.gather(
-            *(each.close() for each in handles if each not in ended), return_exceptions=True
-        )
+        left = [each for each in handles if each not in ended]
+        try:
+            results = await asyncio.gather(*(each.close() for each in left), return_exceptions=True)
+        except asyncio.CancelledError:  # by which each of them abandons its writer
+            _warn("a cancellation", [each for each in left if isinstance(each, Writer)])
+            raise
         for each in ended:
             with suppress(QuireError):  # the program was told when it ended
                 await each.close()
@@ -91,14 +94,7 @@ class OpenHandles:
         """
         handles = self._open()
         writers = [each for each in handles if isinstance(each, Writer) and not each.has_ended]
-        if writers:
-            names = ", ".join(_name(each) for each in writers)
-            _log.warning(
-                "connect is left by %s: abandons %s; a plain read may not see the last "
-                "acknowledged records until the log is opened, or the ledger recovered",
-                reason,
-                names,
-            )
+        _warn(reason, writers)
         for writer in writers:
             writer.abandon()
         for each in handles:
@@ -108,6 +104,16 @@ class OpenHandles:
 
     def _open(self) -> list[Handle]:
         return [handle for _, handle in sorted(self._handles.items())]
+
+
+def _warn(reason: str, writers: list[Writer]) -> None:
+    if writers:
+        _log.warning(
+            "connect is left by %s: abandons %s; a plain read may not see the last "
+            "acknowledged records until the log is opened, or the ledger recovered",
+            reason,
+            ", ".join(_name(each) for each in writers),
+        )
 
 
 def _name(writer: Writer) -> str:

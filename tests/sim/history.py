@@ -20,6 +20,11 @@ class Violation(AssertionError):  # noqa: N818
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}")
         self.name = name
+        self.text = text
+
+    def __reduce__(self) -> tuple[type[Violation], tuple[str, str]]:
+        """A result goes from one process of a campaign to another."""
+        return type(self), (self.name, self.text)
 
 
 def require(condition: bool, name: str, text: str) -> None:
