@@ -137,7 +137,7 @@ class MemoryBookie:
             raise LedgerFencedError(ledger)
         frames = {at.entry: run[at.offset : at.offset + at.size] for at in scanned.frames}
         for entry, frame in frames.items() if not recovery else ():
-            if (state.deferred | state.frames).get(entry, frame) != frame:
+            if state.deferred.get(entry, state.frames.get(entry, frame)) != frame:
                 raise CorruptEntryError(ledger, entry, OTHER_BYTES)
         if deferred:
             state.deferred.update(frames)
