@@ -227,7 +227,7 @@ class Client:
         return await take_inventory(self._store, self._roster, ledger, timeout)
 
     def check_ledgers(self) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
-        """Compare every ledger with what the bookies hold (metadata/check.py). Disturbs nobody."""
+        """Compare every ledger with what the bookies hold (metadata/check.py)."""
         timeout = self._options.request_timeout
         return check_ledgers(self._store, self._roster, self._catalog, timeout)
 

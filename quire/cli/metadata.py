@@ -43,7 +43,7 @@ async def _opened(settings: Settings) -> AsyncIterator[MetadataStore]:
 @click.argument("file", type=_FILE)
 @with_settings
 def backup(settings: Settings, file: Path) -> None:
-    """Save all records of the metadata store to a new file. Disturbs nobody.
+    """Save all records of the metadata store to a new file, while it is in use.
 
     \b
     Example:

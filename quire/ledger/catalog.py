@@ -180,7 +180,7 @@ class LedgerCatalog:
         """Delete a ledger; bookies drop its entries in their own time. Changes `along` are made
         with that or not at all.
 
-        For ledgers that are closed, or that nobody writes: see `close_and_delete`. A writer that
+        For ledgers that are closed, or that have no writer: see `close_and_delete`. A writer that
         still writes it fails when it next needs metadata. Raises `NoSuchLedgerError`
         when there was none, what the changes raise, and the store's errors.
         """

@@ -11,9 +11,9 @@ is a sum of steps:
   * from the beginning of the present segment to now: what the present leader measured by its
     monotonic clock, in full
 
-So one wrong clock makes a segment older by one step at most, and once clocks are right again ages
-grow as they should. A log that nobody led for long is kept longer than it was told to: by the part
-of the gap that is not counted.
+So one jump of a clock makes a segment older by one step at most; jumps add up. Once clocks are
+right again ages grow as they should. A log without a leader for a long time is kept longer than it
+was told to: by the part of the gap that is not counted.
 
 Pure. Source: docs/decisions/0022-clocks.md.
 """

@@ -36,7 +36,7 @@ async def adopt(store: MetadataStore, at_least: LedgerId = 0) -> Adopted:
     Args:
         store: the store, with its cluster and ledgers as they are to be believed.
         at_least: an id above all that bookies hold, where more than a million ledgers were made
-            since the backup (`quire bookie check` names the highest of a bookie).
+            since the backup.
 
     Returns:
         The incarnation, and the first id that is given out.

@@ -9,7 +9,7 @@ The order makes the file usable although the store changes meanwhile:
     4  the counter of ids, last: it is above every ledger of the file
 
 Sessions (which bookies are up, who stands for election) are not saved: they end with the store.
-Disturbs nobody; any client may run it at any time.
+The store stays in use; any client may run a backup at any time.
 """
 
 from __future__ import annotations

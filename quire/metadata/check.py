@@ -42,7 +42,7 @@ async def check_ledgers(
 ) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
     """Compare every ledger; yield how many are done, of how many, and what is wrong with the last.
 
-    Raises the store's errors. Disturbs nobody.
+    Changes nothing. Raises the store's errors.
     """
     ledgers = await catalog.list()
     for done, ledger in enumerate(ledgers, 1):

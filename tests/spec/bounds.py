@@ -78,7 +78,9 @@ REMOVED: Final = (
     ),
     Removed("CasFirst", CHANGED, Outcome("L3", 8, 1_314, 647), "copies where no record points"),
     Removed("ReplacedForgotten", CHANGED, Outcome("L3", 8, 875, 451), "a replaced copy counts"),
-    Removed("AbsentIsCovered", Bounds(), Outcome("L1", 12, 1_094, 450), "one denial is no proof"),
+    Removed(
+        "AbsentIsCovered", Bounds(), Outcome("L1", 12, 1_094, 450), "one denial proves nothing"
+    ),
     Removed("WritesBack", Bounds(), Outcome("L3", 11, 875, 388), "an entry stays with one copy"),
     Removed(
         "ChangesInMemory",

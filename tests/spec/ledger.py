@@ -38,7 +38,7 @@ Ensemble = tuple[int, ...]
 Fragments = tuple[tuple[int, Ensemble], ...]
 Table = tuple[tuple[tuple[int, ...], ...], ...]
 Pairs = frozenset[tuple[int, int]]
-NOBODY: Final[frozenset[int]] = frozenset()
+EMPTY: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class Recoverer(NamedTuple):
     read: Fragments = ()
     frags: Fragments = ()
     next: int = 0
-    no: frozenset[int] = NOBODY
+    no: frozenset[int] = EMPTY
     val: int = 0
-    got: frozenset[int] = NOBODY
+    got: frozenset[int] = EMPTY
     ch: int = 0
     all: bool = False
 
@@ -134,8 +134,8 @@ class LedgerModel:
         return State(
             *(Meta(), 0, 0, 1, Inc()),
             copy=(row, row),
-            fenced=(NOBODY, NOBODY),
-            retired=(NOBODY,) * bounds.bookies,
+            fenced=(EMPTY, EMPTY),
+            retired=(EMPTY,) * bounds.bookies,
             sent=frozenset(),
             okd=frozenset(),
             w=Writer(),
@@ -283,7 +283,7 @@ class LedgerModel:
         if self.has["ReadsFence"] and not is_retired:
             fenced = _with(fenced, s.id, fenced[s.id - 1] | {b})
         if found and not is_retired:
-            c = c._replace(val=found, no=NOBODY, got=NOBODY)
+            c = c._replace(val=found, no=EMPTY, got=EMPTY)
         elif not found and b not in c.no and not (is_retired and self.has["RetiredIsNotAbsent"]):
             c = c._replace(no=c.no | {b})
         else:
@@ -309,7 +309,7 @@ class LedgerModel:
                 copy = _put(s.copy, s.id, b, c.next, c.val)
                 yield _to(s, x, c._replace(got=c.got | {b}))._replace(copy=copy)
         if not self.has["WritesBack"] or len(c.got & targets) >= self.bounds.ack_quorum:
-            yield _to(s, x, c._replace(next=c.next + 1, val=0, got=NOBODY, no=NOBODY))
+            yield _to(s, x, c._replace(next=c.next + 1, val=0, got=EMPTY, no=EMPTY))
         memory = self.has["ChangesInMemory"]
         may = memory or (meta.state == "IN_RECOVERY" and meta.ver == c.ver)
         if c.ch >= self.bounds.changes or not may:
@@ -325,7 +325,7 @@ class LedgerModel:
 
     def _bookies(self, s: State) -> Iterator[State]:
         for b in self.bookies:
-            fence = s.fenced[s.id - 1] if s.id else NOBODY
+            fence = s.fenced[s.id - 1] if s.id else EMPTY
             if not self.has["FenceDurable"] and b in fence:
                 yield s._replace(fenced=_with(s.fenced, s.id, fence - {b}))
             if s.meta.state == "DELETED" and s.id not in s.retired[b - 1]:

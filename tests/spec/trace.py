@@ -72,7 +72,7 @@ class RefusedError(Exception):
 
 
 def judge(shape: Shape, events: Sequence[Event]) -> Refusal | None:
-    """Return why a trace is no behaviour of the specification, or None if it is one."""
+    """Return the first step that the specification does not explain, or None."""
     state = _State(shape, max((_highest(event) for event in events), default=NOTHING))
     for number, event in enumerate(events):
         try:
