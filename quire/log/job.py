@@ -10,9 +10,13 @@ Pure: no clock and no I/O. Source: docs/spark.md, "Writing: whole jobs or nothin
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
 from quire.log.errors import JobReusedError
+
+JOBS_MAX: Final = 1000
+"""Jobs that a log remembers: some 40 bytes each, and some 150 for a stream."""
 
 
 class Job(NamedTuple):
@@ -28,6 +32,18 @@ class Job(NamedTuple):
     def row(self) -> list[Any]:
         """The job as a manifest's record holds it."""
         return list(self) if self.query else [self.name, self.sequence]
+
+
+def remember(jobs: Iterable[Job], work: Job) -> tuple[Job, ...]:
+    """What a log remembers once work is adopted, the longest silent job first.
+
+    Jobs beyond `JOBS_MAX` are forgotten: jobs of batches before streams, because a stream that is
+    forgotten would have a repeated batch adopted twice.
+    """
+    others = [each for each in jobs if each.name != work.name]
+    if len(others) >= JOBS_MAX:
+        others.remove(next((each for each in others if not each.query), others[0]))
+    return (*others, work)
 
 
 def check_continues(log: str, found: Job | None, work: Job) -> None:

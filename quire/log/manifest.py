@@ -33,7 +33,7 @@ from typing import Final
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
 from quire.log.job import Job as Job
-from quire.log.job import check_continues
+from quire.log.job import check_continues, remember
 from quire.log.manifest_types import check_types
 from quire.log.position import BEGINNING, Position
 from quire.log.segment import EMPTY as EMPTY
@@ -48,10 +48,6 @@ VERSION: Final = 1
 COLD_VERSION: Final = 2
 OPEN_SEGMENTS_MAX: Final = 2
 FIRST_SEGMENT: Final = 1
-
-
-JOBS_MAX: Final = 1000
-"""Jobs remembered; at some 40 bytes each they stay small beside the segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +183,8 @@ class LogManifest:
         check_continues(self.name, found, job)
 
     def note_job(self, job: Job | None) -> LogManifest:
-        """Remember how far a job has come, forgetting whoever was longest silent."""
-        if job is None:
-            return self
-        others = [each for each in self.jobs if each.name != job.name]
-        return replace(self, jobs=(*others, job)[-JOBS_MAX:])
+        """Remember how far a job has come (job.py, `remember`)."""
+        return self if job is None else replace(self, jobs=remember(self.jobs, job))
 
     def append_segment(self, ledger: LedgerId, now_ms: int) -> LogManifest:
         """Add an open segment at the end."""

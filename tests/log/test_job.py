@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from quire.log.errors import JobReusedError
-from quire.log.job import Job, check_continues
+from quire.log.job import JOBS_MAX, Job, check_continues, remember
 from quire.log.manifest import LogManifest
 from tests.log.parts import write_part
 from tests.support.log_cluster import NAME, LogCluster, numbered, run
@@ -78,3 +78,23 @@ def test_a_batch_of_a_stream_is_adopted_once_and_another_one_is_refused() -> Non
             assert await client.payloads() == numbered(0, 10)
 
     run(main)
+
+
+def test_jobs_of_batches_are_forgotten_before_a_stream() -> None:
+    jobs: tuple[Job, ...] = remember((), STREAM)
+    for number in range(JOBS_MAX + 1):
+        jobs = remember(jobs, Job(f"batch-{number}", 0))
+    assert len(jobs) == JOBS_MAX
+    assert jobs[0] == STREAM
+    assert [jobs[1].name, jobs[-1].name] == ["batch-2", f"batch-{JOBS_MAX}"]
+
+
+def test_among_streams_the_longest_silent_one_is_forgotten() -> None:
+    streams = tuple(STREAM._replace(name=f"copy-{number}") for number in range(JOBS_MAX))
+    again = remember(streams, streams[0]._replace(sequence=4))
+    assert len(again) == JOBS_MAX
+    assert [again[0].name, again[-1].sequence] == ["copy-1", 4]
+    beside = remember(again, Job("batch", 0))
+    assert [beside[0].name, beside[-1].name] == ["copy-2", "batch"]
+    without = remember(beside, STREAM)
+    assert [without[0].name, without[-2].name, without[-1]] == ["copy-2", "copy-0", STREAM]
