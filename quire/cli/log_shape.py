@@ -113,7 +113,11 @@ async def _show(settings: Settings, name: str) -> None:
 def _shape(manifest: LogManifest) -> dict[str, Value]:
     segments: list[Value] = [_segment(each) for each in manifest.segments]
     stored: dict[str, Value] = dict(sorted(manifest.settings.items()))
-    sized: dict[str, Value] = {"manifest_bytes": manifest_bytes(manifest), "settings": stored}
+    sized: dict[str, Value] = {
+        "manifest_bytes": manifest_bytes(manifest),
+        "warning": warning(manifest),
+        "settings": stored,
+    }
     return {**summary(manifest), **sized, "segment_list": segments}
 
 

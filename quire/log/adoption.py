@@ -34,8 +34,9 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
 from quire.log.batch import UNPLACED, decode_header
-from quire.log.capacity import PART_BYTES, check_growth
+from quire.log.capacity import PART_BYTES, check_growth, manifest_bytes
 from quire.log.errors import OvertakenError
+from quire.log.job import Limits
 from quire.log.manifest import EMPTY, Job, LogManifest, SegmentEnd
 from quire.log.manifest_record import ManifestRecord, once
 from quire.log.options import LogOptions
@@ -117,7 +118,9 @@ class Adoption:
         must have come to so far. Returns the manifest as it then is.
 
         Raises `OvertakenError` when it came to another one; `JobReusedError` when a stream goes on
-        under the job of another one, or repeats a number with other records; `LogSealedError`;
+        under the job of another one, or repeats a number with other records; `ForgottenJobError`
+        when the log cannot tell any more what the job did; `TooManyJobsError` for a new job when
+        the log must forget none yet; `LogFullError`; `LogSealedError`;
         `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of the job swept a part,
         or, unless the log remembers the job, when a part was adopted and trimmed away since;
         `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
@@ -144,7 +147,10 @@ class Adoption:
         return manifest
 
     async def has_done(self, job: Job) -> bool:
-        """Whether the log remembers this work of a job, or later work."""
+        """Whether the log remembers this work of a job, or later work.
+
+        Raises `ForgottenJobError` when the log has forgotten the job.
+        """
         manifest, _ = await self._record.find()
         return manifest is not None and manifest.has_done(job)
 
@@ -177,8 +183,8 @@ class Adoption:
         found = [(ledger, await self._end_of(ledger, password)) for ledger in parts]
         full = [(ledger, end) for ledger, end in found if end.records]
         ends: dict[int, SegmentEnd] = {}
+        _check_space(base, remembered, len(full), self._now_ms())
         if full:
-            check_growth(base, PART_BYTES * len(full))
             await check_password(self._catalog, base, password)
             try:
                 ends = await recover_open_segments(self._catalog, base, password)
@@ -196,10 +202,10 @@ class Adoption:
             _check_follows(now, job, after)
             check_writable(now)
             if not full:
-                return now.note_job(remembered)
+                return now.note_job(remembered, self._now_ms(), _limits(now))
             if _shape(now) != _shape(base):
                 raise _RaceLostError
-            return now.adopt(ends, full, remembered, self._now_ms())
+            return now.adopt(ends, full, remembered, self._now_ms(), _limits(now))
 
         # If it was deleted meanwhile, the parts went with it: look at them again.
         return await self._record.edit(once(edit, _RaceLostError()))
@@ -269,9 +275,24 @@ def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) 
 
 
 def _check_follows(manifest: LogManifest, job: Job, after: int | None) -> None:
+    if after is None:
+        return
     found = manifest.sequence_of(job.name)
-    if after is not None and found != after:
+    if found != after:
         raise OvertakenError(manifest.name, job.name, after, found)
+
+
+def _check_space(manifest: LogManifest, job: Job | None, parts: int, now_ms: int) -> None:
+    """Raise `LogFullError` or `TooManyJobsError` before the log's leader is fenced."""
+    noted = manifest.note_job(job, now_ms, _limits(manifest))
+    if parts or manifest_bytes(noted) > manifest_bytes(manifest):
+        check_growth(noted, PART_BYTES * parts)
+
+
+def _limits(manifest: LogManifest) -> Limits:
+    """How many jobs a log remembers; it has no leader to ask."""
+    options = LogOptions().with_settings(manifest.settings)
+    return Limits(options.jobs_max, options.jobs_seconds)
 
 
 def _shape(manifest: LogManifest) -> tuple[object, ...]:

@@ -3,9 +3,11 @@
 ConflictError
 ├── LogExistsError             a log of that name is there; nothing was created
 ├── ManifestExistsError        only a lost manifest is made again, and this one is there
+├── ForgottenJobError          the log has forgotten what a job did; nothing written
 ├── OvertakenError             a job has not come to what its work follows; nothing written
 ├── SequenceConflictError
 │   └── ForgottenProducerError     the log has forgotten a producer's numbers; nothing written
+├── TooManyJobsError           a log remembers no further job yet; nothing written
 ├── TooManyProducersError      a log remembers no further producer yet; nothing written
 └── TransactionOrderError      a transaction id is below one that the log has; nothing written
 RetryError
@@ -50,6 +52,36 @@ class OvertakenError(ConflictError):
         self.job = job
         self.after = after
         self.found = found
+
+
+class ForgottenJobError(ConflictError):
+    """A job is no longer remembered, so its work may be in the log; nothing was written."""
+
+    def __init__(self, log: str, job: str) -> None:
+        super().__init__(
+            f"work of job {job!r} may be in log {log!r}: the log has forgotten what this job did; "
+            "nothing was written. Look in the log for the records, then go on under a new job "
+            "name (setting jobs_max: how many jobs are remembered)"
+        )
+        self.log = log
+        self.job = job
+
+
+class TooManyJobsError(ConflictError):
+    """A new job was refused, because an old one would be forgotten too early; nothing was
+    written.
+    """
+
+    def __init__(self, log: str, job: str, known: int, seconds: float) -> None:
+        super().__init__(
+            f"job {job!r} is refused: log {log!r} knows {known} jobs already, and forgot none of "
+            f"them {seconds:g} s ago; use one name with a growing sequence, or raise jobs_max, or "
+            "lower jobs_seconds"
+        )
+        self.log = log
+        self.job = job
+        self.known = known
+        self.seconds = seconds
 
 
 class JobReusedError(InvalidRequestError):

@@ -5,18 +5,38 @@ it begins with a new checkpoint, so for a stream this is not enough: the log als
 query the last batch came from, and a digest of its records. Then a batch that is repeated after a
 hidden outcome is told from another batch with the same number.
 
+A log remembers the last `jobs_max` jobs. Beyond that the longest silent job is forgotten, and a
+fingerprint of its name stays, with the hour at which the log forgot it. All work of a forgotten job
+is refused: the log cannot tell new work from work that is repeated. At `FORGOTTEN_MAX` fingerprints
+the oldest leaves, if it is older than `jobs_seconds`; otherwise a new job is refused.
+
 Pure: no clock and no I/O. Source: docs/spark.md, "Writing: whole jobs or nothing".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from quire.log.errors import JobReusedError
+from quire.log.errors import ForgottenJobError, JobReusedError, TooManyJobsError
 
 JOBS_MAX: Final = 1000
-"""Jobs that a log remembers: some 40 bytes each, and some 150 for a stream."""
+"""Jobs that a log remembers by default: some 40 bytes each, and some 150 for a stream."""
+
+JOBS_LIMIT: Final = 4000
+"""Largest `jobs_max`: 160 KB of a manifest, and 600 KB if all of them are streams."""
+
+FORGOTTEN_MAX: Final = 10_000
+"""Fingerprints of forgotten jobs: 80 KB of a manifest, and a job a minute for a week."""
+
+JOBS_SECONDS: Final = 7 * 24 * 3600.0
+"""Time for which a fingerprint is kept at least, by default."""
+
+_PRINT_BYTES: Final = 6
+_PRINT_CHARS: Final = 8
 
 
 class Job(NamedTuple):
@@ -34,16 +54,83 @@ class Job(NamedTuple):
         return list(self) if self.query else [self.name, self.sequence]
 
 
-def remember(jobs: Iterable[Job], work: Job) -> tuple[Job, ...]:
-    """What a log remembers once work is adopted, the longest silent job first.
+class Limits(NamedTuple):
+    """How much a log remembers of its jobs; settings of the log."""
 
-    Jobs beyond `JOBS_MAX` are forgotten: jobs of batches before streams, because a stream that is
-    forgotten would have a repeated batch adopted twice.
-    """
-    others = [each for each in jobs if each.name != work.name]
-    if len(others) >= JOBS_MAX:
-        others.remove(next((each for each in others if not each.query), others[0]))
-    return (*others, work)
+    jobs_max: int = JOBS_MAX
+    seconds: float = JOBS_SECONDS
+
+
+class Forgotten(NamedTuple):
+    """Jobs that a log forgot within one hour."""
+
+    hour: int
+    """Hours since 1970, by the clock of the process that had ledgers adopted."""
+    prints: str
+    """Their fingerprints, eight characters each, the oldest first."""
+
+
+class Memory(NamedTuple):
+    """What a log knows of its jobs, the longest silent one first."""
+
+    jobs: tuple[Job, ...] = ()
+    forgotten: tuple[Forgotten, ...] = ()
+
+    def find(self, log: str, name: str) -> Job | None:
+        """Return what is remembered of a job, None when it is new.
+
+        Raises `ForgottenJobError`.
+        """
+        found = next((each for each in self.jobs if each.name == name), None)
+        if found is None and self._has_forgotten(name):
+            raise ForgottenJobError(log, name)
+        return found
+
+    def remember(self, log: str, work: Job, limits: Limits, now_ms: int) -> Memory:
+        """Return what a log knows once work is adopted.
+
+        Jobs of batches are forgotten before streams. `now_ms` is the time in Unix milliseconds.
+        Raises `TooManyJobsError` when a new job would make the log drop a fingerprint too early.
+        """
+        jobs = [each for each in self.jobs if each.name != work.name]
+        is_new = len(jobs) == len(self.jobs)
+        hour = now_ms // 3_600_000
+        # A time of the future comes from a wrong clock, and would keep its fingerprint for years.
+        forgotten = [
+            (min(each.hour, hour), name) for each in self.forgotten for name in _split(each.prints)
+        ]
+        while len(jobs) >= limits.jobs_max:
+            if len(forgotten) >= FORGOTTEN_MAX:
+                if (hour - forgotten[0][0]) * 3600 < limits.seconds:
+                    break
+                del forgotten[0]
+            gone = next((each for each in jobs if not each.query), jobs[0])
+            jobs.remove(gone)
+            forgotten.append((hour, fingerprint(gone.name)))
+        if is_new and len(jobs) >= limits.jobs_max:
+            raise TooManyJobsError(log, work.name, len(jobs) + len(forgotten), limits.seconds)
+        return Memory((*jobs, work), _grouped(forgotten))
+
+    def _has_forgotten(self, name: str) -> bool:
+        wanted = fingerprint(name)
+        return any(wanted in _split(each.prints) for each in self.forgotten)
+
+
+def fingerprint(name: str) -> str:
+    """Return the 48 bits that stay of a forgotten job's name."""
+    digest = blake2b(name.encode(), digest_size=_PRINT_BYTES).digest()
+    return urlsafe_b64encode(digest).decode()
+
+
+def _split(prints: str) -> list[str]:
+    return [prints[at : at + _PRINT_CHARS] for at in range(0, len(prints), _PRINT_CHARS)]
+
+
+def _grouped(forgotten: Sequence[tuple[int, str]]) -> tuple[Forgotten, ...]:
+    return tuple(
+        Forgotten(hour, "".join(name for _, name in group))
+        for hour, group in groupby(forgotten, key=lambda each: each[0])
+    )
 
 
 def check_continues(log: str, found: Job | None, work: Job) -> None:

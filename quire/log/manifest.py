@@ -32,8 +32,8 @@ from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
+from quire.log.job import Forgotten, Limits, Memory, check_continues
 from quire.log.job import Job as Job
-from quire.log.job import check_continues, remember
 from quire.log.manifest_types import check_types
 from quire.log.position import BEGINNING, Position
 from quire.log.segment import EMPTY as EMPTY
@@ -48,6 +48,7 @@ VERSION: Final = 1
 COLD_VERSION: Final = 2
 OPEN_SEGMENTS_MAX: Final = 2
 FIRST_SEGMENT: Final = 1
+DEFAULT_LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class LogManifest:
     """Options that hold for every leader of this log (options.py), by name."""
     jobs: tuple[Job, ...] = ()
     """The last work of every job whose ledgers were adopted, the latest last."""
+    forgotten_jobs: tuple[Forgotten, ...] = ()
+    """Fingerprints of the jobs whose work is no longer remembered, the oldest first."""
     tiers: tuple[str, ...] = ()
     """Where files of cold segments are, or may be: URIs, in the order in which they were named."""
     doomed_files: tuple[str, ...] = ()
@@ -147,13 +150,15 @@ class LogManifest:
         parts: Iterable[tuple[LedgerId, SegmentEnd]],
         job: Job | None,
         now_ms: int,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> LogManifest:
         """Begin an epoch that is over at once: seal what was open, append closed ledgers.
 
         Their records are all of one time, not before that of any record in front of them. `job`
-        is remembered, so that the same work is not adopted a second time.
+        is remembered, so that the same work is not adopted a second time. Raises
+        `TooManyJobsError`.
         """
-        manifest = self._next_epoch(ends)
+        manifest = self._next_epoch(ends).note_job(job, now_ms, limits)
         now_ms = max(now_ms, manifest.last_timestamp_ms)
         for ledger, end in parts:
             segment = Segment(
@@ -167,24 +172,39 @@ class LogManifest:
             )
             segments = (*manifest.segments, segment)
             manifest = replace(manifest, segments=segments, next_segment=segment.number + 1)
-        return manifest.note_job(job)._checked()
+        return manifest._checked()
 
     def has_done(self, job: Job) -> bool:
-        """True when this work of a job, or later work of it, was adopted."""
-        return any(each.name == job.name and each.sequence >= job.sequence for each in self.jobs)
+        """True when this work of a job, or later work of it, was adopted.
+
+        Raises `ForgottenJobError`.
+        """
+        found = self._memory.find(self.name, job.name)
+        return found is not None and found.sequence >= job.sequence
 
     def sequence_of(self, job: str) -> int:
-        """How far a job has come; 0 when nothing is remembered of it."""
-        return next((each.sequence for each in self.jobs if each.name == job), 0)
+        """How far a job has come; 0 when it is new. Raises `ForgottenJobError`."""
+        found = self._memory.find(self.name, job)
+        return found.sequence if found else 0
 
     def check_job(self, job: Job) -> None:
-        """Raise `JobReusedError` when a stream cannot go on under this job (job.py)."""
-        found = next((each for each in self.jobs if each.name == job.name), None)
-        check_continues(self.name, found, job)
+        """Raise `JobReusedError` when a stream cannot go on under this job (job.py), and
+        `ForgottenJobError`.
+        """
+        check_continues(self.name, self._memory.find(self.name, job.name), job)
 
-    def note_job(self, job: Job | None) -> LogManifest:
-        """Remember how far a job has come (job.py, `remember`)."""
-        return self if job is None else replace(self, jobs=remember(self.jobs, job))
+    def note_job(
+        self, job: Job | None, now_ms: int, limits: Limits = DEFAULT_LIMITS
+    ) -> LogManifest:
+        """Remember how far a job has come (job.py). Raises `TooManyJobsError`."""
+        if job is None:
+            return self
+        memory = self._memory.remember(self.name, job, limits, now_ms)
+        return replace(self, jobs=memory.jobs, forgotten_jobs=memory.forgotten)
+
+    @property
+    def _memory(self) -> Memory:
+        return Memory(self.jobs, self.forgotten_jobs)
 
     def append_segment(self, ledger: LedgerId, now_ms: int) -> LogManifest:
         """Add an open segment at the end."""
@@ -310,6 +330,8 @@ class LogManifest:
             del body["retired"]
         if not self.trimmed_timestamp_ms:
             del body["trimmed_timestamp_ms"]
+        if not self.forgotten_jobs:
+            del body["forgotten_jobs"]
         if self.tiers:
             return encode_record(KIND, COLD_VERSION, body)
         del body["tiers"], body["doomed_files"]
@@ -332,6 +354,8 @@ class LogManifest:
             body["trimmed_to"] = Position.parse(body["trimmed_to"])
             body["doomed"] = tuple(body["doomed"])
             body["jobs"] = tuple(Job(*row) for row in body.get("jobs", ()))
+            forgotten = body.get("forgotten_jobs", ())
+            body["forgotten_jobs"] = tuple(Forgotten(*row) for row in forgotten)
             manifest = cls(**body)
             broken = manifest.check()
         except (TypeError, ValueError, KeyError) as error:

@@ -52,6 +52,10 @@ def _job(row: Any) -> bool:
     return _text(row[0]) and _number(row[1]) and all(map(_text, row[2:]))
 
 
+def _forgotten(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2 and _number(row[0]) and _text(row[1])
+
+
 def _settings(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_text, value.values()))
 
@@ -72,6 +76,7 @@ _CHECKS: Final[dict[str, _Check]] = {
     "doomed": _all(_number),
     "settings": _settings,
     "jobs": _all(_job),
+    "forgotten_jobs": _all(_forgotten),
     "tiers": _all(_text),
     "doomed_files": _all(_text),
 }
@@ -80,6 +85,7 @@ OPTIONAL: Final = frozenset(
     {
         "retired",
         "jobs",
+        "forgotten_jobs",
         "trimmed_transaction",
         "trimmed_timestamp_ms",
         "tiers",

@@ -15,6 +15,7 @@ from quire.errors import ConfigurationError, InvalidReplicationError
 from quire.ledger.quorum import Replication
 from quire.log.batch import BATCH_BYTES_MAX, Compression
 from quire.log.encryption import ENCRYPTION_BYTES
+from quire.log.job import JOBS_LIMIT, JOBS_MAX, JOBS_SECONDS
 from quire.log.keyring import Keyring
 from quire.log.producers import PRODUCER_SECONDS, PRODUCERS_LIMIT, PRODUCERS_MAX
 
@@ -69,6 +70,12 @@ class LogOptions:
     producers_seconds: float = PRODUCER_SECONDS
     """Time for which a forgotten producer is refused at least."""
 
+    jobs_max: int = JOBS_MAX
+    """Jobs whose work is remembered, at most `JOBS_LIMIT`: a setting of the log."""
+
+    jobs_seconds: float = JOBS_SECONDS
+    """Time for which a forgotten job is refused at least: a setting of the log."""
+
     open_timeout: float = 60.0
     """A take-over, a repair or a close gives up after so long without bookies or metadata."""
 
@@ -80,16 +87,18 @@ class LogOptions:
             if isinstance(value, (int, float)) and not (value > 0 or (may_be_zero and value == 0)):
                 allowed = "zero or positive" if may_be_zero else "positive"
                 raise ConfigurationError(f"{name} must be {allowed}, not {value}")
-        if self.producers_max > PRODUCERS_LIMIT:
-            raise ConfigurationError(
-                f"producers_max must be at most {PRODUCERS_LIMIT}, not {self.producers_max}"
-            )
+        self._check_at_most("producers_max", PRODUCERS_LIMIT)
+        self._check_at_most("jobs_max", JOBS_LIMIT)
         body = self.batch_bytes + 4 * self.batch_records
         if body > self.body_bytes_max:
             raise ConfigurationError(
                 f"batch_bytes and four bytes for each of batch_records are {body} bytes, "
                 f"an entry holds {self.body_bytes_max}"
             )
+
+    def _check_at_most(self, name: str, limit: int) -> None:
+        if getattr(self, name) > limit:
+            raise ConfigurationError(f"{name} must be at most {limit}, not {getattr(self, name)}")
 
     @property
     def body_bytes_max(self) -> int:
@@ -126,6 +135,8 @@ SETTINGS: Final[dict[str, Callable[[str], Replication | int | float | str | bool
     "retention_cursors": _flag,
     "producers_max": int,
     "producers_seconds": float,
+    "jobs_max": int,
+    "jobs_seconds": float,
 }
 
 

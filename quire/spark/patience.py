@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from quire.errors import RetryError
-from quire.log.errors import OvertakenError
+from quire.log.errors import ForgottenJobError, OvertakenError, TooManyJobsError
 from quire.log.retry import TRANSIENT
 
 P = ParamSpec("P")
@@ -46,8 +46,8 @@ def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     while True:
         try:
             return work(*args, **options)
-        except OvertakenError:
-            raise  # and will not pass
+        except (ForgottenJobError, OvertakenError, TooManyJobsError):
+            raise  # another attempt would be refused as well
         except TRANSIENT:
             if time.monotonic() >= end:
                 raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.options import LogOptions
 from quire.log.position import Position
 from quire.metastore.layout import VALUE_BYTES_MAX
+from tests.log.offloading import write_log
 from tests.log.parts import adopt, write_part
 from tests.support.log_cluster import NAME, LogCluster, numbered, run
 
@@ -123,3 +126,32 @@ def test_an_ingest_is_refused_before_the_leader_is_fenced(monkeypatch: pytest.Mo
             await log.close()
 
     run(main)
+
+
+def test_an_offload_is_refused_and_the_log_stays_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            work = client.logs.offload(NAME)
+            with monkeypatch.context() as patch:
+                patch.setattr(capacity, "GROWTH_BYTES_MAX", 100)
+                with pytest.raises(LogFullError, match="quire log trim"):
+                    await work.begin(str(tmp_path / "refused"))
+            tier, segments = await work.begin(str(tmp_path / "cold"))
+            made = {each.number: await work.write(each, tier) for each in segments}
+            with monkeypatch.context() as patch:
+                patch.setattr(capacity, "GROWTH_BYTES_MAX", 100)
+                with pytest.raises(LogFullError, match="quire log trim"):
+                    await work.commit(made)
+            manifest = await client.manifest()
+            assert manifest.tiers == (tier,)
+            assert [each.cold for each in manifest.segments] == [None] * len(segments)
+            assert await client.read() == records
+            await work.commit(made)
+            await work.release()
+            assert await client.read() == records
+
+    asyncio.run(main())

@@ -7,6 +7,9 @@ until it knows that it was done. What it gives up before is deleted, and nobody 
 Work that the log remembers is a stream's. Now and then the stream begins again: its checkpoint is
 lost, or an older copy of itself. Then numbers that were used stand for other records, and the log
 must say so: a call that returns would have these records passed over without a word.
+
+In between, jobs of batches without records push others out of what the log remembers. One of them
+is repeated with records: the log must refuse it or know it, since it cannot be new.
 """
 
 from __future__ import annotations
@@ -23,7 +26,12 @@ from quire.log.adoption import Adoption
 from quire.log.batch import UNPLACED, encode_batch
 from quire.log.directory import LogDirectory
 from quire.log.encryption import Encryption
-from quire.log.errors import JobReusedError, LogFullError
+from quire.log.errors import (
+    ForgottenJobError,
+    JobReusedError,
+    LogFullError,
+    TooManyJobsError,
+)
 from quire.log.manifest import Job, LogManifest
 from quire.log.options import LogOptions
 from quire.log.position import Position
@@ -51,6 +59,10 @@ class Adopter:
         self._rng = rng
         self._pieces = pieces
         self._slips = world.rng("lost checkpoints")
+        self._loads = world.rng("jobs of batches")
+        self._loaded: list[str] = []
+        """Names of jobs of batches that the log has remembered, the oldest first."""
+        self._job = JOB
 
     async def run(self, client: ClientMachine, directory: LogDirectory) -> None:
         """Do all pieces of work, one after the other."""
@@ -64,21 +76,56 @@ class Adopter:
                 self._world.say(client.name, f"gives piece {sequence} up: {error!r}")
                 for append in (each for part in appends.values() for each in part):
                     append.outcome = Outcome.FAILED
-                await client.insist(lambda: adoption.drop(JOB))
+                await client.insist(lambda: adoption.drop(self._job))
                 continue
             remember = self._rng.random() < 0.7
-            await self._adopt(client, adoption, sequence, appends, remember)
-            if remember and self._slips.random() < 0.3:
+            is_known = await self._adopt(client, adoption, sequence, appends, remember)
+            if is_known and self._slips.random() < 0.3:
                 await self._begin_again(client, adoption, sequence)
+            if self._loads.random() < 0.5:
+                await self._load(client, directory)
+
+    async def _load(self, client: ClientMachine, directory: LogDirectory) -> None:
+        """Have the log remember jobs of batches, few of them, and repeat the oldest."""
+        adoption = directory.adoption(self._log)
+        settings = {"jobs_max": str(self._loads.choice([1, 2, 3])), "jobs_seconds": "1e12"}
+        try:
+            await directory.set_settings(self._log, settings)
+            for _ in range(self._loads.choice([1, 3])):
+                job = Job(f"load {len(self._loaded)}", 0)
+                await adoption.adopt([], job, remember=True)
+                self._loaded.append(job.name)
+        except QuireError as error:
+            self._world.say(client.name, f"does not load: {error!r}")
+        else:
+            await self._load_again(client, adoption, Job(self._loaded[0], 0))
+
+    async def _load_again(self, client: ClientMachine, adoption: Adoption, job: Job) -> None:
+        appends: dict[LedgerId, list[LogAppend]] = {}
+        try:
+            await self._write_part(adoption, f"{job.name}.again", appends)
+            manifest = await adoption.adopt(list(appends), job, remember=True)
+        except ForgottenJobError as error:
+            self._world.note_fault("forgotten job refused")
+            self._world.say(client.name, f"is refused: {error}")
+        except QuireError as error:
+            self._world.say(client.name, f"does not load again: {error!r}")
+        else:
+            adopted = {each.ledger for each in manifest.segments} & appends.keys()
+            if adopted:
+                raise Violation("a job is adopted once", f"{job} was adopted again: {adopted}")
+        for append in (each for part in appends.values() for each in part):
+            append.outcome = Outcome.FAILED
+        await client.insist(lambda: adoption.drop(self._job))
 
     async def _begin_again(self, client: ClientMachine, adoption: Adoption, sequence: int) -> None:
         """Offer other records under a number that was used, or as another query."""
         job = self._slips.choice(
             [
-                Job(JOB, 0, QUERY, "again"),
-                Job(JOB, sequence, QUERY, "again"),
-                Job(JOB, sequence + 1, "another query", "again"),
-                Job(JOB, sequence),
+                Job(self._job, 0, QUERY, "again"),
+                Job(self._job, sequence, QUERY, "again"),
+                Job(self._job, sequence + 1, "another query", "again"),
+                Job(self._job, sequence),
             ]
         )
         appends: dict[LedgerId, list[LogAppend]] = {}
@@ -102,12 +149,12 @@ class Adopter:
                 raise Violation("a stream loses no record without a word", text)
         for append in (each for part in appends.values() for each in part):
             append.outcome = Outcome.FAILED
-        await client.insist(lambda: adoption.drop(JOB))
+        await client.insist(lambda: adoption.drop(self._job))
 
     async def _write_part(
         self, adoption: Adoption, name: str, appends: dict[LedgerId, list[LogAppend]]
     ) -> None:
-        writer = await adoption.create_part(JOB, self._options)
+        writer = await adoption.create_part(self._job, self._options)
         mine = appends[writer.ledger] = []
         try:
             await writer.append_many(self._entries(writer, name, mine))
@@ -142,8 +189,9 @@ class Adopter:
         sequence: int,
         appends: dict[LedgerId, list[LogAppend]],
         remember: bool,
-    ) -> None:
-        job = Job(JOB, sequence, QUERY, f"{sequence}")
+    ) -> bool:
+        """Have parts adopted; True when the log then remembers the work."""
+        job = Job(self._job, sequence, QUERY, f"{sequence}")
         tries = count()
 
         async def attempt() -> LogManifest | None:
@@ -154,21 +202,23 @@ class Adopter:
                 if remember or is_first:
                     raise
                 return None  # adopted and trimmed since, for all that anybody can tell
-            except LogFullError as error:
-                self._world.note_fault("adoption refused: log full")
+            except (LogFullError, ForgottenJobError, TooManyJobsError) as error:
+                self._world.note_fault(f"adoption refused: {type(error).__name__}")
                 self._world.say(client.name, f"gives its parts up: {error}")
                 return None
 
         manifest = await client.insist(attempt)
         if manifest is None:
-            await client.insist(lambda: adoption.drop(JOB))
+            await client.insist(lambda: adoption.drop(self._job))
             for append in (each for part in appends.values() for each in part):
                 append.outcome = Outcome.UNKNOWN
-            return
+            self._job = f"{JOB} after {sequence}"
+            return False
         self._world.note_fault("parts adopted")
         self._world.say(client.name, f"has {sorted(appends)} adopted")
         for ledger, mine in appends.items():
             self._confirm(manifest, ledger, mine)
+        return remember
 
     def _confirm(self, manifest: LogManifest, ledger: LedgerId, mine: list[LogAppend]) -> None:
         """Note where a part's records are now; they may have been trimmed already."""

@@ -282,6 +282,7 @@ ABLATIONS: Final = (
     Ablation("a full manifest is not rolled", "log", logs.roll_full_manifests),
     Ablation("a gap needs the whole write set", "log", logs.take_what_is_away_for_lost),
     Ablation("a forgotten producer is refused", "log", logs.accept_forgotten_producers),
+    Ablation("a forgotten job is refused", "election", logs.accept_forgotten_jobs),
     Ablation("retention waits for cursors", "log", logs.forget_cursors),
     Ablation("a conditional append checks the tail", "log", logs.append_at_any_tail),
     Ablation("a seal is in the manifest", "log", logs.say_that_a_log_is_sealed),
