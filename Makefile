@@ -15,7 +15,7 @@ ZOOKEEPER ?=
 TLA2TOOLS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tutorial test check lint types structure sim determinism crash ablations soak netns bench proto format clean spec tlc
+.PHONY: help demo tutorial test check lint types structure sim determinism crash ablations mutations soak netns bench proto format clean spec tlc
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -91,6 +91,9 @@ determinism: $(VENV)/test.stamp ## run 200 seeds under three hash seeds and comp
 
 ablations: $(VENV)/test.stamp ## remove each safeguard in turn and renew the table in docs/testing.md
 	@$(BIN)/python -m tests.sim.ablations --jobs $(JOBS)
+
+mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must fail; renews docs/testing.md
+	@$(BIN)/python -m tests.mutations
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))

@@ -189,10 +189,6 @@ class LedgerStorage:
     def cached_bytes(self) -> int:
         return self._cache.bytes
 
-    @property
-    def has_changes(self) -> bool:
-        return bool(self._changed or self._cache.ledgers)
-
     def apply_key(self, ledger: LedgerId, key: bytes) -> None:
         state = self.state(ledger)
         state.key, state.is_key_durable = key, True

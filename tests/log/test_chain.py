@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from quire.errors import InvalidRequestError, QuireError
+from quire.errors import DeposedError, InvalidRequestError, QuireError
 from quire.log.keyring import Keyring
 from quire.log.position import Position
 from quire.metastore.layout import LEDGERS
-from tests.support.log_cluster import PATH, LogCluster, eventually, lose_answer, refuse, run
+from tests.support.log_cluster import NAME, PATH, LogCluster, eventually, lose_answer, refuse, run
 from tests.support.memory_cluster import hung
 
 
@@ -77,5 +77,25 @@ def test_nothing_is_trimmed_that_is_not_confirmed() -> None:
                 log._chain.check_trim(Position(1, 2, 0))
             log.abandon()
             await asyncio.gather(*sent, return_exceptions=True)
+
+    run(main)
+
+
+def test_a_leader_does_not_lead_the_next_log_of_its_name() -> None:
+    """The log is deleted and recreated; the new one has the same name, epoch and segment."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            await log.append(b"0")
+            other = cluster.new_client()
+            await other.logs.delete(NAME)
+            heir = await other.open()
+            assert heir.epoch == log.epoch
+            assert (await other.manifest()).log_id != log.log_id
+            with pytest.raises(DeposedError, match="deleted"):
+                await log._chain.find_mine()
+            await heir.close()
+            log.abandon()
 
     run(main)

@@ -89,8 +89,13 @@ def test_a_snapshot_that_is_not_newer_changes_nothing(older: int) -> None:
 
 
 @pytest.mark.parametrize("first", [None, 2], ids=["the first ever", "after another"])
-@pytest.mark.parametrize("held", ["get", "commit"])
-def test_a_snapshot_that_is_overtaken_is_not_installed(held: str, first: int | None) -> None:
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("get", service_path(NAME)), ("get", log_path(NAME)), ("commit", log_path(NAME))],
+)
+def test_a_snapshot_that_is_overtaken_is_not_installed(
+    method: str, path: str, first: int | None
+) -> None:
     """A deposed leader is paused in each of its steps, the next leader writes a newer one."""
 
     async def main() -> None:
@@ -99,7 +104,7 @@ def test_a_snapshot_that_is_overtaken_is_not_installed(held: str, first: int | N
             await snapped.open()
             if first is not None:
                 await snapped.write(0, first)
-            gate = Gate(held, service_path(NAME) if held == "get" else log_path(NAME))
+            gate = Gate(method, path)
             snapped.clients[0].store.before = gate
             slow = asyncio.ensure_future(snapped.write(0, 5))
             await gate.reached.wait()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from unittest.mock import AsyncMock, patch
+
 import pytest
 
 from quire.errors import (
@@ -12,6 +15,7 @@ from quire.errors import (
     ReadOnlyBookieError,
 )
 from quire.storage.options import StorageOptions
+from tests.sim.disk import Cut
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
 
 
@@ -30,6 +34,31 @@ def test_a_failed_flush_ends_the_process() -> None:
         await scene.cut()
         await scene.start()
         assert list(await scene.entries(7)) == list(range(entry))
+        await scene.close()
+
+    drive(main())
+
+
+@pytest.mark.parametrize("held", [0, 1])
+def test_a_failed_journal_write_is_not_tried_again(held: int) -> None:
+    """After a failed sync the kernel may call lost pages clean (docs/protocol.md, B2)."""
+
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        for entry in range(held):
+            await node.add(7, KEY, run_of(7, entry))
+        file = node._engine._journal._segment.file
+        failing = AsyncMock(side_effect=[OSError(errno.EIO, "by order of the test"), None])
+        with patch.object(file, "write", failing):
+            for _ in range(2):
+                with pytest.raises(BookieUnavailableError):
+                    await node.add(7, KEY, run_of(7, held))
+        assert failing.await_count == 1
+        assert [type(error) for error in scene.fatal] == [OSError]
+        await scene.cut(Cut.LOSES)
+        await scene.start()
+        assert list(await scene.entries(7)) == list(range(held))
         await scene.close()
 
     drive(main())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from quire.errors import CorruptEntryError, LedgerFencedError, LedgerRetiredError
+from quire.run import pack_run
+from quire.storage import node
 from quire.storage.retired import Intervals, RetiredIds
-from tests.storage.scene import KEY, Scene, drive, run_of
+from tests.storage.scene import KEY, Scene, drive, run_of, sealed
 
 GONE, KEPT = 3, 4
 
@@ -85,6 +87,22 @@ def test_other_bytes_are_found_after_a_damaged_entry_too() -> None:
         with pytest.raises(CorruptEntryError, match="entry 1"):
             await node.add(KEPT, KEY, run_of(KEPT, 0, 1, payload=b"other"))
         assert not damaged
+        await scene.close()
+
+    drive(main())
+
+
+def test_other_bytes_are_found_beyond_what_one_read_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(node, "READ_BYTES_MAX", 1)
+        scene = await retired()
+        run = pack_run([sealed(KEPT, 0), sealed(KEPT, 1, b"other")])
+        with pytest.raises(CorruptEntryError, match="entry 1"):
+            await scene.node.add(KEPT, KEY, run)
+        await scene.node.add(KEPT, KEY, run_of(KEPT, 0, 1))
+        assert await scene.entries(KEPT) == {0: sealed(KEPT, 0), 1: sealed(KEPT, 1)}
         await scene.close()
 
     drive(main())

@@ -1,0 +1,174 @@
+"""Edits of ledgers, logs, elections and services."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.edit import Edit
+
+TAKEOVER: Final = "quire/log/takeover.py"
+CHAIN: Final = "quire/log/chain.py"
+PRODUCERS: Final = "quire/log/producers.py"
+RETENTION: Final = "quire/log/retention.py"
+BALLOT: Final = "quire/election/ballot.py"
+ELECTION: Final = "quire/election/election.py"
+SNAPSHOTS: Final = "quire/service/snapshots.py"
+
+EDITS: Final = (
+    Edit(
+        "recovery looks at the first entry of a batch that it writes back",
+        "quire/ledger/write_back.py",
+        "for entry in batch[: self._replication.ensemble]",
+        "for entry in batch[:1]",
+        ("tests/ledger/test_write_back.py",),
+    ),
+    Edit(
+        "the record of a service's snapshot goes back",
+        SNAPSHOTS,
+        "            if found is not None and is_same_log and found.offset >= snapshot.offset:\n"
+        "                return snapshot.ledger\n",
+        "",
+        ("tests/service/test_order.py",),
+    ),
+    Edit(
+        "a service's snapshot replaces what was installed since it looked",
+        SNAPSHOTS,
+        "Put(self._path, data, version)\n            with suppress",
+        "Put(self._path, data, (await self._store.get(self._path)).version)\n"
+        "            with suppress",
+        ("tests/service/test_order.py",),
+    ),
+    Edit(
+        "a replica applies a record that is not the next",
+        "quire/service/service.py",
+        "        if record.offset != self._offset:",
+        "        if record.offset < self._offset:",
+        ("tests/service/test_order.py",),
+    ),
+    Edit(
+        "a candidate whose session is over takes office",
+        ELECTION,
+        "            if term is not None and not session.expired:\n",
+        "            if term is not None:\n",
+        ("tests/election/test_expired_candidates.py",),
+    ),
+    Edit(
+        "a named successor is passed over",
+        BALLOT,
+        "(term.place, term.successor) if term else ()",
+        "(term.place,) if term else ()",
+        ("tests/election/test_successors.py",),
+    ),
+    Edit(
+        "a deposed leader names a successor",
+        ELECTION,
+        "        if last is None or last.token != term.token:\n",
+        "        if last is None:\n",
+        ("tests/election/test_successors.py",),
+    ),
+    Edit(
+        "a leadership outlives its session until a task runs",
+        ELECTION,
+        "return self._lost.is_set() or self._session.expired",
+        "return self._lost.is_set()",
+        ("tests/election/test_successors.py",),
+    ),
+    Edit(
+        "a take-over gives the second of two open segments the offset of the first",
+        TAKEOVER,
+        "        offset += ends[segment.number].records\n",
+        "",
+        ("tests/log/test_takeover_steps.py",),
+    ),
+    Edit(
+        "a take-over asks only once whether the candidate still leads",
+        TAKEOVER,
+        "            if not self._is_leader():\n",
+        "            if not attempt and not self._is_leader():\n",
+        ("tests/log/test_takeover_steps.py",),
+    ),
+    Edit(
+        "a take-over deletes its ledger though the creation of the log may yet arrive",
+        TAKEOVER,
+        "        except UnsettledRaceError:\n            writer.abandon()\n            raise\n",
+        "",
+        ("tests/log/test_takeover_steps.py",),
+    ),
+    Edit(
+        "retention deletes a millisecond early",
+        RETENTION,
+        "age_ms > seconds * 1000",
+        "age_ms >= seconds * 1000",
+        ("tests/log/test_retention.py",),
+    ),
+    Edit(
+        "a ledger that could not be deleted is forgotten",
+        RETENTION,
+        "                await catalog.delete(ledger)\n            deleted.append(ledger)\n",
+        "                await catalog.delete(ledger)\n        deleted.append(ledger)\n",
+        ("tests/log/test_retention.py",),
+    ),
+    Edit(
+        "producers are forgotten in the order of their first append",
+        PRODUCERS,
+        "window = self._windows.pop(stamp.producer, None) or",
+        "window = self._windows.get(stamp.producer) or",
+        ("tests/log/test_producers.py",),
+    ),
+    Edit(
+        "a copy of the producers shares windows with its original",
+        PRODUCERS,
+        "{name: window.copy() for name, window in self._windows.items()}",
+        "dict(self._windows)",
+        ("tests/log/test_producers.py",),
+    ),
+    Edit(
+        "a number of a forgotten producer is taken for a new one",
+        PRODUCERS,
+        "        if fingerprint(stamp.producer) in self._forgotten:\n",
+        "        if False:\n",
+        ("tests/log/test_producers.py",),
+    ),
+    Edit(
+        "a trim reaches beyond what is confirmed",
+        CHAIN,
+        "Position(self.current.number, self.current.confirmed.last_entry + 1, 0)",
+        "Position(self.current.number, self.current.entries, 0)",
+        ("tests/log/test_chain.py",),
+    ),
+    Edit(
+        "a ledger made ahead is discarded after a change that lists it was attempted",
+        CHAIN,
+        "        if self._spare is not None and not self._is_offered:\n",
+        "        if self._spare is not None:\n",
+        ("tests/log/test_chain.py",),
+    ),
+    Edit(
+        "a ledger made ahead counts as not offered",
+        CHAIN,
+        "        self._is_offered = True\n        manifest",
+        "        manifest",
+        ("tests/log/test_chain.py",),
+    ),
+    Edit(
+        "a leader does not compare the log's id",
+        CHAIN,
+        "        if manifest is None or manifest.log_id != self.log_id:\n",
+        "        if manifest is None:\n",
+        ("tests/log/test_chain.py",),
+    ),
+    Edit(
+        "a gap is told of while a bookie of the write set is away",
+        "quire/log/gap.py",
+        "        return not error.silent\n",
+        "        return True\n",
+        ("tests/log/test_gap.py",),
+    ),
+    Edit(
+        "an entry that some bookie may still have counts as lost",
+        "quire/log/gap.py",
+        "        return isinstance(error, EntryLostError)\n",
+        "        return True\n",
+        ("tests/log/test_gap.py",),
+    ),
+)

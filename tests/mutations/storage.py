@@ -1,0 +1,187 @@
+"""Edits of the bookie's storage and of the metadata stores."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.edit import Edit
+
+NODE: Final = "quire/storage/node.py"
+LEDGER_STORAGE: Final = "quire/storage/ledger_storage.py"
+RETIRED: Final = "quire/storage/retired.py"
+SQLITE: Final = "quire/metastore/sqlite_file.py"
+ZOOKEEPER: Final = "quire/metastore/zookeeper.py"
+
+EDITS: Final = (
+    Edit(
+        "a flush that met a full disk forgets the states it had taken up",
+        LEDGER_STORAGE,
+        "            self._changed = {**changed, **self._changed}\n",
+        "",
+        ("tests/storage/test_full_disk.py",),
+    ),
+    Edit(
+        "a flush that is tried again moves the checkpoint to where the journal is by then",
+        LEDGER_STORAGE,
+        "            self._flushing, self._cache = self._cache, WriteCache()\n"
+        "            self._position = position\n",
+        "            self._flushing, self._cache = self._cache, WriteCache()\n"
+        "        self._position = position\n",
+        ("tests/storage/test_full_disk.py",),
+    ),
+    Edit(
+        "an explicit LAC is not kept by a flush of its own",
+        NODE,
+        "                self._storage.touch(ledger)\n",
+        "",
+        ("tests/storage/test_node.py",),
+    ),
+    Edit(
+        "a failed journal write is tried again on the same segment",
+        "quire/storage/journal.py",
+        "        await self._segment.file.write(self._offset, data, sync=True)\n",
+        "        try:\n"
+        "            await self._segment.file.write(self._offset, data, sync=True)\n"
+        "        except OSError:\n"
+        "            await self._segment.file.write(self._offset, data, sync=True)\n",
+        ("tests/storage/test_node_failures.py",),
+    ),
+    Edit(
+        "a journal lives on after a failed write",
+        "quire/storage/journal.py",
+        "            self._on_fatal(error)\n",
+        "",
+        ("tests/storage/test_node_failures.py",),
+    ),
+    Edit(
+        "limbo is asked after the read",
+        NODE,
+        "            if run is not None:\n"
+        "                return run\n"
+        "        self._storage.retired.check_kept(ledger)\n"
+        "        if is_doubtful:\n",
+        "            if run is not None:\n"
+        "                return run\n"
+        "        self._storage.retired.check_kept(ledger)\n"
+        "        if self._storage.is_doubtful(ledger):\n",
+        ("tests/storage/test_limbo.py",),
+    ),
+    Edit(
+        "a read of a retired ledger counts as absence",
+        NODE,
+        "        self._storage.retired.check_kept(ledger)\n        if is_doubtful:\n",
+        "        if is_doubtful:\n",
+        ("tests/storage/test_retired_answers.py",),
+    ),
+    Edit(
+        "a force vouches for a ledger that is retired meanwhile",
+        NODE,
+        "        await self._engine.settle()\n"
+        "        self._storage.retired.check_writer(ledger)\n"
+        "        return",
+        "        await self._engine.settle()\n        return",
+        ("tests/storage/test_retired_answers.py",),
+    ),
+    Edit(
+        "entries after a damaged one are replaced by other bytes",
+        NODE,
+        "                first = error.entry + 1\n                continue\n",
+        "                return\n",
+        ("tests/storage/test_retired_answers.py",),
+    ),
+    Edit(
+        "a comparison of bytes ends after one read",
+        NODE,
+        "                    raise CorruptEntryError(scanned.ledger, entry, OTHER_BYTES)\n"
+        "                first = entry + 1\n",
+        "                    raise CorruptEntryError(scanned.ledger, entry, OTHER_BYTES)\n"
+        "            return\n",
+        ("tests/storage/test_retired_answers.py",),
+    ),
+    Edit(
+        "a set of retired ids loses what was disowned",
+        RETIRED,
+        "return RetiredIds(found, self.disowned.copy())",
+        "return RetiredIds(found)",
+        ("tests/storage/test_retired_answers.py",),
+    ),
+    Edit(
+        "retired ids that do not touch are joined",
+        RETIRED,
+        "low = bisect_left(self.lasts, first - 1)",
+        "low = bisect_left(self.lasts, first - 2)",
+        ("tests/storage/test_retired.py",),
+    ),
+    Edit(
+        "a state row loses its hint",
+        "quire/storage/ledger_state.py",
+        "        state.hint = hint\n",
+        "",
+        ("tests/storage/test_node.py",),
+    ),
+    Edit(
+        "the counter is asked for no id",
+        "quire/storage/births.py",
+        "        return ledger < self._bound.below or self._knows(ledger)",
+        "        return True",
+        ("tests/storage/test_births.py",),
+    ),
+    Edit(
+        "SQLite commits without a sync",
+        SQLITE,
+        "PRAGMA synchronous = FULL",
+        "PRAGMA synchronous = NORMAL",
+        ("tests/metastore/test_sqlite.py",),
+    ),
+    Edit(
+        "an SQLite file takes an ephemeral record of a session that another process removed",
+        SQLITE,
+        "            self._check_owner(owner)\n",
+        "            pass\n",
+        ("tests/metastore/test_sqlite_file.py",),
+    ),
+    Edit(
+        "a commit to SQLite that failed counts as refused",
+        SQLITE,
+        'raise StoreOutcomeUnknownError(what, f"commit to {self._path}: {error}") from error',
+        'raise StoreUnavailableError(what, f"commit to {self._path}: {error}") from error',
+        ("tests/metastore/test_sqlite_file.py",),
+    ),
+    Edit(
+        "SQLite deletes a record at any version",
+        SQLITE,
+        "    def _delete(self, path: str, version: int | None) -> None:\n"
+        "        self._check_version(path, version)\n",
+        "    def _delete(self, path: str, version: int | None) -> None:\n"
+        "        self._check_version(path, None)\n",
+        ("tests/contract/metastore", "-k", "sqlite"),
+    ),
+    Edit(
+        "SQLite keeps the records of a session that ended",
+        SQLITE,
+        '        self._db.execute("DELETE FROM records WHERE owner = ?", (session,))\n',
+        "",
+        ("tests/contract/metastore", "-k", "sqlite"),
+    ),
+    Edit(
+        "a deletion in ZooKeeper takes any version",
+        ZOOKEEPER,
+        "edit = -1 if version is None else await self._edit_of(path, version)",
+        "edit = -1",
+        ("tests/metastore/test_zookeeper_versions.py",),
+    ),
+    Edit(
+        "a transaction in ZooKeeper replaces any version",
+        ZOOKEEPER,
+        "        return await self._edit_of(change.path, change.version)\n",
+        "        return -1\n",
+        ("tests/metastore/test_zookeeper_versions.py",),
+    ),
+    Edit(
+        "an error of ZooKeeper that leaves the outcome open counts as a refusal",
+        "quire/metastore/zookeeper_requests.py",
+        "            return None  # a kind of SessionExpiredError",
+        '            return SessionExpiredError("closed")  # a kind of SessionExpiredError',
+        ("tests/metastore/test_zookeeper_refusals.py",),
+    ),
+)
