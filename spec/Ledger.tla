@@ -163,13 +163,14 @@ Fence(x, b) == /\ r[x].ph \in {"fence", "read"} /\ ~fenced[id][b] /\ id \notin r
                /\ UNCHANGED <<meta, store, copy, retired, sent, okd, w, r, ends>>
 
 (* A retired id answers a fencing request with "retired": that is no coverage, *)
-(* unless the safeguard is removed.                                            *)
+(* unless the safeguard is removed. A recovery that asks all does not wait for *)
+(* the ensemble of an old record: each of its reads fences.                    *)
 Answered(b) == fenced[id][b] \/ (~RetiredIsNotAbsent /\ id \in retired[b])
 Start(x, lac) ==  \* lac: some LAC that a bookie may know
     /\ r[x].ph = "fence" /\ lac <= w.lac
     /\ LET f == LastFrag(r[x].read)
            need == IF FenceIsCovered THEN Cover ELSE 1
-       IN /\ \A e \in 1..E :
+       IN /\ r[x].all \/ \A e \in 1..E :
                 Cardinality({i \in 0..(Qw-1) : Answered(f.ens[((e-1+i) % E)+1])}) >= need
           /\ r' = [r EXCEPT ![x].ph = "read",
                             ![x].next = IF r[x].all \/ lac < f.first THEN f.first ELSE lac + 1]
@@ -212,7 +213,7 @@ RecoveryChange(x, ens) ==
                /\ meta' = [meta EXCEPT !.frags = frags, !.ver = @ + 1]
     /\ UNCHANGED <<store, copy, fenced, retired, sent, okd, w, ends>>
 
-Denials(x) == IF r[x].all THEN Cardinality(B) ELSE IF AbsentIsCovered THEN Cover ELSE 1
+Denials(x) == IF r[x].all THEN Cardinality(B) - Qa + 1 ELSE IF AbsentIsCovered THEN Cover ELSE 1
 AtEnd(x) == r[x].next > N \/ Cardinality(r[x].no) >= Denials(x)
 RecovererCloses(x) ==
     /\ r[x].ph = "read" /\ r[x].val = 0 /\ AtEnd(x)

@@ -114,6 +114,7 @@ class LedgerCatalog:
                 created_ms=created_ms,
                 token=token,
                 full_quorum=full_quorum,
+                incarnation=self._ids.incarnation,
             )
             created = await self._create(metadata, along(sealer.ledger) if along else ())
             if created is not None:

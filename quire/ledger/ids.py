@@ -25,7 +25,7 @@ from quire.errors import (
     StoreWentBackError,
 )
 from quire.metastore.changes import Change, Create, Put
-from quire.metastore.cluster import Cluster
+from quire.metastore.cluster import Cluster, adopted_incarnation
 from quire.metastore.layout import CLUSTER, LEDGER_IDS, LEDGERS, parse_ledger
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
@@ -58,6 +58,9 @@ class LedgerIds:
         self._drawn_at = 0.0
         self._block_size = 1
         self._taking = asyncio.Lock()
+        self.incarnation = 0
+        """That of the store when the block was drawn, to be noted in the ledger's record. It may be
+        too low when the ledger is created, never too high."""
 
     async def next(self) -> LedgerId:
         """Return an id that nobody else gets. Raises the store's errors, and `StoreWentBackError`
@@ -69,6 +72,7 @@ class LedgerIds:
             now = asyncio.get_running_loop().time()
             if not self._block or now - self._drawn_at > BLOCK_SECONDS:
                 self._drawn_at = now
+                self.incarnation = await adopted_incarnation(self._store)
                 self._block = await self._take_block(self._block_size)
                 self._block_size = min(2 * self._block_size, BLOCK_MAX)
             ledger, self._block = self._block[0], self._block[1:]

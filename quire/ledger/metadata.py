@@ -74,8 +74,11 @@ class LedgerMetadata:
     """One ledger's record. `last_entry` and `length` (payload bytes) are known once it is CLOSED.
 
     `full_quorum` promises that then every entry was on all Qw bookies of its write set, not on Qa.
-    `token` is drawn by the creator, so that it recognises its own creation after a lost
-    answer. Raises `InvalidRequestError` when the parts contradict each other.
+    `incarnation` is that of the store in which the ledger was created, 0 in records of before
+    incarnations: in a later one the record may lack ensembles (docs/protocol.md, I2). `token` is
+    drawn by the creator, so that it recognises its own creation after a lost answer.
+
+    Raises `InvalidRequestError` when the parts contradict each other.
     """
 
     ledger: LedgerId
@@ -90,6 +93,7 @@ class LedgerMetadata:
     created_ms: int = 0
     token: str = ""
     full_quorum: bool = False
+    incarnation: int = 0
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -241,6 +245,8 @@ class LedgerMetadata:
             "token": self.token,
             "full_quorum": self.full_quorum,
         }
+        if self.incarnation:
+            body["incarnation"] = self.incarnation
         return encode_record(RECORD_KIND, RECORD_VERSION, body)
 
     @classmethod
@@ -279,6 +285,7 @@ def _from_body(body: Mapping[str, Any]) -> LedgerMetadata:
         created_ms=_number(body["created_ms"]),
         token=_text(body["token"]),
         full_quorum=_flag(body["full_quorum"]),
+        incarnation=_number(body.get("incarnation", 0)),
     )
 
 

@@ -10,6 +10,9 @@ Every read carries the fence, not only the first: a bookie that was silent when 
 fenced would otherwise deny an entry today and accept it from the old writer tomorrow (#2614). All
 bookies of a write set are asked at once and the verdict falls as soon as it is certain, so a hung
 one blocks nobody.
+
+A ledger of an older incarnation is asked for everywhere (docs/protocol.md, I2): the store was put
+back from a backup, and the record may name an ensemble that the ledger left long ago.
 """
 
 from __future__ import annotations
@@ -34,11 +37,21 @@ from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import LedgerMetadata, LedgerState, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.proof import unseal_run
-from quire.ledger.recovery_plan import Evidence, Verdict, closing_change
+from quire.ledger.recovery_plan import (
+    Evidence,
+    Panel,
+    Verdict,
+    closing_change,
+    every_bookie,
+    is_older,
+    last_ensemble,
+)
 from quire.ledger.roster import Bookies
 from quire.ledger.tails import covered_lac
 from quire.ledger.versioned import VersionedMetadata, change_metadata, judged_by_metadata
 from quire.ledger.write_back import WriteBack
+from quire.metastore.cluster import adopted_incarnation
+from quire.metastore.layout import BOOKIES, COOKIES
 from quire.metastore.store import MetadataStore
 from quire.run import RUN_BYTES_MAX
 
@@ -95,16 +108,10 @@ class LedgerRecovery:
         frozen = begun.metadata
         if frozen.is_closed:
             return begun
-        start = await covered_lac(
-            self._bookies,
-            self._sealer,
-            frozen,
-            self._options.request_timeout,
-            self._sealer.access_key,
-        )
+        panel, start = await self._panel(frozen)
         writing = WriteBack(frozen, self._bookies, self._sealer, self._options, self._rng, start)
         end: Entry | None = None
-        async with aclosing(self._batches(frozen, start + 1)) as batches:
+        async with aclosing(self._batches(panel, start + 1)) as batches:
             async for batch in batches:
                 await writing.write(batch)
                 end = batch[-1]
@@ -116,6 +123,24 @@ class LedgerRecovery:
             self.ledger,
             lambda current: closing_change(current, frozen, writing.mended, end, replicas),
         )
+
+    async def _panel(self, frozen: LedgerMetadata) -> tuple[Panel, EntryId]:
+        """Return whom to ask, and the entry after which recovery reads.
+
+        The incarnation is read after the record was changed: a record that was changed before the
+        store was put back is not in the store any more, and the closing change fails.
+        """
+        if is_older(frozen, await adopted_incarnation(self._store)):
+            cluster = [*await self._store.children(COOKIES), *await self._store.children(BOOKIES)]
+            return every_bookie(frozen, cluster), frozen.last_fragment.first - 1
+        start = await covered_lac(
+            self._bookies,
+            self._sealer,
+            frozen,
+            self._options.request_timeout,
+            self._sealer.access_key,
+        )
+        return last_ensemble(frozen), start
 
     async def _complete(self, mended: LedgerMetadata, end: Entry | None) -> list[Replica]:
         """With full quorum, see that every entry is on its whole write set."""
@@ -132,16 +157,13 @@ class LedgerRecovery:
         ensemble = frozen.fragment_of(entry).bookies
         return (await fetcher.fetch(frozen.replication, ensemble, entry, entry))[0]
 
-    async def _batches(
-        self, frozen: LedgerMetadata, first: EntryId
-    ) -> AsyncGenerator[list[Entry], None]:
+    async def _batches(self, panel: Panel, first: EntryId) -> AsyncGenerator[list[Entry], None]:
         """Yield the entries to recover, in order, in batches of about `RUN_BYTES_MAX` bytes.
 
-        Reads by the frozen metadata to the end. Raises `UnreadableError` when an entry can
+        Asks the same bookies to the end. Raises `UnreadableError` when an entry can
         neither be recovered nor be proven absent.
         """
-        evidence = Evidence(frozen.replication, first)
-        ensemble = frozen.last_fragment.bookies
+        evidence = Evidence(panel.replication, first)
         gaps: dict[int, EntryId] = {}
         async with Asking[int, _Said]() as asking:
             while True:
@@ -152,15 +174,18 @@ class LedgerRecovery:
                 if verdict is Verdict.END:
                     return
                 if verdict is Verdict.FAIL:
-                    said = ", ".join(str(answer) for answer in evidence.answers().values())
-                    reason = f"its write set answered {said}"
+                    said = ", ".join(
+                        f"{panel.bookies[position]} {answer}"
+                        for position, answer in sorted(evidence.answers().items())
+                    )
+                    reason = f"the bookies that may hold it answered: {said}"
                     raise UnreadableError(self.ledger, evidence.next, reason)
                 entry = evidence.next
                 for position in evidence.unanswered():
                     if not asking.is_asked(position):
                         alone = gaps.get(position) == entry
                         last = entry if alone else entry + WINDOW_ENTRIES - 1
-                        asking.ask(position, self._read(ensemble[position], entry, last))
+                        asking.ask(position, self._read(panel.bookies[position], entry, last))
                 self._weigh(evidence, gaps, *await asking.next())
 
     def _weigh(

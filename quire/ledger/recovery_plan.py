@@ -15,6 +15,10 @@ digest). Rules:
   P3  Everything is judged by the metadata as it was when recovery began: a bookie that recovery
       itself put into the ensemble lacks entries rightly.
   P4  What recovery changes in the ensemble appears in metadata together with the end, or never.
+  P5  A record of an older incarnation may lack the ledger's later ensembles. Then every bookie of
+      the cluster is asked, as if each entry from the last recorded fragment on had been written to
+      all K of them: K − Qa + 1 explicit negatives end the ledger. Recovery starts before the
+      fragment, and writes all that it finds back to the ensemble that the record will name.
 
 Pure: answers in, verdicts out. Who asks, how often and until when is `recovery`'s business.
 """
@@ -24,8 +28,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from typing import NamedTuple
 
-from quire.entry import NO_ENTRY, Entry, EntryId
+from quire.entry import NO_ENTRY, BookieId, Entry, EntryId
 from quire.errors import CorruptRecordError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
@@ -38,6 +43,34 @@ class Answer(StrEnum):
     OK = "ok"
     ABSENT = "absent"
     UNKNOWN = "unknown"
+
+
+class Panel(NamedTuple):
+    """The bookies that a recovery asks, and the replication by which it counts their answers."""
+
+    replication: Replication
+    bookies: tuple[BookieId, ...]
+
+
+def is_older(metadata: LedgerMetadata, incarnation: int) -> bool:
+    """Return whether a record may lack changes that the store had confirmed (P5)."""
+    return metadata.incarnation < incarnation
+
+
+def last_ensemble(metadata: LedgerMetadata) -> Panel:
+    """Return whom to ask about a ledger whose record names all of its ensembles."""
+    return Panel(metadata.replication, metadata.last_fragment.bookies)
+
+
+def every_bookie(metadata: LedgerMetadata, cluster: Iterable[BookieId]) -> Panel:
+    """Return whom to ask about a ledger whose later ensembles are not known (P5).
+
+    `cluster` names the bookies that have a cookie or are registered. Each entry that was ever
+    acknowledged is held by Qa of them, so it survives Qa − 1 bookies that do not answer.
+    """
+    bookies = tuple(sorted({*cluster, *metadata.last_fragment.bookies}))
+    count = len(bookies)
+    return Panel(Replication(count, count, metadata.replication.ack_quorum), bookies)
 
 
 class Verdict(StrEnum):

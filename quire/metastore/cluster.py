@@ -4,7 +4,7 @@ A store that was put back from a backup begins a new *incarnation*. It has lost 
 confirmed, so nothing may be served, given out or deleted on its word until an operator adopts it
 (protocol.md, I1). Fields that this program does not know are kept when the record is rewritten.
 
-Pure, but for `read_cluster`.
+Pure, but for the last two functions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from quire.errors import CorruptRecordError, StoreWentBackError
+from quire.errors import CorruptRecordError, NoSuchNodeError, StoreWentBackError
 from quire.metastore.layout import CLUSTER
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
@@ -67,6 +67,20 @@ class Cluster:
                 f"it was put back from a backup (incarnation {self.incarnation}), and it was not "
                 "adopted",
             )
+
+
+async def adopted_incarnation(store: MetadataStore) -> int:
+    """Return the incarnation of a store, 0 for a store of ledgers alone, without a cluster.
+
+    Raises `StoreWentBackError` when it was not adopted, `CorruptRecordError`, and the store's
+    errors.
+    """
+    try:
+        found = await read_cluster(store)
+    except NoSuchNodeError:
+        return 0
+    found.check_adopted(store)
+    return found.incarnation
 
 
 async def read_cluster(store: MetadataStore) -> Cluster:

@@ -18,7 +18,10 @@ from quire.ledger.recovery_plan import (
     Evidence,
     Verdict,
     closing_change,
+    every_bookie,
+    is_older,
     judge,
+    last_ensemble,
     start_of_recovery,
 )
 
@@ -97,6 +100,35 @@ def test_the_start_is_known_exactly_when_no_quorum_of_acks_can_hide(
     else:
         lacs = [value for value in tails.values() if value is not None]
         assert start == max(first - 1, *lacs)
+
+
+@given(replications(), st.integers(0, 3), st.data())
+def test_unknown_ensembles_end_at_the_denials_that_leave_no_quorum(
+    replication: Replication, others: int, data: st.DataObject
+) -> None:
+    """P5: any Qa bookies of the cluster may have been an ack quorum."""
+    named = tuple(f"b{number}" for number in range(replication.ensemble))
+    cluster = [f"b{number}" for number in range(replication.ensemble + others)]
+    metadata = LedgerMetadata(7, replication, DigestKind.CRC32C, "", (Fragment(0, named),))
+    panel = every_bookie(metadata, cluster[1:])
+    assert sorted(panel.bookies) == sorted(cluster), "the named ones are asked in any case"
+    answer = st.sampled_from([None, OK, ABSENT, UNKNOWN])
+    answers = {position: data.draw(answer) for position in range(len(cluster))}
+    verdict = judge(panel.replication, data.draw(st.integers(0, 9)), answers)
+    unacked = [
+        acked
+        for acked in combinations(range(len(cluster)), replication.ack_quorum)
+        if ABSENT not in [answers[position] for position in acked]
+    ]
+    assert (verdict is RECOVER) == (OK in answers.values())
+    assert (verdict is END) == (OK not in answers.values() and not unacked)
+
+
+def test_a_record_of_an_earlier_incarnation_is_older() -> None:
+    fragments = (Fragment(0, ("b2", "b0", "b1")),)
+    metadata = LedgerMetadata(7, Replication(), DigestKind.CRC32C, "", fragments, incarnation=2)
+    assert [is_older(metadata, incarnation) for incarnation in (1, 2, 3)] == [False, False, True]
+    assert last_ensemble(metadata) == (Replication(), ("b2", "b0", "b1"))
 
 
 def test_an_empty_last_ensemble_starts_at_its_own_fragment() -> None:

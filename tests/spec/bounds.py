@@ -39,7 +39,7 @@ PASSING: Final = {
         Bounds(can_delete=True, can_forget=True), Outcome(None, 34, 455_136, 162_035)
     ),
     "deleted, and the store revives": Passing(
-        Bounds(can_delete=True, can_revive=True), Outcome(None, 26, 20_427, 7_958)
+        Bounds(can_delete=True, can_revive=True), Outcome(None, 26, 28_461, 10_227)
     ),
 }
 
@@ -48,7 +48,7 @@ THOROUGH: Final = {
         Bounds(recoverers=2, entries=2), Outcome(None, 33, 1_209_423, 204_536)
     ),
     "an ensemble change, and the store revives": Passing(
-        Bounds(bookies=4, changes=1, can_revive=True), Outcome(None, 25, 1_178_502, 336_336)
+        Bounds(bookies=4, changes=1, can_revive=True), Outcome(None, 24, 1_951_092, 486_059)
     ),
 }
 """Larger bounds, for `python -m tests.spec`; too slow for every test run."""
@@ -64,7 +64,7 @@ REMOVED: Final = (
     Removed(
         "RetiredIsNotAbsent",
         Bounds(can_delete=True, can_revive=True),
-        Outcome("L1", 18, 18_669, 7_527),
+        Outcome("L1", 16, 18_717, 7_010),
         "a revived ledger is closed as empty",
     ),
     Removed("DeleteCloses", DELETED, Outcome("L1", 7, 225, 124), "a deleted ledger confirms"),

@@ -256,7 +256,7 @@ class LedgerModel:
         first, ens = c.read[-1]
         need = self.cover if self.has["FenceIsCovered"] else 1
         size, quorum = self.bounds.ensemble, self.bounds.write_quorum
-        for e in range(size):
+        for e in range(size) if not c.all else ():
             answered = sum(self._answered(s, ens[(e + i) % size]) for i in range(quorum))
             if answered < need:
                 return
@@ -271,7 +271,7 @@ class LedgerModel:
             for b in asked:
                 yield from self._asked(s, x, b)
         wanted = self.cover if self.has["AbsentIsCovered"] else 1
-        denials = self.bounds.bookies if c.all else wanted
+        denials = self.bounds.bookies - self.bounds.ack_quorum + 1 if c.all else wanted
         if c.next > self.bounds.entries or len(c.no) >= denials:
             yield from self._closed(s, x)
 
