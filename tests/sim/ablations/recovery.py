@@ -17,10 +17,10 @@ from tests.sim.ablations.patch import Patch
 def read_without_fence() -> list[Patch]:
     whole = recovery.LedgerRecovery._batches
 
-    def batches(self: Any, frozen: LedgerMetadata, first: EntryId) -> Any:
+    def batches(self: Any, panel: recovery_plan.Panel, first: EntryId) -> Any:
         if not isinstance(self._bookies, _Unfenced):
             self._bookies = _Unfenced(self._bookies)
-        return whole(self, frozen, first)
+        return whole(self, panel, first)
 
     return [(recovery.LedgerRecovery, "_batches", batches)]
 
