@@ -15,7 +15,8 @@ ZOOKEEPER ?=
 TLA2TOOLS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tutorial test check lint types structure sim determinism crash ablations mutations soak netns bench proto format clean spec tlc
+.PHONY: help demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
+	ablations mutations soak netns bench proto format clean spec tlc
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,7 +45,7 @@ $(VENV)/lint.stamp: $(VENV)/core.stamp
 	@$(PIP) install --group lint
 	@touch $@
 
-$(VENV)/proto.stamp: $(VENV)/core.stamp
+$(VENV)/dev.stamp: $(VENV)/core.stamp
 	@$(PIP) install --group dev
 	@touch $@
 
@@ -55,6 +56,10 @@ demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: th
 
 test: $(VENV)/test.stamp ## every test: pure, simulated, real processes, real ZooKeeper, real Spark
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: under a minute
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(QUICK)
+	@$(BIN)/python -m tests.sim --seeds 100 --jobs 2
 
 # --- what a maintainer runs --------------------------------------------------------------------------
 
@@ -69,6 +74,19 @@ types: $(VENV)/lint.stamp $(VENV)/test.stamp ## mypy, strict
 
 structure: $(VENV)/test.stamp ## who may import whom, sizes, banned names
 	@$(BIN)/python -m pytest tests/test_structure.py
+
+coverage: $(VENV)/test.stamp ## the quick tests with coverage of each module; html in build/coverage
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov=quire --cov-report=term:skip-covered --cov-report=html:build/coverage $(QUICK)
+
+lock: $(VENV)/test.stamp $(VENV)/lint.stamp ## renew requirements-dev.lock from what is installed
+	@{ echo "# Every package of the development environment, as \`make lock\` found it."; \
+	  $(BIN)/python -m pip --disable-pip-version-check freeze --exclude-editable; } > requirements-dev.lock
+
+changelog: $(VENV)/dev.stamp ## write the fragments of changes/ into CHANGELOG.md for VERSION=x.y.z
+	@$(BIN)/towncrier build --yes --version $(VERSION)
+
+words: $(VENV)/test.stamp ## count constructions that hide the subject (STYLE.md); the worst files
+	@$(BIN)/python -m tests.support.language 20
 
 format: $(VENV)/lint.stamp ## rewrite the code in the project's format
 	@$(BIN)/ruff check --fix-only .
@@ -104,7 +122,7 @@ netns: $(VENV)/test.stamp ## real partitions between hosts of our own; needs roo
 bench: $(VENV)/core.stamp ## throughput and latency of real processes beside the machine's raw limits
 	@$(BIN)/quire bench
 
-proto: $(VENV)/proto.stamp ## regenerate quire/wire/bookie_pb2*.py
+proto: $(VENV)/dev.stamp ## regenerate quire/wire/bookie_pb2*.py
 	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. quire/wire/bookie.proto
 
 clean: ## remove what was installed and built
