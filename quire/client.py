@@ -23,11 +23,11 @@ from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leaving import HandleT, OpenHandles
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.inventory import Inventory, take_inventory
+from quire.ledger.links import link_bookie
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
-from quire.ledger.remote import RemoteBookie
 from quire.ledger.roster import BookieRoster
 from quire.ledger.writer import LedgerWriter
 from quire.log.adoption import Adoption
@@ -97,7 +97,7 @@ async def connect(
         limits = options or LedgerOptions()
         roster = BookieRoster(
             metadata_store,
-            lambda address: RemoteBookie(address, request_timeout=limits.request_timeout),
+            lambda address: link_bookie(address, request_timeout=limits.request_timeout),
         )
         stack.push_async_callback(roster.close)
         await roster.start()

@@ -46,6 +46,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage.registration": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.ledger": (*VALUES, "quire.ledger", "quire.metastore"),
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.ledger.links": (*VALUES, "quire.ledger"),
     "quire.ledger.run_stream": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.repair": (*VALUES, "quire.repair", "quire.ledger", "quire.metastore", "quire.storage"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
@@ -82,6 +83,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.ledger",
     ),
     "quire.cluster": (*VALUES, "quire.cluster", "quire.client", "quire.metastore", "quire.storage"),
+    "quire.testing": (*VALUES, "quire.testing", "quire.ledger", "quire.metastore", "quire.sync"),
+    "quire.testing.plugin": ("quire.testing", "quire.sync", "quire.client"),
     "quire.bench": (
         *VALUES,
         "quire.bench",
@@ -112,6 +115,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "click": ("quire.cli",),
     "rich": ("quire.cli",),
     "uvloop": ("quire.cli", "quire.bench"),
+    "pytest": ("quire.testing.plugin",),
     "pyspark": ("quire.spark",),
     "pyarrow": (
         "quire.spark",

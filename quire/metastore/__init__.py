@@ -1,6 +1,7 @@
 """The metadata store: a port (`store.py`), its implementations, and the URIs that name them.
 
 memory:                          a tree of its own, gone with its client
+memory://name                    a tree that this process offers (shared.py)
 sqlite:///abs/path/metadata.db   a file shared by the processes of one machine
 zk://h1:2181,h2:2181/root        ZooKeeper; everything lives below /root, which is made as needed
 """
@@ -11,6 +12,7 @@ from typing import Final
 
 from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore.memory import MemoryStore
+from quire.metastore.shared import SCHEME, open_shared
 from quire.metastore.store import MetadataStore
 from quire.timing import time_limit
 
@@ -29,6 +31,8 @@ async def open_store(uri: str, *, timeout: float | None = None) -> MetadataStore
     scheme, separator, rest = uri.partition("://")
     if uri == "memory:":
         return MemoryStore()
+    if separator and scheme == SCHEME and rest:
+        return open_shared(rest)
     if separator and scheme == "sqlite" and _is_file(rest):
         from quire.metastore.sqlite import SqliteStore
 

@@ -152,6 +152,11 @@ class MemoryTree:
         for path in owned:
             self._remove(path)
 
+    def end_sessions(self) -> None:
+        """End every session, as if none had been renewed in time."""
+        for session in sorted(self._deadlines):
+            self.end_session(session)
+
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Return when `condition` holds; it is looked at after every change and expiry."""
         while not condition():
@@ -200,6 +205,8 @@ class MemoryTree:
             raise SessionExpiredError("it was not renewed in time")
 
     def _reap(self) -> None:
+        if not self._deadlines:
+            return  # also before a loop runs
         now = asyncio.get_running_loop().time()
         for session in [each for each, deadline in self._deadlines.items() if deadline <= now]:
             self.end_session(session)

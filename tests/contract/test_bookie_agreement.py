@@ -21,8 +21,8 @@ from quire.run import pack_run, scan_run
 from quire.storage.cookie import format_bookie
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
+from quire.testing.bookie import MemoryBookie
 from tests.sim.disk import SimDisk
-from tests.support.memory_bookie import MemoryBookie
 
 OPTIONS = StorageOptions(
     segment_bytes=64 * 1024,

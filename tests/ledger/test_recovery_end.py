@@ -10,8 +10,8 @@ from quire.entry import NO_ENTRY, LedgerId
 from quire.errors import EntryUnknownError, LedgerFencedError, UnreadableError
 from quire.ledger.metadata import LedgerState
 from quire.ledger.quorum import Replication
+from quire.testing.bookie import MemoryBookie
 from tests.ledger.recovering import scenario
-from tests.support.memory_bookie import MemoryBookie
 from tests.support.memory_cluster import MemoryCluster, down, hung
 from tests.support.planted_ledger import PASSWORD, PlantedLedger
 

@@ -19,7 +19,7 @@ from quire.entry import DigestKind, EntryId, LedgerId, Sealer
 from quire.errors import CorruptEntryError, InvalidRequestError, QuireError
 from quire.ledger.options import LedgerOptions
 from quire.run import pack_run, scan_run
-from tests.support.memory_bookie import MemoryBookie
+from quire.testing.bookie import MemoryBookie
 from tests.support.memory_cluster import LocalBookie, MemoryCluster
 from tests.support.planted_ledger import PASSWORD, PlantedLedger, payload
 from tests.support.virtual import virtually

@@ -12,7 +12,7 @@ from quire.ledger.roster import BookieRoster
 from quire.metastore.layout import BOOKIES, bookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.registration import encode_registration
-from tests.support.memory_bookie import MemoryBookie
+from quire.testing.bookie import MemoryBookie
 from tests.support.memory_cluster import MemoryCluster, until
 
 

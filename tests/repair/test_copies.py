@@ -18,7 +18,7 @@ from quire.repair.census import count
 from quire.repair.copies import PeerCopies
 from quire.run import pack_run, split_run
 from quire.storage.horizon import Horizon
-from tests.support.memory_bookie import MemoryBookie
+from quire.testing.bookie import MemoryBookie
 
 PASSWORD = b"secret"
 

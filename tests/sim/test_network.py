@@ -13,12 +13,12 @@ from quire.bookie import BookieAddress
 from quire.entry import DigestKind, Sealer
 from quire.errors import BookieUnavailableError, LedgerFencedError, NoSuchEntryError
 from quire.run import pack_run
+from quire.testing.bookie import MemoryBookie
 from quire.timing import time_limit
 from tests.sim.loop import SimLoop, new_loop
 from tests.sim.network import Conditions, Host, Network, SimLink
 from tests.sim.policy import Policy
 from tests.sim.process import Incarnation
-from tests.support.memory_bookie import MemoryBookie
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"")
 KEY = SEALER.access_key

@@ -30,8 +30,8 @@ from quire.storage.metered import BOUNDS, OK, Answered, Durations, Meter, Metere
 from quire.storage.metrics import serve_metrics
 from quire.storage.options import StorageOptions
 from quire.storage.server import serve
+from quire.testing.bookie import MemoryBookie
 from tests.support.counter import give_out
-from tests.support.memory_bookie import MemoryBookie
 from tests.support.virtual import virtually
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"secret")

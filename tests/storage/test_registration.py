@@ -21,7 +21,7 @@ from quire.metastore.memory import MemorySession, MemoryStore
 from quire.metastore.registration import decode_registration, encode_registration
 from quire.storage import registration
 from quire.storage.registration import Registration
-from tests.support.memory_bookie import MemoryBookie
+from quire.testing.bookie import MemoryBookie
 
 PATH = bookie_path("b1")
 HERE = BookieAddress("b1", "127.0.0.1:1000")

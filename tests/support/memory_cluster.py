@@ -22,7 +22,7 @@ from quire.metastore.layout import bookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.registration import encode_registration
 from quire.metastore.store import Session
-from tests.support.memory_bookie import MemoryBookie
+from quire.testing.bookie import MemoryBookie
 
 SESSION_SECONDS = 3600.0
 

@@ -23,8 +23,8 @@ from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import ledger_path
 from quire.metastore.memory import MemoryStore
 from quire.run import split_run
+from quire.testing.bookie import MemoryBookie
 from tests.support.faulty_store import FaultyStore
-from tests.support.memory_bookie import MemoryBookie
 
 LEDGER = 7
 PATH = ledger_path(LEDGER)

@@ -12,7 +12,7 @@ from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
 from quire.storage.reception import ServiceLimits
 from quire.storage.service import serve_bookie
-from tests.support.memory_bookie import MemoryBookie
+from quire.testing.bookie import MemoryBookie
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"secret")
 KEY = SEALER.access_key

@@ -14,7 +14,7 @@ import asyncio, subprocess, threading
 from quire.bookie import BookieAddress
 from quire.ledger.remote import RemoteBookie
 from quire.storage.service import serve_bookie
-from tests.support.memory_bookie import MemoryBookie
+from quire.testing.bookie import MemoryBookie
 
 BOOKIE = "b" * 32
 over, called = threading.Event(), threading.Event()

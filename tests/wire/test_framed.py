@@ -20,11 +20,11 @@ from quire.errors import BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
 from quire.storage import run_port
 from quire.storage.service import serve_bookie
+from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import framed
 from quire.wire.framed import GREETING, ConnectionOverError, FramedConnection, connect
 from quire.wire.transport import MESSAGE_BYTES_MAX
-from tests.support.memory_bookie import MemoryBookie
 from tests.wire.link import KEY, SOON, GatedBookie, run_of
 
 HERE = "127.0.0.1:0"

@@ -23,9 +23,9 @@ from quire.errors import QuireError
 from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
 from quire.storage.service import serve_bookie
+from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.transport import CHANNEL_OPTIONS, EOF, RpcError
-from tests.support.memory_bookie import MemoryBookie
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"secret")
 KEY = SEALER.access_key

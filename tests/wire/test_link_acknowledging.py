@@ -12,10 +12,10 @@ from quire.bookie import BookieAddress
 from quire.entry import LedgerId
 from quire.errors import BookieUnavailableError
 from quire.storage.add_stream import RUNS_PER_MESSAGE_MAX
+from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.run_calls import FramedRuns, GrpcRuns, RunCall
 from quire.wire.transport import open_channel
-from tests.support.memory_bookie import MemoryBookie
 from tests.wire.link import KEY, SOON, GatedBookie, connected, run_of, served
 
 by_each_carrier = pytest.mark.usefixtures("carrier")

@@ -14,8 +14,8 @@ from quire.errors import BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.reception import Reception
 from quire.storage.service import BookieService, serve_bookie
+from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
-from tests.support.memory_bookie import MemoryBookie
 from tests.wire.link import KEY, SEALER, SOON, GatedBookie, connected, far, run_of, served
 
 pytestmark = pytest.mark.usefixtures("carrier")

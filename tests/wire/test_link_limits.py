@@ -22,6 +22,7 @@ from quire.ledger import run_stream
 from quire.ledger.remote import RemoteBookie
 from quire.storage.reception import ServiceLimits
 from quire.storage.service import serve_bookie
+from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire.transport import (
@@ -31,7 +32,6 @@ from quire.wire.transport import (
     SENT_RUN_BYTES_MAX,
     RpcError,
 )
-from tests.support.memory_bookie import MemoryBookie
 from tests.wire.link import KEY, SEALER, GatedBookie, connected, far, run_of, served
 
 pytestmark = pytest.mark.usefixtures("carrier")

@@ -12,10 +12,10 @@ import pytest
 from quire.bookie import list_all
 from quire.entry import ENTRY_MAX
 from quire.storage import service
+from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire.transport import bind, open_server
-from tests.support.memory_bookie import MemoryBookie
 from tests.wire.link import KEY, connected, far, run_of, served
 
 APART = [(entry, entry) for entry in range(0, 20, 2)]

@@ -21,8 +21,8 @@ from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from quire.storage.service import serve_bookie
+from quire.testing.bookie import MemoryBookie
 from tests.sim.disk import SimDisk
-from tests.support.memory_bookie import MemoryBookie
 
 ABSENT = (NoSuchEntryError, NoSuchLedgerError)
 SOON = 5.0

@@ -25,6 +25,7 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.run import pack_run, scan_run
+from quire.timing import time_limit
 
 
 @dataclass
@@ -197,7 +198,7 @@ class MemoryBookie:
         state = self.ledgers.setdefault(ledger, _Ledger())
         state.waits += 1
         try:
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 while not state.fenced and max(state.hint, state.packet_lac) <= above:
                     await state.changed.wait()
         except TimeoutError:
