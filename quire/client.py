@@ -20,11 +20,13 @@ from typing import Final
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Election
 from quire.entry import BookieId, DigestKind, LedgerId
+from quire.event_log import observing
 from quire.leaving import HandleT, OpenHandles
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.inventory import Inventory, take_inventory
 from quire.ledger.links import link_bookie
 from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.observed_store import observed
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -91,9 +93,11 @@ async def connect(
     """
     uri = resolve_store(store)
     rng = random.Random()
-    metadata_store = await open_store(uri, timeout=timeout)
+    opened = await open_store(uri, timeout=timeout)
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(metadata_store.close)
+        stack.push_async_callback(opened.close)
+        observer = stack.enter_context(observing("client", str(os.getpid())))
+        metadata_store = observed(opened, observer)
         limits = options or LedgerOptions()
         roster = BookieRoster(
             metadata_store,
@@ -101,7 +105,13 @@ async def connect(
         )
         stack.push_async_callback(roster.close)
         await roster.start()
-        catalog = LedgerCatalog(metadata_store, roster, rng=rng, clock=time.time, options=limits)
+        catalog = LedgerCatalog(
+            *(metadata_store, roster),
+            rng=rng,
+            clock=time.time,
+            options=limits,
+            observer=observer,
+        )
         logs = LogDirectory(
             metadata_store,
             catalog,

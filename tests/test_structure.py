@@ -22,6 +22,7 @@ VALUES = (
     "quire.run",
     "quire.bookie",
     "quire.timing",
+    "quire.observer",
     "quire.directory_lock",
 )
 """Ports and values at the bottom: everybody may import them."""
@@ -33,10 +34,18 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.entry": ("quire.errors",),
     "quire.run": ("quire.errors", "quire.entry"),
     "quire.bookie": ("quire.entry",),
+    "quire.observer": ("quire.entry",),
+    "quire.event_log": ("quire.entry", "quire.errors", "quire.observer"),
     "quire.metastore": (*VALUES, "quire.metastore"),
     "quire.wire": (*VALUES, "quire.wire"),
     "quire.storage": (*VALUES, "quire.storage"),
-    "quire.storage.server": (*VALUES, "quire.storage", "quire.metastore", "quire.wire"),
+    "quire.storage.server": (
+        *VALUES,
+        "quire.storage",
+        "quire.metastore",
+        "quire.wire",
+        "quire.event_log",
+    ),
     "quire.storage.service": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.reception": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.add_stream": (*VALUES, "quire.storage", "quire.wire"),
@@ -63,6 +72,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.leaving": ("quire.errors", "quire.log", "quire.ledger"),
     "quire.client": (
         "quire.leaving",
+        "quire.event_log",
         "quire.metadata",
         *VALUES,
         "quire.service",

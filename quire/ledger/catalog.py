@@ -43,6 +43,7 @@ from quire.ledger.writer import LedgerWriter
 from quire.metastore.changes import Change, Create, Delete
 from quire.metastore.layout import LEDGERS, VALUE_BYTES_MAX, ledger_path, parent_of, parse_ledger
 from quire.metastore.store import MetadataStore
+from quire.observer import SILENT, Observer
 
 ATTEMPTS_MAX: Final = 16
 """Attempts at one change of the store whose outcome stays unknown."""
@@ -69,8 +70,10 @@ class LedgerCatalog:
         rng: random.Random,
         clock: Callable[[], float],
         options: LedgerOptions | None = None,
+        observer: Observer = SILENT,
     ) -> None:
         self._store = store
+        self._observer = observer
         self._roster = roster
         self._rng = rng
         self._clock = clock
@@ -127,6 +130,7 @@ class LedgerCatalog:
                     self._options,
                     self._rng,
                     deferred_sync=deferred_sync,
+                    observer=self._observer,
                 )
         raise StoreUnavailableError(self._store.uri, "every ledger id drawn was taken")
 
@@ -139,7 +143,10 @@ class LedgerCatalog:
         """
         sealer, found = await self._find(ledger, password)
         if not found.metadata.is_closed:
-            recovery = LedgerRecovery(self._store, self._roster, sealer, self._options, self._rng)
+            recovery = LedgerRecovery(
+                *(self._store, self._roster, sealer, self._options, self._rng),
+                observer=self._observer,
+            )
             found = await recovery.run()
         return self._reader(sealer, found)
 

@@ -29,6 +29,7 @@ from quire.ledger.metadata import Fragment
 from quire.ledger.placement import replace
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
+from quire.observer import SILENT, Observer
 from quire.timing import time_limit
 
 
@@ -45,8 +46,12 @@ class EnsembleChange:
         *,
         changed: Callable[[], None],
         ended: Callable[[Exception], None],
+        observer: Observer = SILENT,
     ) -> None:
-        """`changed` is called after each attempt, `ended` when this writer's time is over."""
+        """`changed` is called after each attempt, `ended` when this writer's time is over;
+        `observer` is told when LAC stands still, and when it may move again.
+        """
+        self._observer = observer
         self._ensemble = ensemble
         self._record = record
         self._bookies = bookies
@@ -92,7 +97,7 @@ class EnsembleChange:
         except (NotEnoughBookiesError, StoreUnavailableError) as error:
             self.obstacle = error
         if self._ensemble.window.is_frozen:
-            self._ensemble.window.thaw()
+            self._thaw()
 
     def _draw(self) -> Fragment:
         """Return the fragment that gives positions to spares; LAC is frozen then.
@@ -109,7 +114,17 @@ class EnsembleChange:
 
     def _freeze(self) -> EntryId:
         window = self._ensemble.window
-        return window.lac + 1 if window.is_frozen else window.freeze()
+        if window.is_frozen:
+            return window.lac + 1
+        first = window.freeze()
+        self._observer.frozen(self._ensemble.ledger, first)
+        return first
+
+    def _thaw(self) -> None:
+        ensemble = self._ensemble
+        bookies = [lane.bookie for lane in ensemble.lanes]
+        self._observer.thawed(ensemble.ledger, ensemble.window.first, bookies)
+        ensemble.window.thaw()
 
     async def _pause(self) -> None:
         """Wait until a lane that is down may be probed, a spare is looked for, or a lane fails."""

@@ -53,6 +53,7 @@ from quire.ledger.write_back import WriteBack
 from quire.metastore.cluster import adopted_incarnation
 from quire.metastore.layout import BOOKIES, COOKIES
 from quire.metastore.store import MetadataStore
+from quire.observer import SILENT, SILENT_RECOVERY, Observer, RecoveryObserver
 from quire.run import RUN_BYTES_MAX
 
 WINDOW_ENTRIES: Final = 65_536
@@ -78,8 +79,11 @@ class LedgerRecovery:
         sealer: Sealer,
         options: LedgerOptions,
         rng: random.Random,
+        observer: Observer = SILENT,
     ) -> None:
         self._store = store
+        self._observer = observer
+        self._telling: RecoveryObserver = SILENT_RECOVERY
         self._bookies = bookies
         self._sealer = sealer
         self._options = options
@@ -108,6 +112,7 @@ class LedgerRecovery:
         frozen = begun.metadata
         if frozen.is_closed:
             return begun
+        self._telling = self._observer.recovering(self.ledger)
         panel, start = await self._panel(frozen)
         writing = WriteBack(frozen, self._bookies, self._sealer, self._options, self._rng, start)
         end: Entry | None = None
@@ -118,6 +123,7 @@ class LedgerRecovery:
         if end is None:
             end = await self._entry(frozen, start)
         replicas = await self._complete(writing.mended, end)
+        self._telling.closing(NO_ENTRY if end is None else end.entry)
         return await change_metadata(
             self._store,
             self.ledger,
@@ -132,7 +138,9 @@ class LedgerRecovery:
         """
         if is_older(frozen, await adopted_incarnation(self._store)):
             cluster = [*await self._store.children(COOKIES), *await self._store.children(BOOKIES)]
-            return every_bookie(frozen, cluster), frozen.last_fragment.first - 1
+            panel, start = every_bookie(frozen, cluster), frozen.last_fragment.first - 1
+            self._telling.started(start, panel.bookies)
+            return panel, start
         start = await covered_lac(
             self._bookies,
             self._sealer,
@@ -140,6 +148,7 @@ class LedgerRecovery:
             self._options.request_timeout,
             self._sealer.access_key,
         )
+        self._telling.started(start)
         return last_ensemble(frozen), start
 
     async def _complete(self, mended: LedgerMetadata, end: Entry | None) -> list[Replica]:
@@ -186,12 +195,13 @@ class LedgerRecovery:
                         alone = gaps.get(position) == entry
                         last = entry if alone else entry + WINDOW_ENTRIES - 1
                         asking.ask(position, self._read(panel.bookies[position], entry, last))
-                self._weigh(evidence, gaps, *await asking.next())
+                self._weigh(evidence, gaps, panel, *await asking.next())
 
     def _weigh(
         self,
         evidence: Evidence,
         gaps: dict[int, EntryId],
+        panel: Panel,
         position: int,
         said: _Said | QuireError,
     ) -> None:
@@ -205,6 +215,7 @@ class LedgerRecovery:
         elif isinstance(said.answer, LedgerRetiredError):
             raise said.answer  # it denies nothing: metadata judges
         elif isinstance(said.answer, NoSuchEntryError | NoSuchLedgerError):
+            self._telling.counted(panel.bookies[position], said.first, said.last)
             evidence.deny(position, said.first, said.last)
         elif isinstance(said.answer, QuireError):
             evidence.doubt(position, said.first)
@@ -212,6 +223,7 @@ class LedgerRecovery:
             entries, damaged = unseal_run(
                 self._sealer, said.answer, said.first, said.last, evidence.wants
             )
+            self._telling.shown(panel.bookies[position], entries)
             evidence.hold(entries)
             for entry in damaged:
                 evidence.doubt(position, entry)

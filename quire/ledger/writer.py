@@ -49,6 +49,7 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
 from quire.metastore.store import MetadataStore
+from quire.observer import SILENT, Observer
 from quire.timing import time_limit
 
 _log = logging.getLogger(__name__)
@@ -75,10 +76,12 @@ class LedgerWriter(Handle):
         rng: random.Random,
         *,
         deferred_sync: bool = False,
+        observer: Observer = SILENT,
     ) -> None:
         """Take up the ledger of a record just created, at its `version`. Needs a running loop.
 
-        With `deferred_sync` appends are answered before they are durable: see `force`.
+        With `deferred_sync` appends are answered before they are durable: see `force`. `observer`
+        is told of what is confirmed and of changes of the ensemble.
         """
         self._loop = asyncio.get_running_loop()
         self._sealer = sealer
@@ -100,7 +103,9 @@ class LedgerWriter(Handle):
             deferred_sync=deferred_sync,
         )
         self._forcing = Forcing(self._ensemble.sync)
+        self._observer = observer
         self._window = self._ensemble.window
+        self._told = self._window.lac
         self._backlog = self._ensemble.backlog
         self._change = EnsembleChange(
             self._ensemble,
@@ -110,6 +115,7 @@ class LedgerWriter(Handle):
             self._tasks,
             changed=self._ensemble_changed,
             ended=self._ended,
+            observer=observer,
         )
         self._failure: Exception | None = None
         self._closing = Closing(metadata.ledger, self._tasks)
@@ -225,6 +231,9 @@ class LedgerWriter(Handle):
 
     def _confirmed(self, lac: EntryId) -> None:
         """Answer callers, let waiting ones in, and see that followers learn of LAC."""
+        if lac > self._told:
+            self._told = lac
+            self._observer.confirmed(self.ledger, lac)
         self._appends.resolve(self._ensemble.answered)
         self._forcing.confirmed(lac)
         if self._appends.is_waiting:

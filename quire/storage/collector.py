@@ -22,6 +22,7 @@ from typing import Final, Protocol
 
 from quire.entry import BookieId, LedgerId
 from quire.errors import QuireError
+from quire.observer import SILENT, Observer
 from quire.storage.compaction import Compactor
 from quire.storage.disk import Disk
 from quire.storage.ledger_storage import LedgerStorage
@@ -64,8 +65,10 @@ class Collector:
         deletions: Deletions,
         options: StorageOptions,
         on_fatal: Callable[[BaseException], None],
+        observer: Observer = SILENT,
     ) -> None:
         self._bookie = bookie
+        self._observer = observer
         self._disk = disk
         self._storage = storage
         self._compactor = compactor
@@ -154,6 +157,8 @@ class Collector:
             self.counts.rounds_failed += 1
             _log.warning("bookie %s has no space to keep the ids of ledgers to drop", self._bookie)
             return False
+        for ledger in ledgers:
+            self._observer.retired(ledger)
         return True
 
     async def close(self) -> None:

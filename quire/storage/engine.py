@@ -22,6 +22,7 @@ from quire.errors import (
     CorruptEntryError,
     ReadOnlyBookieError,
 )
+from quire.observer import SILENT, Observer, Source
 from quire.run import ScannedRun, scan_run
 from quire.storage.checkpoint import FIRST
 from quire.storage.collector import Collector, Deletions
@@ -54,6 +55,13 @@ HANGING: Final = "its disk does not answer"
 _LEDGER: Final = struct.Struct(">q")
 
 
+class _Run(NamedTuple):
+    """Entries, to be applied."""
+
+    scanned: ScannedRun
+    source: Source
+
+
 class _Key(NamedTuple):
     """A ledger's first key, to be applied."""
 
@@ -68,7 +76,7 @@ class _Fence(NamedTuple):
     key: bytes
 
 
-_Subject: TypeAlias = ScannedRun | _Key | _Fence | None
+_Subject: TypeAlias = _Run | _Key | _Fence | None
 
 
 @dataclass(slots=True)
@@ -91,8 +99,10 @@ class Engine:
         options: StorageOptions,
         rng: random.Random,
         on_fatal: Callable[[BaseException], None],
+        observer: Observer = SILENT,
     ) -> None:
         self.bookie: Final = bookie
+        self.observer: Final = observer
         self.options: Final = options
         self.storage: Final = LedgerStorage(disk, bookie, options)
         self.gate: Final = Gate(
@@ -155,6 +165,8 @@ class Engine:
         if start == FIRST.position:
             await self.storage.flush(lambda: position)  # nobody falls back on it any more: fresh.py
         await self._segments.release(position.segment)
+        for ledger in self.storage.limbo():
+            self.observer.salvaged(ledger)
         self._journal.start(segment, sequence)
         self.upkeep.start()
         self._tell_of_replay(asyncio.get_running_loop().time() - begun)
@@ -170,7 +182,7 @@ class Engine:
         self._replayed.records += 1
         self._replayed.bytes += len(record.body)
         if record.kind is RecordKind.RUN:
-            self._apply_one(scan_run(record.body))
+            self._apply_one(_Run(scan_run(record.body), Source.REPLAY))
         elif record.kind is not RecordKind.MARK:
             make = _Key if record.kind is RecordKind.LEDGER else _Fence
             (ledger,) = _LEDGER.unpack_from(record.body)
@@ -182,23 +194,25 @@ class Engine:
         self.upkeep.look()
 
     def _apply_one(self, subject: _Subject) -> None:
-        if isinstance(subject, ScannedRun):
-            self.storage.apply_run(subject)
+        if isinstance(subject, _Run):
+            run, source = subject
+            if self.storage.apply_run(run):
+                self.observer.held(run.ledger, run.entries, source)
         elif isinstance(subject, _Fence):
             self.storage.apply_fence(subject.ledger, subject.key)
+            self.observer.fenced(subject.ledger)
         elif subject is not None:
             self.storage.apply_key(subject.ledger, subject.key)
 
-    def append_run(
-        self, run: bytes, scanned: ScannedRun, *, recovery: bool
-    ) -> asyncio.Future[None]:
+    def append_run(self, run: bytes, scanned: ScannedRun, source: Source) -> asyncio.Future[None]:
         """Journal a run; the future is done when its entries are durable and can be read."""
-        return self._journal.append(RecordKind.RUN, run, scanned, can_wait=recovery)
+        can_wait = source is Source.RECOVERY
+        return self._journal.append(RecordKind.RUN, run, _Run(scanned, source), can_wait=can_wait)
 
     def _forget(self, subject: _Subject) -> None:
         """Give back the room of a run that was refused after all."""
-        if isinstance(subject, ScannedRun):
-            self.gate.leave(cost(subject))
+        if isinstance(subject, _Run):
+            self.gate.leave(cost(subject.scanned))
 
     def append_fence(self, ledger: LedgerId, key: bytes) -> asyncio.Future[None]:
         """Journal a fence; the future is done when it is durable and all before it is applied."""
@@ -237,6 +251,7 @@ class Engine:
             deletions,
             self.options,
             self._die,
+            self.observer,
         )
         self._counted["collection"] = collector.counts
         return collector
@@ -279,7 +294,7 @@ class Engine:
         size = cost(scanned)
         await self.gate.enter(size)
         try:
-            stored = self.append_run(run, scanned, recovery=False)
+            stored = self.append_run(run, scanned, Source.COPY)
         except BaseException:
             self.gate.leave(size)
             raise

@@ -198,10 +198,11 @@ class LedgerStorage:
         self.apply_key(ledger, key)
         self.state(ledger).close_door()
 
-    def apply_run(self, run: ScannedRun) -> None:
+    def apply_run(self, run: ScannedRun) -> bool:
+        """Return whether the run is kept: a retired ledger takes none."""
         if run.ledger in self.retired:
             self._cache.bytes += cost(run)  # given back by the next flush, as if it were kept
-            return
+            return False
         state = self.state(run.ledger)
         self._cache.insert(run)
         self._changed[run.ledger] = None
@@ -210,6 +211,7 @@ class LedgerStorage:
         if run.lac > state.hint:
             state.hint = run.lac
         state.wake()
+        return True
 
     def touch(self, ledger: LedgerId) -> None:
         """Note that a state changed outside of the journal (an explicit LAC)."""

@@ -38,6 +38,7 @@ from quire.errors import (
     ReadOnlyBookieError,
     UnauthorizedError,
 )
+from quire.observer import SILENT, Observer, Source
 from quire.run import ScannedRun, scan_run, split_run
 from quire.storage.collector import Collector, Deletions
 from quire.storage.cookie import check_cookie
@@ -62,6 +63,7 @@ class BookieNode:
         self._disk = disk
         self._engine = engine
         self._storage = engine.storage
+        self._observer = engine.observer
         self._queued_adds: set[asyncio.Future[None]] = set()  # not in the journal's queue yet
 
     @classmethod
@@ -74,15 +76,17 @@ class BookieNode:
         rng: random.Random,
         on_fatal: Callable[[BaseException], None],
         options: StorageOptions | None = None,
+        observer: Observer = SILENT,
     ) -> BookieNode:
         """Check the cookie, replay the journal, and serve.
 
         `rng` draws the identities of journal segments and where a scrub begins. `on_fatal` is
         called once when the process must end; the node refuses everything from then on.
+        `observer` is told of what took effect.
         Raises `ConfigurationError`, `WrongBookieError`, `CorruptStorageError` and OSError.
         """
         await check_cookie(disk, bookie, cluster)
-        engine = Engine(disk, bookie, options or StorageOptions(), rng, on_fatal)
+        engine = Engine(disk, bookie, options or StorageOptions(), rng, on_fatal, observer)
         try:
             await engine.start()
         except BaseException:
@@ -141,7 +145,8 @@ class BookieNode:
         self, state: LedgerState, run: bytes, scanned: ScannedRun, recovery: bool
     ) -> asyncio.Future[None]:
         """Append a run to the journal, in the step in which it was admitted."""
-        stored = self._engine.append_run(run, scanned, recovery=recovery)
+        source = Source.RECOVERY if recovery else Source.WRITER
+        stored = self._engine.append_run(run, scanned, source)
         state.accepted = max(state.accepted, scanned.last)
         return stored
 
@@ -262,6 +267,7 @@ class BookieNode:
         if state.fence is not None:
             await asyncio.shield(state.fence)
         if state.is_fenced:
+            self._observer.refused(state.ledger)
             raise LedgerFencedError(state.ledger)
 
     def _note_key(self, state: LedgerState, key: bytes) -> None:
@@ -307,6 +313,8 @@ class BookieNode:
         self._storage.retired.check_kept(ledger)
         if is_doubtful:
             raise EntryUnknownError(ledger, first, "this bookie may have lost it")
+        if fence_key is not None:
+            self._observer.denied(ledger, first, last)
         raise NoSuchLedgerError(ledger) if state is None else NoSuchEntryError(ledger, first)
 
     def _known(self, ledger: LedgerId) -> LedgerState | None:

@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 from quire.bookie import Bookie, BookieAddress
 from quire.entry import BookieId
 from quire.errors import CorruptStorageError, QuireError
+from quire.event_log import observing
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.storage.births import Births, BornBookie
@@ -149,9 +150,9 @@ async def serve(
             stack.push_async_callback(store.close)
             cookie = await identify(disk, store)
             await settle_twin(cookie, store)
-            node = await BookieNode.open(
-                disk, cookie.bookie, cookie.cluster, rng=rng, on_fatal=on_fatal, options=options
-            )
+            observer = stack.enter_context(observing("bookie", cookie.bookie))
+            make = partial(BookieNode.open, rng=rng, on_fatal=on_fatal, options=options)
+            node = await make(disk, cookie.bookie, cookie.cluster, observer=observer)
         stack.push_async_callback(node.close)
         born = _guarded(node, MetadataBirths(store, cookie.cluster))
         stack.push_async_callback(born.close)

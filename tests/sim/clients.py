@@ -61,6 +61,7 @@ class ClientMachine(Machine):
             rng=self.world.rng(f"{self.name}:{self.lives}"),
             clock=self.world.clock,
             options=self.world.options,
+            observer=self.world.conformance.observer(self.name),
         )
         return life
 

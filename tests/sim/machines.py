@@ -22,6 +22,7 @@ from quire.storage.cookie import format_bookie
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from tests.sim import operator
+from tests.sim.conformance import Conformance
 from tests.sim.disk import SimDisk
 from tests.sim.history import Violation
 from tests.sim.loop import SimLoop
@@ -95,6 +96,7 @@ class World:
         self.tree = WatchedTree()
         self.tree.create(layout.CLUSTER, encode_record("cluster", 1, {"cluster": CLUSTER}))
         self.options = LEDGER
+        self.conformance = Conformance()
 
     def rng(self, name: str) -> random.Random:
         """A stream of chance of its own: one more draw in it does not shift another."""
@@ -269,6 +271,7 @@ class BookieMachine(Machine):
             rng=rng,
             on_fatal=lambda error: self._fatal(life, error),
             options=STORAGE,
+            observer=self.world.conformance.observer(self.name),
         )
 
     def _fatal(self, life: Incarnation, error: BaseException) -> None:

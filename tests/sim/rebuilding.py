@@ -28,7 +28,8 @@ async def rebuild(
     for each in world.clients:
         if each.name == "consumer" and world.log.trimmed_to is not None:
             each.end_life()  # its place may be behind a segment of which nobody knows any more
-    world.tree.listeners.clear()  # what they know of the log goes with its record
+    # What the others know of the log goes with its record.
+    world.tree.listeners[:] = [world.conformance.changed]
     world.tree.delete(log_path(log), None)
     await client.insist(lambda: directory.rebuild(log))
     found = await scan(client)

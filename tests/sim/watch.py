@@ -66,10 +66,6 @@ def _never(bookie: BookieId, ledger: LedgerId) -> bool:
     return False
 
 
-def _unheard(ledger: LedgerId, entry: EntryId) -> None:
-    return None
-
-
 class BookieWatch:
     """See the module. Implements the network's `Watch`."""
 
@@ -273,8 +269,6 @@ class MetadataWatch:
         """Ledgers that were deleted, as they were last."""
         self.confirmed: dict[LedgerId, list[EntryId]] = defaultdict(list)
         self.counters: Counter[str] = Counter()
-        self.on_confirm: Callable[[LedgerId, EntryId], None] = _unheard
-        """Told of every entry that a writer holds confirmed."""
         self.has_repairs = False
         """Somebody re-replicates: then the record of a closed ledger may change its bookies."""
 
@@ -328,7 +322,6 @@ class MetadataWatch:
 
     def confirm(self, ledger: LedgerId, entry: EntryId) -> None:
         """A writer holds the entry confirmed."""
-        self.on_confirm(ledger, entry)
         metadata = self.current.get(ledger)
         try:
             if metadata is None:

@@ -22,7 +22,6 @@ from quire.storage.node import BookieNode
 from quire.timing import time_limit
 from tests.sim.checkers import FinalLedger
 from tests.sim.clients import ClientMachine
-from tests.sim.conformance import Conformance
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
 from tests.sim.faults import STOP, STOP_CLIENT, TO_CLIENTS, FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Violation
@@ -67,9 +66,7 @@ class SimWorld(World):
         self.knobs = Knobs(self.rng("knobs"))
         self.bookie_watch.is_excused = self.is_excused
         self.bookie_watch.is_in_limbo = self.is_in_limbo
-        self.conformance = Conformance(self.bookie_watch)
-        self.metadata_watch.on_confirm = self.conformance.confirmed
-        network.watch = self.conformance
+        network.watch = self.bookie_watch
         self.tree.listeners += [
             self.metadata_watch.changed,
             self.conformance.changed,

@@ -1,59 +1,28 @@
 """Is a trace of one ledger a behaviour of the specification?
 
-A trace is a list of events, each placed where its effect happened. Every event is one action of
-`spec/Ledger.tla` whose guard must hold. Two actions have no event: the writer may have sent
-anything at any time, and it confirms an entry no sooner than an event demands it. That is complete,
-because a fragment begins at LAC + 1, and makes the check linear in the length of the trace.
+A trace is a list of events (events.py), each placed where its effect happened. Every event is one
+action of `spec/Ledger.tla` whose guard must hold. One action has no event: the writer may have sent
+anything at any time. That is complete, and makes the check linear in the length of the trace.
 
-The evidence of all recoverers is merged: an event does not say which of them asked.
+Each recovery is followed by itself: what it counts must have been said, and it must have counted
+enough when it decides.
 
-Not here: how events are gathered (tests/sim/conformance.py), what is not in the specification
-(bytes, digests, LAC in frames).
+A guard either concerns one process alone, whose events are in order, or asks whether another one
+did something already. What was done stays done. So an event whose guard holds may be taken at once,
+and a guard that holds goes on to hold; merge.py rests on that. An event is taken whole or not at
+all.
+
+Not here: how events are gathered (tests/sim/conformance.py, tests/spec/files.py), what is not in
+the specification (bytes, digests, LAC in frames).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-Fragments = tuple[tuple[int, tuple[str, ...]], ...]
-
-NOTHING: Final = -1
-
-
-class Kind(StrEnum):
-    """What happened. The comment names the action of the specification."""
-
-    OPENED = "opened"  # Create, Change: the record is OPEN with these fragments
-    RECOVERING = "recovering"  # Begin
-    CLOSED = "closed"  # WriterCloses, RecovererCloses
-    DELETED = "deleted"  # Delete
-    ADDED = "added"  # Add: a bookie holds entries of the writer durably
-    WRITTEN_BACK = "written back"  # WriteBack
-    REFUSED = "refused"  # a bookie refused the writer because of a fence
-    FENCED = "fenced"  # Fence
-    SHOWN = "shown"  # ReadYes: a fencing read was answered with entries
-    DENIED = "denied"  # ReadNo: "no such entry" of the whole range that was asked for
-    CONFIRMED = "confirmed"  # Ack
-
-
-class Event(NamedTuple):
-    """One event. Entries are first..last, `last` the end of the ledger where it is CLOSED."""
-
-    kind: Kind
-    bookie: str = ""
-    first: int = 0
-    last: int = NOTHING
-    fragments: Fragments = ()
-
-
-class Shape(NamedTuple):
-    """The replication of the ledger: ensemble, write quorum, ack quorum."""
-
-    ensemble: int
-    write_quorum: int
-    ack_quorum: int
+from tests.spec.events import NOTHING, SAID_ONLY, Event, Fragments, Kind, Shape
 
 
 class Refusal(NamedTuple):
@@ -64,7 +33,7 @@ class Refusal(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"event {self.number}, {self.event.kind} {self.event[1:4]}: {self.reason}"
+        return f"event {self.number}, {self.event}: {self.reason}"
 
 
 class RefusedError(Exception):
@@ -73,7 +42,7 @@ class RefusedError(Exception):
 
 def judge(shape: Shape, events: Sequence[Event]) -> Refusal | None:
     """Return the first step that the specification does not explain, or None."""
-    state = _State(shape, max((_highest(event) for event in events), default=NOTHING))
+    state = Behaviour(shape, highest(events))
     for number, event in enumerate(events):
         try:
             state.take(event)
@@ -82,9 +51,9 @@ def judge(shape: Shape, events: Sequence[Event]) -> Refusal | None:
     return None
 
 
-def _highest(event: Event) -> int:
-    """The highest entry that an event proves to exist. A denial reaches as far as it was asked."""
-    return NOTHING if event.kind is Kind.DENIED else event.last
+def highest(events: Iterable[Event]) -> int:
+    """The highest entry that events prove to exist. A denial reaches as far as it was asked."""
+    return max((each.last for each in events if each.kind not in SAID_ONLY), default=NOTHING)
 
 
 def _need(condition: bool, reason: str) -> None:
@@ -92,69 +61,89 @@ def _need(condition: bool, reason: str) -> None:
         raise RefusedError(reason)
 
 
-class _State:
-    """The variables of the specification, for one ledger."""
+@dataclass(slots=True)
+class _Recovery:
+    """What one attempt at a recovery has counted."""
+
+    start: int | None = None
+    everyone: tuple[str, ...] = ()
+    """The bookies of the cluster, if the record is of an older incarnation."""
+    shown: set[int] = field(default_factory=set)
+    denied: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def denies(self, bookie: str, entry: int) -> bool:
+        return any(first <= entry <= last for first, last in self.denied.get(bookie, ()))
+
+
+class Behaviour:
+    """The variables of the specification, for one ledger, and its actions."""
 
     def __init__(self, shape: Shape, last: int) -> None:
+        """`last` is the highest entry that any event proves."""
         self._shape = shape
         self._cover = shape.write_quorum - shape.ack_quorum + 1
         self._last = last
         self._record = "NONE"
+        self._version = NOTHING
+        self._may_be_gone = False
         self._fragments: Fragments = ()
         self._written: Fragments = ()
         """The fragments that the writer knows; a recovery's own are never the writer's."""
+        self._asked: Fragments = ()
+        """The fragments that recoveries ask: the closing record may name others in their place."""
         self._lac = NOTHING
+        self._told = NOTHING
+        """The LAC that the writer told last, which may be below one that another event proves."""
+        self._is_frozen = False
         self._end: int | None = None
+        self._is_abandoned = False
+        """The record was deleted while it was OPEN: nothing is promised then."""
         self._sent: set[tuple[str, int]] = set()
         self._added: set[tuple[str, int]] = set()
         self._held: set[tuple[str, int]] = set()
         self._known: set[int] = set()
-        self._denied: dict[str, list[tuple[int, int]]] = {}
+        self._denied: set[tuple[str, int, int]] = set()
         self._fenced: set[str] = set()
-        self._asked: tuple[str, ...] = ()
-        """The ensemble that recoveries ask: the closing record may name others in its place."""
+        self._retired: set[str] = set()
+        self._salvaged: set[str] = set()
+        self._recoveries: dict[str, _Recovery] = {}
+        self._decided: set[int] = set()
+        """The ends that recoveries decided on."""
         self._actions = {
             Kind.OPENED: self._opened,
             Kind.RECOVERING: self._recovering,
             Kind.CLOSED: self._closed,
+            Kind.RECORDED: self._recorded,
+            Kind.DELETING: self._deleting,
             Kind.DELETED: self._deleted,
             Kind.ADDED: self._add,
             Kind.WRITTEN_BACK: self._write_back,
+            Kind.REPLAYED: self._replay,
             Kind.REFUSED: self._refuse,
             Kind.FENCED: self._fence,
-            Kind.SHOWN: self._show,
             Kind.DENIED: self._deny,
+            Kind.RETIRED: self._retire,
+            Kind.SALVAGED: self._salvage,
             Kind.CONFIRMED: self._confirmed,
+            Kind.FROZEN: self._freeze,
+            Kind.THAWED: self._thaw,
+            Kind.BEGAN: self._begin,
+            Kind.STARTED: self._start,
+            Kind.SHOWN: self._show,
+            Kind.COUNTED: self._count,
+            Kind.CLOSING: self._decide,
         }
 
     def take(self, event: Event) -> None:
-        """Carry out the action of an event. Raises `RefusedError` when its guard fails."""
+        """Carry out the action of an event. Raises `RefusedError` when its guard fails: then it
+        was not carried out.
+        """
         self._actions[event.kind](event)
-
-    def _fence(self, event: Event) -> None:
-        self._fenced.add(event.bookie)
-
-    def _confirmed(self, event: Event) -> None:
-        self._confirm(event.last)
 
     def _write_set(self, fragments: Fragments, entry: int) -> list[str]:
         ensemble = next(each for first, each in reversed(fragments) if first <= entry)
         size = self._shape.ensemble
         return [ensemble[(entry + i) % size] for i in range(self._shape.write_quorum)]
-
-    def _send(self, first: int) -> None:
-        for entry in range(first, self._last + 1):
-            self._sent.update((b, entry) for b in self._write_set(self._written, entry))
-
-    def _confirm(self, entry: int) -> None:
-        while self._lac < entry:
-            following = self._lac + 1
-            write_set = self._write_set(self._written, following)
-            copies = sum((bookie, following) in self._added for bookie in write_set)
-            _need(copies >= self._shape.ack_quorum, f"W2: {following} has {copies} answers")
-            self._lac = following
-            at_end = self._end is None or self._lac <= self._end
-            _need(at_end, f"L1: {following} is acknowledged, the ledger ended at {self._end}")
 
     # -- the record --------------------------------------------------------------------------------
 
@@ -165,106 +154,121 @@ class _State:
             self._send(0)
         elif event.fragments != self._fragments:
             self._change(event.fragments)
+        self._version = event.version
 
     def _change(self, after: Fragments) -> None:
         before = self._fragments
         _need(self._record == "OPEN", f"W5: an ensemble change while {self._record}")
-        self._confirm(after[-1][0] - 1)
-        first = self._lac + 1
+        first = max(self._lac + 1, after[-1][0])
         _need(after[-1][0] == first, f"W4: a fragment begins at {after[-1][0]}, LAC is {self._lac}")
         kept = before[:-1] if before[-1][0] == first else before
         _need(after[:-1] == kept, "L5: an earlier fragment changed")
+        self._confirm(first - 1)
         self._fragments = self._written = after
         self._send(first)
+
+    def _send(self, first: int) -> None:
+        for entry in range(first, self._last + 1):
+            self._sent.update((b, entry) for b in self._write_set(self._written, entry))
 
     def _recovering(self, event: Event) -> None:
         _need(self._record in ("OPEN", "IN_RECOVERY"), f"M1: recovery of a {self._record} ledger")
         _need(event.fragments == self._fragments, "W5: fragments change while a recovery begins")
-        self._record = "IN_RECOVERY"
-        self._asked = event.fragments[-1][1]
+        self._record, self._version = "IN_RECOVERY", event.version
+        self._asked = event.fragments
 
     def _closed(self, event: Event) -> None:
-        end = event.last
+        end, after = event.last, event.fragments
         if self._record == "CLOSED":
             _need(end == self._end, f"M1: closed at {self._end}, then at {end}")
-            self._fragments = event.fragments
-            return
-        if self._record == "OPEN":
+        elif self._record == "OPEN":
+            _need(self._lac <= end, f"L1: the writer closes at {end}, LAC is {self._lac}")
             self._confirm(end)
-            _need(self._lac == end, f"the writer closes at {end}, LAC is {self._lac}")
         else:
             _need(self._record == "IN_RECOVERY", f"M1: a {self._record} ledger is closed")
-            self._check_recovery(event.fragments, end)
+            _need(end in self._decided, f"recovery 7: no recovery decided to end it at {end}")
+            self._check_copies(after, end)
         _need(self._lac <= end, f"L1: closed at {end}, {self._lac} was acknowledged")
-        self._record, self._end, self._fragments = "CLOSED", end, event.fragments
+        self._record, self._end, self._fragments = "CLOSED", end, after
+        self._version = event.version
 
-    def _check_recovery(self, after: Fragments, end: int) -> None:
-        first, ensemble = self._fragments[-1]
-        for residue in range(self._shape.ensemble):
-            places = [(residue + i) % len(ensemble) for i in range(self._shape.write_quorum)]
-            fenced = sum(ensemble[place] in self._fenced for place in places)
-            _need(fenced >= self._cover, f"recovery 2: {fenced} of a write set are fenced")
-        denials = self._denials(end + 1)
-        _need(denials >= self._cover, f"recovery 4: {end + 1} was denied by {denials}")
-        for entry in range(first, end + 1):
+    def _check_copies(self, after: Fragments, end: int) -> None:
+        for entry in range(self._fragments[-1][0], end + 1):
             copies = sum((b, entry) in self._held for b in self._write_set(after, entry))
-            _need(copies >= self._shape.ack_quorum, f"L3: {entry} has {copies} copies")
+            if copies < self._shape.ack_quorum:
+                raise RefusedError(f"L3: {entry} has {copies} copies")
 
-    def _denials(self, entry: int) -> int:
-        write_set = self._write_set(self._fragments, entry)
-        return sum(
-            any(first <= entry <= last for first, last in self._denied.get(bookie, ()))
-            for bookie in write_set
-        )
+    def _recorded(self, event: Event) -> None:
+        """A process knows the record at a version: it was written by then."""
+        _need(self._version >= event.version, f"the record is at {self._version}, not further")
+
+    def _deleting(self, event: Event) -> None:
+        _need(self._record != "NONE", "a ledger without a record is deleted")
+        self._may_be_gone = True
 
     def _deleted(self, event: Event) -> None:
+        _need(self._record != "NONE", "a ledger without a record is deleted")
+        _need(self._version >= event.version, f"M1: the record is not at {event.version} yet")
+        self._is_abandoned |= self._record == "OPEN"
         self._record = "DELETED"
 
     # -- bookies -----------------------------------------------------------------------------------
 
     def _add(self, event: Event) -> None:
-        bookie = event.bookie
-        for entry in range(event.first, event.last + 1):
-            _need((bookie, entry) in self._sent, f"W4: {entry} was sent where no record points")
-            if (bookie, entry) not in self._added:
-                _need(bookie not in self._fenced, f"B6: {entry} was accepted after a fence")
-                self._added.add((bookie, entry))
+        bookie, entries = event.bookie, event.entries
+        copies = {(bookie, entry) for entry in entries}
+        _need(copies <= self._sent, f"W4: {event} was sent where no record points")
+        is_open = bookie not in self._fenced or copies <= self._added
+        _need(is_open, f"B6: {event} was accepted after a fence")
+        _need(bookie not in self._retired, "B11: entries of a retired ledger were accepted")
+        self._added |= copies
         self._hold(event)
 
     def _hold(self, event: Event) -> None:
-        entries = range(event.first, event.last + 1)
-        self._held.update((event.bookie, entry) for entry in entries)
-        self._known.update(entries)
+        self._held.update((event.bookie, entry) for entry in event.entries)
+        self._known.update(event.entries)
 
     def _write_back(self, event: Event) -> None:
-        unknown = [e for e in range(event.first, event.last + 1) if e not in self._known]
+        unknown = [entry for entry in event.entries if entry not in self._known]
         _need(not unknown, f"L4: {unknown} are written back, and no bookie held them")
         self._hold(event)
 
-    def _refuse(self, event: Event) -> None:
-        """A refusal may be seen before the answer to the fence that caused it, or without one: a
-        fence reaches a bookie late that the recovery has replaced meanwhile.
-        """
-        is_ending = self._record != "OPEN" and bool(self._fragments)
-        is_named = is_ending and event.bookie in (*self._fragments[-1][1], *self._asked)
-        is_known = event.bookie in self._fenced or is_named or self._record == "DELETED"
-        _need(is_known, "a bookie refuses the writer, and no recovery fences it")
+    def _replay(self, event: Event) -> None:
+        """What was durable when a process ended before it could tell. It may have told."""
+        bookie = event.bookie
+        fresh = [(bookie, e) for e in event.entries if (bookie, e) not in self._held]
+        unknown = [each for each in fresh if each not in self._sent and each[1] not in self._known]
+        _need(not unknown, f"L4: {unknown} are in a journal, and nobody sent them")
+        if bookie not in self._fenced:
+            self._added.update(fresh)
+        self._hold(event)
+
+    def _fence(self, event: Event) -> None:
+        is_begun = self._record not in ("NONE", "OPEN")
+        _need(is_begun, f"recovery 1: fenced while the record is {self._record}")
         self._fenced.add(event.bookie)
 
-    def _show(self, event: Event) -> None:
-        self._fenced.add(event.bookie)
-        for entry in range(event.first, event.last + 1):
-            _need((event.bookie, entry) in self._held, f"L4: {entry} is shown, and was never held")
+    def _is_over(self) -> bool:
+        return self._record in ("CLOSED", "DELETED")
+
+    def _refuse(self, event: Event) -> None:
+        is_known = event.bookie in self._fenced or self._is_over()
+        _need(is_known, "a bookie refuses the writer, and no recovery fenced it")
 
     def _deny(self, event: Event) -> None:
-        """An answer to a range denies all of it (section 4 of the protocol)."""
+        """An answer to a range denies all of it (section 4 of the protocol). A bookie that was
+        repaired denies only what cannot matter any more, and its fence may not have been told.
+        """
+        bookie = event.bookie
+        _need(
+            bookie not in self._retired, "B11: a retired ledger is denied, and not called retired"
+        )
+        is_fenced = bookie in self._fenced or self._is_over()
+        _need(is_fenced, "B6: a fencing read is answered before the fence is durable")
         reach = range(event.first, min(event.last, self._last) + 1)
-        wrong = [
-            e for e in reach if (event.bookie, e) in self._held and self._owes(event.bookie, e)
-        ]
+        wrong = [e for e in reach if (bookie, e) in self._held and self._owes(bookie, e)]
         _need(not wrong, f"B3: {wrong} are denied, and were acknowledged")
-        self._fenced.add(event.bookie)
-        self._denied.setdefault(event.bookie, []).append((event.first, event.last))
+        self._denied.add((bookie, event.first, event.last))
 
     def _owes(self, bookie: str, entry: int) -> bool:
         """A bookie that the final record does not name owes nothing (B9)."""
@@ -274,13 +278,102 @@ class _State:
             return True
         return entry <= self._end and bookie in self._write_set(self._fragments, entry)
 
+    def _retire(self, event: Event) -> None:
+        is_gone = self._record == "DELETED" or self._may_be_gone
+        _need(is_gone, f"deletion: dropped while the record is {self._record}")
+        self._is_abandoned |= self._record == "OPEN"
+        self._record = "DELETED"
+        self._retired.add(event.bookie)
 
-def ranges(entries: Iterable[int]) -> list[tuple[int, int]]:
-    """Return ascending entries as (first, last) of their consecutive stretches."""
-    found: list[tuple[int, int]] = []
-    for entry in entries:
-        if found and found[-1][1] == entry - 1:
-            found[-1] = (found[-1][0], entry)
+    def _salvage(self, event: Event) -> None:
+        self._salvaged.add(event.bookie)
+
+    # -- the writer --------------------------------------------------------------------------------
+
+    def _confirmed(self, event: Event) -> None:
+        entry = event.last
+        _need(not self._is_frozen or entry <= self._told, f"W4: {entry} during a change")
+        self._confirm(entry)
+        self._told = max(self._told, entry)
+
+    def _confirm(self, entry: int) -> None:
+        """Entries up to one are acknowledged, no later than here."""
+        if entry <= self._lac:
+            return
+        at_end = self._end is None or entry <= self._end
+        _need(at_end, f"L1: {entry} is acknowledged, the ledger ended at {self._end}")
+        for following in range(self._lac + 1, entry + 1):
+            write_set = self._write_set(self._written, following)
+            copies = sum((bookie, following) in self._added for bookie in write_set)
+            if copies < self._shape.ack_quorum and not self._is_abandoned:
+                raise RefusedError(f"W2: {following} has {copies} answers")
+        self._lac = entry
+
+    def _freeze(self, event: Event) -> None:
+        before = event.first - 1
+        _need(before >= self._told, f"W4: frozen at {before}, below {self._told}")
+        self._confirm(before)
+        self._told, self._is_frozen = before, True
+
+    def _thaw(self, event: Event) -> None:
+        _need(self._is_frozen, "W4: thawed, and was not frozen")
+        (fragment,) = event.fragments
+        _need(fragment in self._written, f"W4: no record names the fragment {fragment}")
+        self._is_frozen = False
+
+    # -- recoveries --------------------------------------------------------------------------------
+
+    def _recovery(self, event: Event) -> _Recovery:
+        _need(event.token in self._recoveries, f"recovery 1: {event.token} has not begun")
+        return self._recoveries[event.token]
+
+    def _begin(self, event: Event) -> None:
+        _need(bool(self._asked), "recovery 1: the record is not in recovery")
+        self._recoveries[event.token] = _Recovery()
+
+    def _start(self, event: Event) -> None:
+        recovery = self._recovery(event)
+        if event.fragments:
+            ((_, recovery.everyone),) = event.fragments
         else:
-            found.append((entry, entry))
-    return found
+            self._check_fences()
+        _need(event.last >= self._asked[-1][0] - 1, f"recovery 3: it starts at {event.last}")
+        self._confirm(event.last)
+        recovery.start = event.last
+
+    def _check_fences(self) -> None:
+        ensemble = self._asked[-1][1]
+        for residue in range(self._shape.ensemble):
+            places = [(residue + i) % len(ensemble) for i in range(self._shape.write_quorum)]
+            fenced = sum(ensemble[place] in self._fenced for place in places)
+            _need(fenced >= self._cover, f"recovery 2: {fenced} of a write set are fenced")
+
+    def _show(self, event: Event) -> None:
+        recovery, bookie = self._recovery(event), event.bookie
+        lacking = [e for e in event.entries if (bookie, e) not in self._held]
+        if bookie in self._salvaged:
+            lacking = [e for e in lacking if (bookie, e) not in self._sent]
+        _need(not lacking, f"L4: {lacking} are shown, and were never held")
+        recovery.shown.update(event.entries)
+        self._hold(event)
+
+    def _count(self, event: Event) -> None:
+        recovery, bookie = self._recovery(event), event.bookie
+        is_said = (bookie, event.first, event.last) in self._denied
+        text = f"recovery 4: {bookie} did not deny {event.first} to {event.last}"
+        _need(is_said, f"{text} in answer to a fencing read")
+        recovery.denied.setdefault(bookie, []).append((event.first, event.last))
+
+    def _decide(self, event: Event) -> None:
+        recovery, end = self._recovery(event), event.last
+        start = recovery.start
+        if start is None:
+            raise RefusedError("recovery 2: it ends, and has not started")
+        _need(end >= start, f"recovery 3: it ends at {end}, and started at {start}")
+        asked = recovery.everyone or self._write_set(self._asked, end + 1)
+        denials = sum(recovery.denies(bookie, end + 1) for bookie in asked)
+        enough = denials >= len(asked) - self._shape.ack_quorum + 1
+        _need(enough, f"recovery 4: {end + 1} was denied by {denials}")
+        unseen = [e for e in range(start + 1, end + 1) if e not in recovery.shown]
+        _need(not unseen, f"recovery 4: {unseen} were never shown")
+        self._decided.add(end)
