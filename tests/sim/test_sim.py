@@ -48,6 +48,7 @@ CONSEQUENCES = {
     "watch late",
     "spurious wake",
     "bookie gave up",
+    "second process refused",
     "bookie ended in order",
     "client ended in order",
     "client told to stop twice",
