@@ -82,6 +82,9 @@ CONSEQUENCES = {
     "service handed over",
     "snapshot restored",
     "snapshot trimmed the log",
+    "late snapshot",
+    "snapshot overtaken",
+    "snapshot swept",
 }
 """Besides the kinds of the mix: what must have happened in the default seeds."""
 

@@ -75,12 +75,17 @@ SERVICE: Final = (
         mixes.away,
     ),
     Ablation(
-        "a snapshot that was overtaken is not installed",
+        "a snapshot that was overtaken is not installed", "service", services.install_any_snapshot
+    ),
+    Ablation(
+        "a snapshot goes after the next one is named",
         "service",
-        services.install_any_snapshot,
-        "rare: a leader that learns of its end stops its snapshot; "
-        "tests/service/test_order.py has it",
-        mixes.away,
+        services.delete_the_snapshot_before,
+    ),
+    Ablation(
+        "a sweep spares snapshots under way",
+        "service",
+        services.sweep_what_no_record_named_at_first,
     ),
     Ablation(
         "a replica applies the next record only",
