@@ -10,6 +10,9 @@ printed against it:
   * every acknowledged record is in the log exactly once, where its writer was told;
   * what every incarnation of every worker read is a run of the log from its beginning on;
   * offsets are dense and epochs never fall.
+
+Every process writes down what took effect in it (quire/event_log.py). When all have ended, the
+events must be a behaviour of the specification of the ledger protocol (tests/spec/files.py).
 """
 
 from __future__ import annotations
@@ -28,10 +31,12 @@ from typing import Final, Protocol
 import quire
 from quire.cluster import LocalCluster
 from tests.soak_worker import LOG, SESSION_SECONDS
+from tests.spec.files import observed, validate
 from tutorial.pausing import pause
 
 WAIT_SECONDS_MAX: Final = 60.0
 BOOKIES: Final = 6
+SHOWN_MAX: Final = 20
 
 
 @dataclass
@@ -264,8 +269,17 @@ def check(lives: list[Incarnation], log: Sequence[Kept]) -> list[str]:
     return wrong
 
 
-async def soak(seconds: float, kills: int, seed: int, zookeeper: int | None) -> bool:
-    with tempfile.TemporaryDirectory(prefix="quire-soak-") as directory:
+def conforms(directory: Path) -> bool:
+    """Tell whether the events of all processes are a behaviour of the specification, and say so."""
+    verdict = validate(directory)
+    for refusal in verdict.refusals[:SHOWN_MAX]:
+        print(f"✗ {refusal}")
+    print(verdict)
+    return not verdict.refusals and verdict.recoveries > 0
+
+
+async def soak(seconds: float, kills: int, seed: int, zookeeper: int | None, events: Path) -> bool:
+    with tempfile.TemporaryDirectory(prefix="quire-soak-") as directory, observed(events):
         async with LocalCluster(Path(directory), BOOKIES, zookeeper=zookeeper) as cluster:
             workers = Workers(cluster.store_uri)
             storm = Storm(cluster, random.Random(seed))
@@ -282,7 +296,7 @@ async def soak(seconds: float, kills: int, seed: int, zookeeper: int | None) -> 
                 log = [record async for record in await client.read_log(LOG)]
     wrong = check(workers.lives, log)
     acked = sum(len(life.acked) for life in workers.lives)
-    for line in wrong[:20]:
+    for line in wrong[:SHOWN_MAX]:
         print(f"✗ {line}")
     print(
         f"{'FAILED' if wrong else 'PASSED'}: seed {seed}, {deposed} leaders deposed, "
@@ -293,7 +307,7 @@ async def soak(seconds: float, kills: int, seed: int, zookeeper: int | None) -> 
             f"{zookeeper} ZooKeeper servers: restarted {storm.restarted} times, "
             f"all silent for longer than a session {storm.expired} times"
         )
-    return not wrong and acked > 0 and deposed > 0
+    return conforms(events) and not wrong and acked > 0 and deposed > 0
 
 
 def main() -> None:
@@ -302,9 +316,13 @@ def main() -> None:
     arguments.add_argument("--kills", type=int, default=3, help="depose at least so many leaders")
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--zookeeper", type=int, help="keep the metadata in so many servers")
+    arguments.add_argument("--events", type=Path, help="keep the event files in this directory")
     options = arguments.parse_args()
     print(f"soak: sessions of {SESSION_SECONDS} s, seed {options.seed}", file=sys.stderr)
-    good = asyncio.run(soak(options.minutes * 60, options.kills, options.seed, options.zookeeper))
+    with tempfile.TemporaryDirectory(prefix="quire-events-") as directory:
+        events = options.events or Path(directory)
+        work = soak(options.minutes * 60, options.kills, options.seed, options.zookeeper, events)
+        good = asyncio.run(work)
     sys.exit(0 if good else 1)
 
 

@@ -8,8 +8,10 @@ import re
 from pathlib import Path
 
 import quire.errors
+import quire.observer
 from quire.bookie import Bookie
 from quire.wire import bookie_pb2 as pb
+from tests.spec import trace
 from tests.spec.ledger import SAFEGUARDS
 from tests.support.state_diagram import DOCUMENT, renewed
 
@@ -113,3 +115,34 @@ def test_nothing_stands_there_that_the_specification_lacks() -> None:
     spec = SPEC.read_text(encoding="utf-8")
     known = {*OPERATOR.findall(spec), *SAFEGUARDS}
     assert set(specified()) <= known, sorted(set(specified()) - known)
+
+
+def stated_rules() -> set[str]:
+    """The rules of sections 1 to 4, which the specification is about."""
+    text = TEXT[TEXT.index("\n## 1. ") : TEXT.index("\n## 5. ")]
+    return set(RULE.findall(text))
+
+
+def test_every_rule_of_a_ledger_stands_beside_the_specification() -> None:
+    named = set(re.findall(r"\b[A-Z]\d+\b", section("10. ")))
+    assert stated_rules() <= named, sorted(stated_rules() - named)
+
+
+def test_a_rule_is_in_the_specification_or_is_not() -> None:
+    table, _, rest = section("10. ").partition("Not in the specification:")
+    outside = set(re.findall(r"\b[A-Z]\d+\b", rest.partition("Traces")[0]))
+    rows = "\n".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
+    assert outside.isdisjoint(re.findall(r"\b[A-Z]\d+\b", rows))
+    assert outside <= stated_rules()
+
+
+def test_the_judge_of_traces_names_rules_that_are_stated() -> None:
+    rules = set(re.findall(r"\bf?\"([A-Z]\d+): ", inspect.getsource(trace)))
+    assert len(rules) > 8
+    assert rules <= stated_rules(), sorted(rules - stated_rules())
+
+
+def test_an_observer_is_told_what_the_specification_calls_actions() -> None:
+    told = set(re.findall(r"[(,] ?([A-Z]\w+)(?=[,)])", inspect.getdoc(quire.observer) or ""))
+    assert len(told) > 10
+    assert told <= set(specified()), sorted(told - set(specified()))

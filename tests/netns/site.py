@@ -15,6 +15,7 @@ from tests.netns.hosts import Network, network
 from tests.netns.read_log import Line, parse
 from tests.soak import Workers, check
 from tests.soak_worker import LOG
+from tests.spec.files import observed, validate
 
 ZOOKEEPER = "zoo"
 BOOKIES = ("b0", "b1", "b2", "b3")
@@ -91,9 +92,11 @@ class Site:
 def site(directory: Path, zookeepers: tuple[str, ...] = (ZOOKEEPER,)) -> Iterator[Site]:
     """Build the hosts and start ZooKeeper and the bookies; end and remove everything after.
 
-    Several ZooKeepers are an ensemble, configured as deploy/zookeeper/zoo.cfg says.
+    Several ZooKeepers are an ensemble, configured as deploy/zookeeper/zoo.cfg says. At the end the
+    events of all processes must be a behaviour of the specification.
     """
-    with network(*zookeepers, *BOOKIES, *PLAYERS) as hosts, ExitStack() as stack:
+    events = directory / "events"
+    with network(*zookeepers, *BOOKIES, *PLAYERS) as hosts, ExitStack() as stack, observed(events):
         servers = ",".join(f"{hosts[name].address}:{ZOOKEEPER_PORT}" for name in zookeepers)
         store = f"zk://{servers}/quire"
         built = Site(hosts, store, {})
@@ -114,6 +117,10 @@ def site(directory: Path, zookeepers: tuple[str, ...] = (ZOOKEEPER,)) -> Iterato
             process = built.on_host(name, "quire", *serve, listen, runs, "--exit-with-parent")
             built.bookies[json.loads(_ready(stack, process))["bookie"]] = name
         yield built
+    verdict = validate(events)
+    print(f"{directory.name}: {verdict}")
+    assert verdict.refusals == []
+    assert verdict.recoveries > 0
 
 
 def _start_zookeeper(

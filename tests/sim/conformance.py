@@ -14,28 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Final
 
 from quire.entry import NO_ENTRY, BookieId, Entry, EntryId, LedgerId
 from quire.event_log import ranges
-from quire.ledger.metadata import LedgerMetadata, LedgerState
+from quire.ledger.metadata import LedgerMetadata
 from quire.metastore.layout import LEDGERS
 from quire.observer import Observer, RecoveryObserver, Source
 from tests.sim.history import Violation
-from tests.spec.events import Event, Kind, Shape
+from tests.spec.events import RECORDS, SOURCES, Event, Kind, Shape
 from tests.spec.trace import judge
-
-RECORDS: Final = {
-    LedgerState.OPEN: Kind.OPENED,
-    LedgerState.IN_RECOVERY: Kind.RECOVERING,
-    LedgerState.CLOSED: Kind.CLOSED,
-}
-SOURCES: Final = {
-    Source.WRITER: Kind.ADDED,
-    Source.RECOVERY: Kind.WRITTEN_BACK,
-    Source.COPY: Kind.WRITTEN_BACK,
-    Source.REPLAY: Kind.REPLAYED,
-}
 
 
 class Conformance:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from quire.entry import LedgerId
 from tests.sim.deletion_workload import DeletionWorkload
 from tests.sim.election_workload import ElectionWorkload
 from tests.sim.exile_workload import ExileWorkload
@@ -29,6 +30,7 @@ from tests.sim.numbered_workload import NumberedWorkload
 from tests.sim.process import NODE, last_words_ignored
 from tests.sim.service_workload import ServiceWorkload
 from tests.sim.world import SimWorld
+from tests.spec.events import Event, Shape
 
 COLLECT_EVERY: Final = 20
 """Seeds between two garbage collections; none runs during a seed."""
@@ -91,6 +93,8 @@ class Result:
     counters: Counter[str] = field(default_factory=Counter)
     mix: dict[str, Any] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
+    traces: dict[LedgerId, tuple[Shape, list[Event]]] = field(default_factory=dict)
+    """What the specification was asked about, where events were wanted."""
 
     @property
     def failed(self) -> bool:
@@ -236,5 +240,7 @@ async def _play(loop: SimLoop, name: str, mix: FaultMix, result: Result, log: _L
         result.acks = work.acks
         result.counters = world.events()
         result.refusal = world.conformance.refusal()
+        if log is not None:
+            result.traces = world.conformance.traces()
     if work.acks < ACKS_MIN:
         result.verdict = "void"

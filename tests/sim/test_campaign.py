@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.sim import campaign
+from tests.sim.ablations.catalog import ABLATIONS
 from tests.sim.campaign import Job, Summary, load, run_campaign
+from tests.sim.chunks import run_job
 from tests.sim.run import Result
 
 JOBS: list[Job] = [(seed, "ledger") for seed in range(10)]
@@ -43,6 +45,28 @@ def test_a_campaign_that_is_ended_early_goes_on_where_it_was(tmp_path: Path) -> 
     assert seen == list(range(10))
     assert (again.stopped, again.steps) == (False, 100)
     assert again.verdicts == {"ledger ok": 6, "ledger void": 4}
+
+
+def refused_job(job: Job) -> Result:
+    """A run of a worker process, as `run_job` returns it, that lacks a safeguard of recovery."""
+    ablation = next(each for each in ABLATIONS if each.name == "recovery reads fence")
+    with ablation.removed():
+        return run_job((job[0], ablation.workload))
+
+
+def test_a_refusal_travels_from_a_worker_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found on two cores: what could not be read by the parent made a campaign hang."""
+    monkeypatch.setattr(campaign, "run_job", refused_job)
+    refused: list[Result] = []
+
+    def tell(result: Result) -> bool:
+        refused.extend([result] if result.refusal is not None else [])
+        return not refused
+
+    run_campaign([(seed, "ledger") for seed in range(40)], 2, Summary("forty"), told=tell)
+    (result,) = refused
+    assert result.failed
+    assert "did not deny" in str(result.refusal)
 
 
 def test_the_bound_counts_no_void_run() -> None:

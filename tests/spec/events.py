@@ -1,9 +1,12 @@
-"""Events of one ledger as values: what the observer told (quire/observer.py), for the judge."""
+"""Events of one ledger as values: what an observer was told (quire/observer.py), for the judge."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from quire.ledger.metadata import LedgerState
+from quire.observer import Source
 
 Fragments = tuple[tuple[int, tuple[str, ...]], ...]
 
@@ -39,6 +42,22 @@ class Kind(StrEnum):
 
 SAID_ONLY: Final = frozenset({Kind.DENIED, Kind.COUNTED})
 """Events whose range is what was asked for. It proves no entry to exist."""
+
+
+RECORDS: Final = {
+    LedgerState.OPEN: Kind.OPENED,
+    LedgerState.IN_RECOVERY: Kind.RECOVERING,
+    LedgerState.CLOSED: Kind.CLOSED,
+}
+"""What a record tells by its state."""
+
+SOURCES: Final = {
+    Source.WRITER: Kind.ADDED,
+    Source.RECOVERY: Kind.WRITTEN_BACK,
+    Source.COPY: Kind.WRITTEN_BACK,
+    Source.REPLAY: Kind.REPLAYED,
+}
+"""What a bookie tells of entries that it holds now."""
 
 
 class Event(NamedTuple):

@@ -89,6 +89,8 @@ class Behaviour:
         self._fragments: Fragments = ()
         self._written: Fragments = ()
         """The fragments that the writer knows; a recovery's own are never the writer's."""
+        self._named: set[tuple[int, tuple[str, ...]]] = set()
+        """Every fragment that the record named while the writer wrote it."""
         self._asked: Fragments = ()
         """The fragments that recoveries ask: the closing record may name others in their place."""
         self._lac = NOTHING
@@ -149,9 +151,8 @@ class Behaviour:
 
     def _opened(self, event: Event) -> None:
         if self._record == "NONE":
-            self._record, self._fragments = "OPEN", event.fragments
-            self._written = event.fragments
-            self._send(0)
+            self._record = "OPEN"
+            self._name(0, event.fragments)
         elif event.fragments != self._fragments:
             self._change(event.fragments)
         self._version = event.version
@@ -164,10 +165,12 @@ class Behaviour:
         kept = before[:-1] if before[-1][0] == first else before
         _need(after[:-1] == kept, "L5: an earlier fragment changed")
         self._confirm(first - 1)
-        self._fragments = self._written = after
-        self._send(first)
+        self._name(first, after)
 
-    def _send(self, first: int) -> None:
+    def _name(self, first: int, after: Fragments) -> None:
+        """The writer may send entries from `first` on where the record points now."""
+        self._fragments = self._written = after
+        self._named.update(after)
         for entry in range(first, self._last + 1):
             self._sent.update((b, entry) for b in self._write_set(self._written, entry))
 
@@ -300,6 +303,7 @@ class Behaviour:
         """Entries up to one are acknowledged, no later than here."""
         if entry <= self._lac:
             return
+        _need(bool(self._written), "M1: the ledger has no record yet")
         at_end = self._end is None or entry <= self._end
         _need(at_end, f"L1: {entry} is acknowledged, the ledger ended at {self._end}")
         for following in range(self._lac + 1, entry + 1):
@@ -318,7 +322,7 @@ class Behaviour:
     def _thaw(self, event: Event) -> None:
         _need(self._is_frozen, "W4: thawed, and was not frozen")
         (fragment,) = event.fragments
-        _need(fragment in self._written, f"W4: no record names the fragment {fragment}")
+        _need(fragment in self._named, f"W4: no record names the fragment {fragment}")
         self._is_frozen = False
 
     # -- recoveries --------------------------------------------------------------------------------
