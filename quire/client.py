@@ -52,7 +52,6 @@ from quire.metastore.store import MetadataStore
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
 from quire.service.snapshots import Snapshots, sweep_snapshots
-from quire.steady import machine_clock
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -75,9 +74,7 @@ async def connect(
     """Connect to a cluster: `async with quire.connect(store) as client:`.
 
     `store` is `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
-    local cluster. A SQLite file must exist: `quire cluster up` and `quire bookie format` create it,
-    and for elections without a cluster `quire.metastore.create_store`. `options` bound the ledgers
-    written and read through this client.
+    local cluster. `options` bound the ledgers written and read through this client.
 
     Bookies are contacted when they are needed.
 
@@ -88,7 +85,7 @@ async def connect(
     and a plain read may not see the last of it until the log is opened again.
 
     Raises:
-        ConfigurationError: the store does not exist, or cannot exist.
+        ConfigurationError: the store cannot exist.
         StoreUnavailableError: there is no connection within `timeout` seconds; the error says why.
         OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
         RetryError: on leaving, a writer could not be closed. An error that a handle had raised
@@ -120,7 +117,6 @@ async def connect(
             catalog,
             rng=rng,
             clock=time.time,
-            steady=machine_clock(rng),
             attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
         )
         handles = OpenHandles()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
-from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 import quire.errors
 import quire.observer
@@ -13,19 +16,49 @@ from quire.bookie import Bookie
 from quire.wire import bookie_pb2 as pb
 from tests.spec import trace
 from tests.spec.ledger import SAFEGUARDS
+from tests.spec.log import SAFEGUARDS as LOG_SAFEGUARDS
+from tests.spec.log_bounds import REMOVED
 from tests.support.state_diagram import DOCUMENT, renewed
 
 TEXT = DOCUMENT.read_text(encoding="utf-8")
-SIMULATOR = Path(__file__).parent / "sim"
-REPORTING = [path for path in sorted(SIMULATOR.glob("*.py")) if not path.stem.startswith("test_")]
+REPORTING = [
+    importlib.import_module(f"tests.sim.{name}")
+    for name in (
+        "checkers",
+        "clients",
+        "conformance",
+        "consumer",
+        "deletion_workload",
+        "election_watch",
+        "election_workload",
+        "file_watch",
+        "followers",
+        "intruder",
+        "ledger_workload",
+        "log_checkers",
+        "log_workload",
+        "machines",
+        "manifest_watch",
+        "numbered_workload",
+        "owner",
+        "rebuilding",
+        "replicas",
+        "resending",
+        "run",
+        "seeker",
+        "service_workload",
+        "watch",
+        "world",
+    )
+]
 RULE = re.compile(r"\*\*([A-Z]\d+)\*\*")
 
 
 def checker_names() -> set[str]:
     """Every name under which a checker of the simulator reports."""
     names: set[str] = set()
-    for path in REPORTING:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in REPORTING:
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
             found: ast.expr | None = None
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 place = {"require": 1, "Violation": 0}.get(node.func.id)
@@ -86,35 +119,62 @@ def test_errors_and_files_that_are_named_exist() -> None:
         assert (root / path).exists() or (root / "quire" / path).exists(), path
 
 
-SPEC = DOCUMENT.parents[1] / "spec" / "Ledger.tla"
 OPERATOR = re.compile(r"^(\w+)(?:\([\w, ]+\))? ==", re.MULTILINE)
 
 
-def specified() -> dict[str, str]:
-    """The rows of section 10: what the code and the text call it, by action or constant."""
-    _, _, section = TEXT.partition("## 10. ")
-    rows = [row.split("|")[1:-1] for row in section.splitlines() if row.startswith("| ")]
-    named = [(cells[0].strip(), re.findall(r"`(\w+)`", cells[1])) for cells in rows[1:]]
-    return {name: rule for rule, names in named for name in names}
+class Specified(NamedTuple):
+    """A module of the specification, and the section in which its rules stand."""
+
+    module: str
+    title: str
+    safeguards: tuple[str, ...]
+    helpers: frozenset[str]
+    """Operators that its next-state relation uses and that are not actions."""
+
+    def text(self) -> str:
+        path = DOCUMENT.parents[1] / "spec" / self.module
+        return path.read_text(encoding="utf-8")
+
+    def rows(self) -> list[list[str]]:
+        lines = section(self.title).splitlines()
+        return [line.split("|")[1:-1] for line in lines if line.startswith("| ")][1:]
+
+    def named(self) -> set[str]:
+        """Every action and constant that the section names."""
+        return {name for row in self.rows() for name in re.findall(r"`(\w+)`", row[1])}
 
 
-def test_every_action_of_the_specification_stands_beside_its_rule() -> None:
-    spec = SPEC.read_text(encoding="utf-8")
+LEDGER = Specified("Ledger.tla", "10. ", SAFEGUARDS, frozenset({"First", "Ens", "Entry"}))
+LOG = Specified("Log.tla", "11. ", LOG_SAFEGUARDS, frozenset({"Writes", "Cur"}))
+BOTH = pytest.mark.parametrize("specified", [LEDGER, LOG], ids=["ledger", "log"])
+
+
+@BOTH
+def test_every_action_of_the_specification_stands_beside_its_rule(specified: Specified) -> None:
+    spec = specified.text()
     _, _, following = spec.partition("Next == ")
     used = set(re.findall(r"[A-Z]\w+", following.partition("Spec ==")[0]))
-    actions = {name for name in OPERATOR.findall(spec) if name in used} - {"First", "Ens", "Entry"}
+    actions = {name for name in OPERATOR.findall(spec) if name in used} - specified.helpers
     assert actions
-    assert actions <= set(specified()), sorted(actions - set(specified()))
+    assert actions <= specified.named(), sorted(actions - specified.named())
 
 
-def test_every_safeguard_of_the_specification_stands_beside_its_rule() -> None:
-    assert set(SAFEGUARDS) <= set(specified())
+@BOTH
+def test_every_safeguard_of_the_specification_stands_beside_its_rule(specified: Specified) -> None:
+    assert set(specified.safeguards) <= specified.named()
 
 
-def test_nothing_stands_there_that_the_specification_lacks() -> None:
-    spec = SPEC.read_text(encoding="utf-8")
-    known = {*OPERATOR.findall(spec), *SAFEGUARDS}
-    assert set(specified()) <= known, sorted(set(specified()) - known)
+@BOTH
+def test_nothing_stands_there_that_the_specification_lacks(specified: Specified) -> None:
+    known = {*OPERATOR.findall(specified.text()), *specified.safeguards}
+    assert specified.named() <= known, sorted(specified.named() - known)
+
+
+def test_the_table_says_what_breaks_without_each_safeguard_of_a_log() -> None:
+    breaks = {name: row[2] for row in LOG.rows() for name in re.findall(r"`(\w+)`", row[1])}
+    for each in REMOVED:
+        said = f"{each.outcome.broken}, {each.outcome.depth} states: {each.why}"
+        assert breaks[each.safeguard].strip() == said
 
 
 def stated_rules() -> set[str]:
@@ -145,4 +205,4 @@ def test_the_judge_of_traces_names_rules_that_are_stated() -> None:
 def test_an_observer_is_told_what_the_specification_calls_actions() -> None:
     told = set(re.findall(r"[(,] ?([A-Z]\w+)(?=[,)])", inspect.getdoc(quire.observer) or ""))
     assert len(told) > 10
-    assert told <= set(specified()), sorted(told - set(specified()))
+    assert told <= LEDGER.named(), sorted(told - LEDGER.named())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import click
@@ -18,7 +18,7 @@ from quire.metadata.archive import Summary
 from quire.metadata.backup import back_up
 from quire.metadata.check import Finding
 from quire.metadata.restore import restore as restore_store
-from quire.metastore import create_store, open_store
+from quire.metastore import open_store
 from quire.metastore.place import resolve_store
 from quire.metastore.store import MetadataStore
 
@@ -31,10 +31,8 @@ def metadata() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _opened(
-    settings: Settings, opener: Callable[[str], Awaitable[MetadataStore]] = open_store
-) -> AsyncIterator[MetadataStore]:
-    store = await opener(resolve_store(settings.store_uri()))
+async def _opened(settings: Settings) -> AsyncIterator[MetadataStore]:
+    store = await open_store(resolve_store(settings.store_uri()))
     try:
         yield store
     finally:
@@ -80,7 +78,7 @@ def restore(settings: Settings, file: Path) -> None:
 
 
 async def _restore(settings: Settings, file: Path) -> None:
-    async with _opened(settings, create_store) as store:
+    async with _opened(settings) as store:
         with progress_of("Restoring records") as on_progress:
             summary = await restore_store(store, file, on_progress)
     remedy = "Run `quire metadata adopt` next, then start the bookies."

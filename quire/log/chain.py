@@ -38,9 +38,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
-from quire.log.ages import Reading
 from quire.log.capacity import check_takeover
-from quire.log.clocks import Clocks
 from quire.log.encryption import Encryption
 from quire.log.live_options import LiveOptions
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
@@ -120,7 +118,7 @@ class Chain:
         record: ManifestRecord,
         catalog: LedgerCatalog,
         options: LiveOptions,
-        clocks: Clocks,
+        clock: Callable[[], float],
         tenure: Tenure,
     ) -> None:
         self.name = record.name
@@ -133,7 +131,7 @@ class Chain:
         self.manifest = tenure.manifest
         self._record = record
         self._catalog = catalog
-        self._clocks = clocks
+        self._clock = clock
         self._spare: LedgerWriter | None = None
         self._is_offered = False
         """Whether a manifest may list the spare."""
@@ -146,11 +144,7 @@ class Chain:
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds (Unix)."""
-        return self._clocks.now_ms()
-
-    def reading(self) -> Reading:
-        """Return what the clocks of this process say now."""
-        return self._clocks.reading()
+        return int(self._clock() * 1000)
 
     def check_mine(self, manifest: LogManifest | None) -> LogManifest:
         """Return a manifest that is still ours, and obey its settings. Raises `DeposedError`."""
@@ -176,8 +170,7 @@ class Chain:
     async def edit(
         self, change: Callable[[LogManifest], LogManifest], *, look: Look | None = None
     ) -> LogManifest:
-        """Change the manifest while it is ours, and count its time with that (ages.py). `look` as
-        in `ManifestRecord.edit`.
+        """Change the manifest while it is ours. `look` as in `ManifestRecord.edit`.
 
         One edit at a time, because the result of one that read earlier must not replace that of a
         later one. Raises `DeposedError`, and as `ManifestRecord.edit`.
@@ -186,9 +179,7 @@ class Chain:
 
         def edit(manifest: LogManifest | None) -> LogManifest:
             seen[:] = [manifest]
-            before = self.check_mine(manifest)
-            after = change(before)
-            return before if after == before else after.aged(self.reading())
+            return change(self.check_mine(manifest))
 
         async with self._editing:
             try:

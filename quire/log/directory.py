@@ -12,7 +12,6 @@ from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
-from quire.log.clocks import Clocks
 from quire.log.cursor import LogCursors
 from quire.log.deletion import Attachment, delete_log
 from quire.log.errors import LogExistsError
@@ -44,14 +43,12 @@ from quire.log.upkeep import find_orphans, find_unlisted, rebuild_log
 from quire.log.watching import names_of, watch_manifest, watch_names
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
-from quire.steady import SteadyClock, own_clock
 
 
 class LogDirectory:
     """All logs in one metadata store. Stateless: any number may exist.
 
-    `clock` gives Unix time in seconds, for the timestamps of records and segments. `steady` is a
-    clock that only goes forward: that of the machine, or, by default, of this object. `attachments`
+    `clock` gives Unix time in seconds, for the timestamps of records and segments. `attachments`
     says what other layers keep beside a log of some name, and goes when the log is deleted.
     """
 
@@ -62,7 +59,6 @@ class LogDirectory:
         *,
         rng: Random,
         clock: Callable[[], float],
-        steady: SteadyClock | None = None,
         attachments: Callable[[str], Sequence[Attachment]] = lambda name: (),
     ) -> None:
         self._attachments = attachments
@@ -70,7 +66,6 @@ class LogDirectory:
         self._catalog = catalog
         self._rng = rng
         self._clock = clock
-        self._clocks = Clocks(clock, steady or own_clock(rng))
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
@@ -118,7 +113,7 @@ class LogDirectory:
             self._catalog,
             options,
             rng=self._rng,
-            clocks=self._clocks,
+            clock=self._clock,
             tenure=tenure,
             cursors=self.cursors(name, password=options.password),
             producers=producers,

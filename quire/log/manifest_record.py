@@ -9,7 +9,6 @@ the only place that writes a manifest, which is why an unknown outcome is settle
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 from quire.errors import (
@@ -67,8 +66,7 @@ class ManifestRecord:
             found = await self._store.get(self.path)
         except NoSuchNodeError:
             return None, None
-        manifest = LogManifest.decode(self.path, found.value)
-        return replace(manifest, ages=manifest.ages.seen(found.written_ms)), found.version
+        return LogManifest.decode(self.path, found.value), found.version
 
     async def read(self) -> tuple[LogManifest, int]:
         """Return manifest and version. Raises `NoSuchLogError`."""

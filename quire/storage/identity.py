@@ -29,7 +29,7 @@ from quire.errors import (
     StoreOutcomeUnknownError,
     WrongBookieError,
 )
-from quire.metastore import create_store, open_store
+from quire.metastore import open_store
 from quire.metastore.cluster import Cluster, read_cluster
 from quire.metastore.layout import CLUSTER, cookie_path
 from quire.metastore.record import decode_record, encode_record
@@ -71,7 +71,6 @@ async def format_directory(
     """Make a directory, created if missing, the disk of a new bookie and return the bookie's id.
 
     `journal` and `entries` are directories for what is to be on other devices, created likewise.
-    A SQLite file that does not exist is created: this bookie is the first one of a cluster.
     Raises `ConfigurationError` when one is not empty (formatted directories included) or in use,
     named twice, or inside another one, and the metadata store's errors.
     """
@@ -80,7 +79,7 @@ async def format_directory(
     _check_distinct([directory, *(path for _, path in wanted)])
     _check_apart([directory, *(path for _, path in wanted)])
     async with AsyncExitStack() as stack:
-        store = await create_store(store_uri)
+        store = await open_store(store_uri)
         stack.push_async_callback(store.close)
         main, *others = [
             _created(stack, path) for path in (directory, *(path for _, path in wanted))

@@ -16,7 +16,6 @@ from quire.errors import (
 )
 from quire.metastore.changes import Create, Delete, Put
 from quire.metastore.sqlite_file import SqliteFile
-from quire.metastore.sqlite_path import Mode
 
 
 class Clock:
@@ -39,7 +38,7 @@ def path(tmp_path: Path) -> str:
 @pytest.mark.parametrize("how", ["removed by another process", "overdue"])
 def test_a_dead_session_creates_nothing(path: str, clock: Clock, how: str) -> None:
     """Its owner may believe in it for a moment yet. What it created would stay forever."""
-    mine, other = SqliteFile(path, clock, Mode.CREATE), SqliteFile(path, clock, Mode.CREATE)
+    mine, other = SqliteFile(path, clock), SqliteFile(path, clock)
     session, deadline = mine.open_session(1.0)
     mine.create("/live/before", b"", session)
     if how == "overdue":
@@ -58,7 +57,7 @@ def test_a_dead_session_creates_nothing(path: str, clock: Clock, how: str) -> No
 
 def test_a_version_is_never_that_of_another_record_of_the_path(path: str, clock: Clock) -> None:
     """A client that is slow must not replace what was deleted and made anew meanwhile."""
-    file = SqliteFile(path, clock, Mode.CREATE)
+    file = SqliteFile(path, clock)
     seen = [file.create("/a", b"first")]
     seen.append(file.put("/a", b"second", seen[-1]))
     for _ in range(3):
@@ -100,7 +99,7 @@ def test_the_outcome_of_a_commit_that_failed_is_unknown(
     path: str, clock: Clock, *, is_carried_out: bool
 ) -> None:
     """A caller that took it for a refusal would give an id out twice, or delete what is listed."""
-    file = SqliteFile(path, clock, Mode.CREATE)
+    file = SqliteFile(path, clock)
     version = file.create("/a", b"first")
     whole = file._db
     changes: list[Callable[[], object]] = [

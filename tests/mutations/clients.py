@@ -9,7 +9,6 @@ from tests.mutations.edit import Edit
 TAKEOVER: Final = "quire/log/takeover.py"
 CHAIN: Final = "quire/log/chain.py"
 PRODUCERS: Final = "quire/log/producers.py"
-AGES: Final = "quire/log/ages.py"
 RETENTION: Final = "quire/log/retention.py"
 BALLOT: Final = "quire/election/ballot.py"
 ELECTION: Final = "quire/election/election.py"
@@ -97,31 +96,10 @@ EDITS: Final = (
     ),
     Edit(
         "retention deletes a millisecond early",
-        AGES,
-        "self.counted_ms - each.counted_ms > age_ms",
-        "self.counted_ms - each.counted_ms >= age_ms",
+        RETENTION,
+        "age_ms > seconds * 1000",
+        "age_ms >= seconds * 1000",
         ("tests/log/test_retention.py",),
-    ),
-    Edit(
-        "a log counts what a wall clock alone says",
-        AGES,
-        "max(0, min(passed, now.wall_ms - self.reading.wall_ms))",
-        "max(0, now.wall_ms - self.reading.wall_ms)",
-        ("tests/log/test_ages.py",),
-    ),
-    Edit(
-        "a log counts what the clock of the store alone says",
-        AGES,
-        "max(0, min(passed, now.wall_ms - self.reading.wall_ms))",
-        "max(0, passed)",
-        ("tests/log/test_ages.py",),
-    ),
-    Edit(
-        "segments are marked before the time until then is counted",
-        AGES,
-        "return self if after is self else after._mark(first, sealed)",
-        "return after._mark(first, sealed)",
-        ("tests/log/test_ages.py",),
     ),
     Edit(
         "a ledger that could not be deleted is forgotten",

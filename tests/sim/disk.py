@@ -79,8 +79,7 @@ class SimDisk:
         """What others have on the same file system."""
         self.faults = DiskFaults()
         self.directories: dict[str, Directory] = {"": Directory()}
-        self.mounts: list[SimMount] = []
-        """Of the processes that have it open: one, while the lock is kept."""
+        self.mounted: SimMount | None = None
         self.changes = 0
         self.halted = asyncio.Event()
         self._halt_at: int | None = None
@@ -88,22 +87,16 @@ class SimDisk:
 
     def mount(self) -> SimMount:
         """Return the port for one process. Raises `DirectoryInUseError` while another holds it."""
-        self.check_lock()
-        if not self.mounts:
-            self._released = asyncio.Event()
-            self._forgive()
-        mount = SimMount(self)
-        self.mounts.append(mount)
-        return mount
-
-    def check_lock(self) -> None:
-        """D4: refuse a second process. What `quire/directory_lock.py` is to the real disk."""
-        if self.mounts:
+        if self.mounted is not None:
             raise DirectoryInUseError("the simulated disk", "another bookie process")
+        self._released = asyncio.Event()
+        self._forgive()
+        self.mounted = SimMount(self)
+        return self.mounted
 
     def kill(self) -> None:
         """The process dies; everything it wrote stays in the page cache."""
-        self.mounts.clear()
+        self.mounted = None
         self._halt_at = None
         self._forgive()
         self.release()
@@ -206,16 +199,16 @@ class SimDisk:
         """Spend the time of one operation; never returns to a dead process."""
         spread = self.faults.latency_seconds
         await self._sleep(spread * (0.5 + self.rng.random()) if spread else 0)
-        while self.faults.is_hung and mount in self.mounts:
+        while self.faults.is_hung and mount is self.mounted:
             await self._released.wait()
-        if mount not in self.mounts:
+        if mount is not self.mounted:
             await asyncio.get_running_loop().create_future()
 
     async def changed(self) -> None:
         """Count a change that reached the cache, and die here if this is the one."""
         self.changes += 1
         if self.changes == self._halt_at:
-            self.mounts.clear()
+            self.mounted = None
             self.halted.set()
             await asyncio.get_running_loop().create_future()
 
@@ -321,8 +314,8 @@ class SimMount:
 
     async def close(self) -> None:
         """Give the disk back in good order; nothing becomes durable by it."""
-        if self in self.disk.mounts:
-            self.disk.mounts.remove(self)
+        if self.disk.mounted is self:
+            self.disk.mounted = None
 
 
 class SimFile:

@@ -48,7 +48,6 @@ CONSEQUENCES = {
     "watch late",
     "spurious wake",
     "bookie gave up",
-    "second process refused",
     "bookie ended in order",
     "client ended in order",
     "client told to stop twice",
@@ -82,9 +81,6 @@ CONSEQUENCES = {
     "service handed over",
     "snapshot restored",
     "snapshot trimmed the log",
-    "late snapshot",
-    "snapshot overtaken",
-    "snapshot swept",
 }
 """Besides the kinds of the mix: what must have happened in the default seeds."""
 

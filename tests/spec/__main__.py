@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from typing import Any
 
-from tests.spec.bounds import PASSING, THOROUGH
-from tests.spec.checker import check
+from tests.spec import bounds, log_bounds
+from tests.spec.checker import Model, Outcome, check
 from tests.spec.ledger import LedgerModel
+from tests.spec.log import LogModel
+
+
+def _rows() -> Iterator[tuple[str, Model[Any], Outcome]]:
+    for name, row in {**bounds.PASSING, **bounds.THOROUGH}.items():
+        yield name, LedgerModel(row.bounds), row.outcome
+    for name, each in {**log_bounds.PASSING, **log_bounds.THOROUGH}.items():
+        yield f"log: {name}", LogModel(each.bounds), each.outcome
 
 
 def main() -> int:
     """Check every table of bounds; return how many outcomes differ from it."""
     differing = 0
-    for name, (bounds, expected) in {**PASSING, **THOROUGH}.items():
+    for name, model, expected in _rows():
         began = time.monotonic()
-        found = check(LedgerModel(bounds))
+        found = check(model)
         seconds = time.monotonic() - began
         differing += found != expected
         verdict = "as expected" if found == expected else f"EXPECTED {expected}"

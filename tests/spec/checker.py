@@ -55,15 +55,18 @@ class TooManyStatesError(Exception):
     """The bounds are too large for an exhaustive check."""
 
 
-def check(model: Model[S]) -> Outcome:
+def check(model: Model[S], *, depth_max: int | None = None) -> Outcome:
     """Visit every reachable state, or stop at the first that breaks a promise.
+
+    Args:
+        depth_max: the length of the longest path to look at, in states; all when None.
 
     Raises:
         TooManyStatesError: after `STATES_MAX` distinct states.
     """
     seen = {model.canonical(model.first)}
     layer, depth, generated = [model.first], 1, 1
-    while layer:
+    while layer and depth != depth_max:
         after = []
         for state in layer:
             for found in model.following(state):
@@ -78,4 +81,4 @@ def check(model: Model[S]) -> Outcome:
         if len(seen) > STATES_MAX:
             raise TooManyStatesError(f"{len(seen)} distinct states at depth {depth}")
         layer, depth = after, depth + 1
-    return Outcome(None, depth - 1, generated, len(seen))
+    return Outcome(None, depth if layer else depth - 1, generated, len(seen))

@@ -9,8 +9,7 @@ from pathlib import Path
 from tests.support.command import SECONDS_MAX, environment
 
 PROGRAM = """
-import asyncio, sys, threading, quire.sync
-from quire.metastore import create_store
+import sys, threading, quire.sync
 
 def work():
     with quire.sync.connect(sys.argv[1]) as early:
@@ -18,10 +17,6 @@ def work():
         with quire.sync.connect(sys.argv[1]) as late, late.election("office").lead() as leadership:
             print(early.list_logs(), leadership.epoch, leadership.is_lost)
 
-async def make():
-    await (await create_store(sys.argv[1])).close()
-
-asyncio.run(make())
 threading.Thread(target=work).start()
 """
 

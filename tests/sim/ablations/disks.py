@@ -1,4 +1,4 @@
-"""Safeguards of a disk: one process has it; after a failed sync nothing is written again."""
+"""Safeguards against a disk whose sync failed: the process ends, and writes nothing again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 from typing import Any
 
 from tests.sim.ablations.patch import Patch
-from tests.sim.disk import SimDisk, SimFile, SimMount
+from tests.sim.disk import SimFile, SimMount
 
 
 def write_a_journal_again() -> list[Patch]:
@@ -19,10 +19,6 @@ def write_an_entry_log_again() -> list[Patch]:
 
 def write_a_checkpoint_again() -> list[Patch]:
     return _try_again("checkpoint")
-
-
-def lock_no_directory() -> list[Patch]:
-    return [(SimDisk, "check_lock", lambda self: None)]
 
 
 def _try_again(room: str) -> list[Patch]:
