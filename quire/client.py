@@ -21,7 +21,7 @@ from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Election
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.event_log import observing
-from quire.leaving import HandleT, OpenHandles
+from quire.leaving import LEAVE_SECONDS, OpenHandles, Stage
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.inventory import Inventory, take_inventory
 from quire.ledger.links import link_bookie
@@ -70,6 +70,7 @@ async def connect(
     *,
     options: LedgerOptions | None = None,
     timeout: float = CONNECT_SECONDS,
+    leave_timeout: float = LEAVE_SECONDS,
 ) -> AsyncIterator[Client]:
     """Connect to a cluster: `async with quire.connect(store) as client:`.
 
@@ -78,24 +79,30 @@ async def connect(
 
     Bookies are contacted when they are needed.
 
-    Leaving the block in order closes every log, ledger and reader that is still open: what was
-    submitted is confirmed, and every plain read sees it then. This takes at most the writers'
-    `append_timeout` and `open_timeout`. When an exception leaves the block, or a cancellation,
-    writers are abandoned as by a crash, and a warning names them: what was acknowledged is safe,
-    and a plain read may not see the last of it until the log is opened again.
+    Leaving the block in order ends what is still open: services hand over, logs, ledgers and
+    readers are closed, leaders resign. What was submitted is confirmed, and every plain read sees
+    it then. When an exception leaves the block, or a cancellation, writers are abandoned as by a
+    crash, and a warning names them: what was acknowledged is safe, and a plain read may not see
+    the last of it until the log is opened again.
+
+    Leaving takes at most `leave_timeout` seconds, and a few more to give up. What is still open
+    then, because bookies or the metadata store do not answer, is abandoned and named likewise. A
+    warning also names a log that failed earlier, if no call has raised its error.
 
     Raises:
         ConfigurationError: the store cannot exist.
         StoreUnavailableError: there is no connection within `timeout` seconds; the error says why.
         OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
+            `LeavingTimeoutError`: writers were abandoned at the deadline.
         RetryError: on leaving, a writer could not be closed. An error that a handle had raised
             before is not raised again.
     """
     uri = resolve_store(store)
     rng = random.Random()
+    handles = OpenHandles(leave_timeout)
     opened = await open_store(uri, timeout=timeout)
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(opened.close)
+        stack.push_async_callback(handles.release, "the metadata store", opened.close)
         observer = stack.enter_context(observing("client", str(os.getpid())))
         metadata_store = observed(opened, observer)
         limits = options or LedgerOptions()
@@ -103,7 +110,7 @@ async def connect(
             metadata_store,
             lambda address: link_bookie(address, request_timeout=limits.request_timeout),
         )
-        stack.push_async_callback(roster.close)
+        stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
         await roster.start()
         catalog = LedgerCatalog(
             *(metadata_store, roster),
@@ -119,7 +126,6 @@ async def connect(
             clock=time.time,
             attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
         )
-        handles = OpenHandles()
         stack.push_async_exit(handles.leave)
         yield Client(metadata_store, roster, catalog, logs, rng, limits, handles)
 
@@ -183,7 +189,7 @@ class Client:
             deferred_sync=deferred_sync,
             full_quorum=full_quorum,
         )
-        return self._remember(writer)
+        return self._handles.remember(writer, Stage.WRITER)
 
     async def open_ledger(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
         """Open a ledger to read it whole. If it is not closed its writer is fenced off and the
@@ -192,7 +198,8 @@ class Client:
         Raises `NoSuchLedgerError`, `UnauthorizedError` for a wrong password, and the errors of a
         recovery that cannot be decided now (`UnreadableError`, `NotEnoughBookiesError`).
         """
-        return self._remember(await self._catalog.open(ledger, password=password))
+        reader = await self._catalog.open(ledger, password=password)
+        return self._handles.remember(reader, Stage.READER)
 
     async def open_ledger_without_recovery(
         self, ledger: LedgerId, *, password: bytes = b""
@@ -201,7 +208,8 @@ class Client:
 
         Raises `NoSuchLedgerError` and `UnauthorizedError`.
         """
-        return self._remember(await self._catalog.open_without_recovery(ledger, password=password))
+        reader = await self._catalog.open_without_recovery(ledger, password=password)
+        return self._handles.remember(reader, Stage.READER)
 
     async def delete_ledger(
         self, ledger: LedgerId, *, password: bytes = b"", force: bool = False
@@ -259,7 +267,8 @@ class Client:
         Raises `UnauthorizedError`, `DecryptionError`, `LogSealedError`, `LeadershipLostError`, and
         transient errors when `LogOptions.open_timeout` is over.
         """
-        return self._remember(await self._logs.open(name, options, is_leader=is_leader))
+        log = await self._logs.open(name, options, is_leader=is_leader)
+        return self._handles.remember(log, Stage.WRITER)
 
     async def read_log(
         self,
@@ -304,7 +313,7 @@ class Client:
             keyring=keyring,
             recover=recover,
         )
-        return self._remember(reader)
+        return self._handles.remember(reader, Stage.READER)
 
     async def snapshot_log(
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
@@ -397,7 +406,8 @@ class Client:
         for `session_timeout` seconds has lost its leadership.
         """
         who = candidate or f"{socket.gethostname()}:{os.getpid()}"
-        return Election(self._store, name, who, rng=self._rng, session_timeout=session_timeout)
+        election = Election(self._store, name, who, rng=self._rng, session_timeout=session_timeout)
+        return self._handles.remember(election, Stage.ELECTION)
 
     def service(
         self,
@@ -412,7 +422,7 @@ class Client:
 
         `candidate` is what others see, such as the address at which it takes requests.
         """
-        return Service(
+        service = Service(
             application,
             self.election(name, candidate, session_timeout=session_timeout),
             self._logs,
@@ -420,6 +430,7 @@ class Client:
             self._store,
             options or ServiceOptions(),
         )
+        return self._handles.remember(service, Stage.SERVICE)
 
     async def sweep_snapshots(self) -> Sequence[LedgerId]:
         """Delete what services left behind that ended while they wrote a snapshot: ledgers that no
@@ -438,6 +449,3 @@ class Client:
     async def close(self) -> None:
         """Close every handle that is still open, in order. Raises as leaving `connect` does."""
         await self._handles.close()
-
-    def _remember(self, handle: HandleT) -> HandleT:
-        return self._handles.remember(handle)

@@ -1,14 +1,18 @@
 """What becomes of the handles that are open when a program leaves `connect`.
 
-    the block ends            every handle is closed, all at once: writers confirm what was
-                              submitted, announce it and close their ledgers, so that a plain read
-                              sees every acknowledged record
-    an exception leaves it    writers are abandoned as by a crash, and a warning names them; readers
-                              are closed
+    the block ends            handles are closed, stage by stage, all of a stage at once: writers
+                              confirm what was submitted, announce it and close their ledgers, so
+                              that a plain read sees every acknowledged record
+    an exception leaves it    handles are abandoned as by a crash, and a warning names the writers;
+                              readers are closed
 
-A handle that had ended before is not closed a second time: the program was told then, and leaving
-the block does not raise the error again. A handle that cannot be closed now is an error of leaving,
-after all others were closed. See docs/decisions/0023-leaving-connect.md.
+Services are first: a leader hands over and closes its log. Logs, ledgers and readers follow.
+Elections are last, so that no successor is elected while its predecessor still closes a log.
+
+A handle that had ended before does not fail again. If the program has not received its error, a
+warning tells it. A handle that cannot be closed now is an error of leaving, after all others were
+closed. Leaving has a deadline: handles that are still open then are abandoned, and a warning names
+them. See docs/decisions/0023-leaving-connect.md.
 """
 
 from __future__ import annotations
@@ -16,34 +20,111 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from enum import IntEnum
 from types import TracebackType
-from typing import TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from quire.errors import OutcomeUnknownError, QuireError, RetryError
-from quire.ledger.reader import LedgerReader
-from quire.ledger.writer import LedgerWriter
-from quire.log.log import Log
-from quire.log.reader import LogReader
+from quire.errors import (
+    ConfigurationError,
+    OutcomeUnknownError,
+    QuireError,
+    RetryError,
+)
 
-Writer: TypeAlias = LedgerWriter | Log
-Handle: TypeAlias = Writer | LedgerReader | LogReader
-HandleT = TypeVar("HandleT", LedgerWriter, Log, LedgerReader, LogReader)
+LEAVE_SECONDS: Final = 90.0
+"""Default deadline of leaving: as long as `append_timeout` and `open_timeout` together."""
+
+GRACE_SECONDS: Final = 1.0
+"""Every step has as much time after the deadline, and again when it was cancelled."""
+
+PRUNE_MIN: Final = 64
 
 _log = logging.getLogger(__name__)
+
+_hung: set[asyncio.Task[None]] = set()
+"""Steps that did not end although they were cancelled: a task needs a reference until it ends."""
+
+
+class LeavingTimeoutError(OutcomeUnknownError):
+    """Leaving `connect` took longer than its deadline, and writers were abandoned."""
+
+    def __init__(self, handles: Sequence[str], seconds: float) -> None:
+        super().__init__(
+            f"leaving connect took longer than {seconds:g} s: abandoned {', '.join(handles)}; "
+            "acknowledged records are safe, records that were only submitted may or may not be "
+            "kept; open the log, or recover the ledger (option leave_timeout of connect)"
+        )
+        self.handles = tuple(handles)
+        self.seconds = seconds
+
+
+class Stage(IntEnum):
+    """The order in which handles are closed."""
+
+    SERVICE = 0
+    WRITER = 1
+    READER = 2
+    ELECTION = 3
+
+
+class Leavable(Protocol):
+    """A handle that a client gives out, and that is closed or abandoned with the client."""
+
+    @property
+    def title(self) -> str:
+        """What a warning calls it."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is nothing left to close in order."""
+
+    @property
+    def untold(self) -> str | None:
+        """The error that ended the handle, if the program has not received it."""
+
+    def abandon(self) -> None:
+        """Stop at once, as a crash would."""
+
+    async def close(self) -> None:
+        """End in order. Harmless when called again."""
+
+
+HandleT = TypeVar("HandleT", bound=Leavable)
 
 
 class OpenHandles:
     """The handles that a client has given out and that are still in use."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: float = LEAVE_SECONDS) -> None:
+        """`timeout` is how many seconds leaving may take. Raises `ConfigurationError`."""
+        if not timeout > 0:
+            raise ConfigurationError(f"leave_timeout must be positive, not {timeout}")
+        self._timeout = timeout
+        self._deadline: float | None = None
         self._opened = 0
-        self._handles: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
+        self._prune_at = PRUNE_MIN
+        self._writers: dict[int, tuple[Stage, Leavable]] = {}
+        self._others: dict[Stage, weakref.WeakValueDictionary[int, Leavable]] = {
+            Stage.READER: weakref.WeakValueDictionary(),
+            Stage.ELECTION: weakref.WeakValueDictionary(),
+        }
+        """Handles that the program may drop: they have nothing to lose."""
 
-    def remember(self, handle: HandleT) -> HandleT:
+    def remember(self, handle: HandleT, stage: Stage) -> HandleT:
         """Return a handle that is closed or abandoned with the client."""
         self._opened += 1
-        self._handles[self._opened] = handle
+        if stage in self._others:
+            self._others[stage][self._opened] = handle
+            return handle
+        if len(self._writers) >= self._prune_at:
+            kept = self._writers.items()
+            self._writers = {
+                number: each for number, each in kept if not each[1].has_ended or each[1].untold
+            }
+            self._prune_at = max(PRUNE_MIN, 2 * len(self._writers))
+        self._writers[self._opened] = stage, handle
         return handle
 
     async def leave(
@@ -52,15 +133,15 @@ class OpenHandles:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close every handle, or abandon the writers if an exception leaves the block.
+        """Close every handle, or abandon them if an exception leaves the block.
 
         Raises:
             OutcomeUnknownError: records were submitted, and a writer that was closed cannot tell
-                whether they were confirmed.
+                whether they were confirmed. `LeavingTimeoutError` if the deadline was the reason.
             RetryError: a writer could not be closed. What was acknowledged is safe; a plain read
                 may not see the last of it until the log is opened again.
 
-        Cancellation: abandons the writers that are not closed yet.
+        Cancellation: abandons the handles that are not closed yet.
         """
         if error is not None:
             await self.abandon(type(error).__name__)
@@ -73,56 +154,132 @@ class OpenHandles:
 
     async def close(self) -> None:
         """Close every handle in order. Raises as `leave`."""
-        handles = self._open()
-        ended = [each for each in handles if isinstance(each, Writer) and each.has_ended]
-        left = [each for each in handles if each not in ended]
-        try:
-            results = await asyncio.gather(*(each.close() for each in left), return_exceptions=True)
-        except asyncio.CancelledError:  # by which each of them abandons its writer
-            _warn("a cancellation", [each for each in left if isinstance(each, Writer)])
-            raise
-        for each in ended:
-            with suppress(QuireError):  # the program was told when it ended
-                await each.close()
-        self._handles.clear()
-        _report([each for each in results if isinstance(each, BaseException)])
+        self._begin()
+        errors: list[BaseException] = []
+        late: list[tuple[Stage, str]] = []
+        for stage in Stage:
+            handles = self._open(stage)
+            steps = [_quietly(each) if each.has_ended else each.close() for each in handles]
+            for each, outcome in zip(handles, await self._at_once(steps), strict=True):
+                if isinstance(outcome, TimeoutError):
+                    each.abandon()
+                    late.append((stage, each.title))
+                elif outcome is not None:
+                    errors.append(outcome)
+        writers = [title for stage, title in late if stage in (Stage.SERVICE, Stage.WRITER)]
+        _warn(f"its deadline of {self._timeout:g} s", [title for _, title in late])
+        self._forget()
+        if writers:
+            errors.insert(0, LeavingTimeoutError(writers, self._timeout))
+        _report(errors)
 
     async def abandon(self, reason: str) -> None:
-        """Stop every writer as a crash would, close the readers, and name what was abandoned.
+        """Stop every handle as a crash would, and name the writers that had not ended.
 
         Raises nothing of its own: an exception is on its way already.
         """
-        handles = self._open()
-        writers = [each for each in handles if isinstance(each, Writer) and not each.has_ended]
-        _warn(reason, writers)
-        for writer in writers:
-            writer.abandon()
-        for each in handles:
-            with suppress(QuireError):
-                await each.close()
-        self._handles.clear()
+        self._begin()
+        writers = [*self._open(Stage.SERVICE), *self._open(Stage.WRITER)]
+        _warn(reason, [each.title for each in writers if not each.has_ended])
+        for stage in Stage:
+            handles = self._open(stage)
+            for each in handles:
+                each.abandon()
+            await self._at_once([_quietly(each) for each in handles])
+        self._forget()
 
-    def _open(self) -> list[Handle]:
-        return [handle for _, handle in sorted(self._handles.items())]
+    async def release(self, what: str, close: Callable[[], Awaitable[None]]) -> None:
+        """Close a connection within the deadline; a warning names one that does not answer."""
+
+        async def step() -> None:
+            await close()
+
+        (outcome,) = await self._at_once([step()])
+        if isinstance(outcome, TimeoutError):
+            _log.warning("connect is left: %s did not close within the deadline", what)
+        elif outcome is not None:
+            raise outcome
+
+    async def _at_once(
+        self, steps: Sequence[Coroutine[Any, Any, None]]
+    ) -> list[BaseException | None]:
+        """Return what each step raised, `TimeoutError` for one that the deadline cut short."""
+        tasks = [asyncio.ensure_future(step) for step in steps]
+        if not tasks:
+            return []
+        try:
+            await asyncio.wait(tasks, timeout=self._seconds_left())
+            late = [each for each in tasks if not each.done()]
+        except asyncio.CancelledError:
+            await _cancel(tasks)
+            raise
+        await _cancel(late)
+        return [TimeoutError() if each in late else _outcome(each) for each in tasks]
+
+    def _seconds_left(self) -> float:
+        """The time until the deadline; it is set now if leaving had no handles."""
+        now = asyncio.get_running_loop().time()
+        if self._deadline is None:
+            self._deadline = now + self._timeout
+        return max(self._deadline - now, GRACE_SECONDS)
+
+    def _open(self, stage: Stage) -> list[Leavable]:
+        if stage in self._others:
+            return [handle for _, handle in sorted(self._others[stage].items())]
+        return [handle for of, handle in self._writers.values() if of is stage]
+
+    def _forget(self) -> None:
+        self._writers.clear()
+        for handles in self._others.values():
+            handles.clear()
+
+    def _begin(self) -> None:
+        """Set the deadline, and tell the errors that no call has raised."""
+        self._deadline = asyncio.get_running_loop().time() + self._timeout
+        for _, handle in self._writers.values():
+            if handle.untold:
+                _log.warning(
+                    "connect is left: %s had failed, and no call was told: %s",
+                    handle.title,
+                    handle.untold,
+                )
 
 
-def _warn(reason: str, writers: list[Writer]) -> None:
-    if writers:
+async def _quietly(handle: Leavable) -> None:
+    """Close a handle whose error was told, or is beside the point now."""
+    with suppress(Exception):
+        await handle.close()
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel steps, and wait a moment for them to end."""
+    for task in tasks:
+        task.cancel()
+    if not tasks:
+        return
+    _, pending = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+    for task in pending:
+        _hung.add(task)
+        task.add_done_callback(_hung.discard)
+
+
+def _outcome(task: asyncio.Task[None]) -> BaseException | None:
+    if task.cancelled():
+        return asyncio.CancelledError()
+    return task.exception()
+
+
+def _warn(reason: str, titles: Sequence[str]) -> None:
+    if titles:
         _log.warning(
             "connect is left by %s: abandons %s; a plain read may not see the last "
             "acknowledged records until the log is opened, or the ledger recovered",
             reason,
-            ", ".join(_name(each) for each in writers),
+            ", ".join(titles),
         )
 
 
-def _name(writer: Writer) -> str:
-    if isinstance(writer, Log):
-        return f"log {writer.name!r} (epoch {writer.epoch})"
-    return f"ledger {writer.ledger}"
-
-
-def _report(errors: list[BaseException]) -> None:
+def _report(errors: Sequence[BaseException]) -> None:
     """Raise the first error that the program must hear of, and log the others."""
     failed = [each for each in errors if isinstance(each, OutcomeUnknownError | RetryError)]
     defects = [each for each in errors if not isinstance(each, QuireError)]

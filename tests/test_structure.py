@@ -69,7 +69,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.ledger",
         "quire.metastore",
     ),
-    "quire.leaving": ("quire.errors", "quire.log", "quire.ledger"),
+    "quire.leaving": ("quire.errors",),
     "quire.client": (
         "quire.leaving",
         "quire.event_log",
@@ -84,6 +84,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.sync": (
         *VALUES,
         "quire.sync",
+        "quire.leaving",
         "quire.client",
         "quire.metadata",
         "quire.cluster",

@@ -39,6 +39,7 @@ from quire.election.ballot import (
 )
 from quire.errors import (
     ConflictError,
+    HandleClosedError,
     InvalidRequestError,
     LeadershipLostError,
     NoSuchNodeError,
@@ -157,6 +158,9 @@ class Election:
         self._store = store
         self._rng = rng
         self._session_timeout = session_timeout
+        self._terms: dict[Leadership, Session] = {}
+        """The leaderships that last, each with the session that carries it."""
+        self._is_closed = False
         self._epoch_path = election_epoch_path(name)
         self._queue_path = election_candidates_path(name)
         self._queue_prefix = election_candidate_prefix(name)
@@ -170,15 +174,52 @@ class Election:
         `ConfigurationError`, `CorruptRecordError`, `HandleClosedError`.
         """
         session, term = await self._campaign()
+        if self._is_closed:
+            await _close(session)
+            raise HandleClosedError(self.title)
         leadership = Leadership(self.name, term, session, self._name_heir)
+        self._terms[leadership] = session
         guard = asyncio.create_task(self._guard(session, leadership), name=f"guard of {self.name}")
         try:
             yield leadership
         finally:
             leadership.end()
             guard.cancel()
+            del self._terms[leadership]
             await _close(session)
             await asyncio.gather(guard, return_exceptions=True)
+
+    # How it ends with the client (quire/leaving.py).
+
+    @property
+    def title(self) -> str:
+        """The election's name, for messages."""
+        return f"election {self.name!r}"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether this candidate does not lead."""
+        return not self._terms
+
+    @property
+    def untold(self) -> str | None:
+        """Nothing: an election fails in the call that waits for it."""
+        return None
+
+    def abandon(self) -> None:
+        """Wake the tasks that wait for the end of a leadership; take no office any more."""
+        self._is_closed = True
+        for leadership in self._terms:
+            leadership.end()
+
+    async def close(self) -> None:
+        """Resign, and take no office any more. Harmless when called again.
+
+        A candidate that waits for its turn gets `HandleClosedError` when it would be elected.
+        """
+        self.abandon()
+        for session in list(self._terms.values()):
+            await _close(session)
 
     async def leader(self) -> Leader | None:
         """Return who leads now; None while nobody does or the next has not taken office yet.

@@ -14,6 +14,24 @@ class Handle:
 
     __slots__ = ()
 
+    @property
+    def title(self) -> str:
+        """What a message calls this handle."""
+        return type(self).__name__
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is nothing left to close in order."""
+        return False
+
+    @property
+    def untold(self) -> str | None:
+        """The error that ended the handle, if no call has raised it yet."""
+        return None
+
+    def abandon(self) -> None:
+        """Stop at once, as a crash would; a handle that only reads has nothing to stop."""
+
     async def close(self) -> None:
         """Give back what the handle holds."""
         raise NotImplementedError

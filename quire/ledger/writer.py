@@ -223,6 +223,11 @@ class LedgerWriter(Handle):
         """Whether the writer takes no more appends: closed, abandoned, fenced or refused."""
         return self._over.is_set()
 
+    @property
+    def title(self) -> str:
+        """The ledger's number, for messages."""
+        return f"ledger {self.ledger}"
+
     async def wait_ended(self) -> None:
         """Return when the writer takes no more appends: closed, abandoned, fenced or refused."""
         await self._over.wait()

@@ -35,6 +35,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
 from quire.log.chain import Chain
 from quire.log.cursor import LogCursors
+from quire.log.failure import Failure
 from quire.log.live_options import LiveOptions
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
@@ -96,7 +97,7 @@ class Log(Handle):
         )
         self._roller = Roller(self._chain, rng, live, self._pipeline.nudge)
         self._deposed = False
-        self._failure: str | None = None
+        self._failure = Failure()
         self._over = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -159,6 +160,16 @@ class Log(Handle):
         """Whether this handle leads no more: deposed, failed, sealed, closed or abandoned."""
         return self._over.is_set()
 
+    @property
+    def title(self) -> str:
+        """The log's name and the epoch, for messages."""
+        return f"log {self.name!r} (epoch {self.epoch})"
+
+    @property
+    def untold(self) -> str | None:
+        """Why this handle failed, if no call has raised it yet."""
+        return self._failure.untold
+
     async def wait_deposed(self) -> None:
         """Return when this handle leads no more: deposed, failed, sealed or closed."""
         await self._over.wait()
@@ -196,12 +207,13 @@ class Log(Handle):
         Raises `EntryTooLargeError`, `DeposedError`, `LogSealedError`, `HandleClosedError`,
         `AppendOutcomeUnknownError`; so does the future.
         """
-        if expected_offset is None and stamp is None and transaction is None:
-            future = self._pipeline.submit_now(as_bytes(record))
-            if future is not None:
-                return future
-        terms = make_terms(expected_offset, stamp, transaction)
-        return await self._pipeline.submit((as_bytes(record),), SINGLE, terms)
+        with self._failure:
+            if expected_offset is None and stamp is None and transaction is None:
+                future = self._pipeline.submit_now(as_bytes(record))
+                if future is not None:
+                    return future
+            terms = make_terms(expected_offset, stamp, transaction)
+            return await self._pipeline.submit((as_bytes(record),), SINGLE, terms)
 
     async def append(
         self,
@@ -215,7 +227,8 @@ class Log(Handle):
         future = await self.submit(
             record, expected_offset=expected_offset, stamp=stamp, transaction=transaction
         )
-        return await future
+        with self._failure:
+            return await future
 
     async def append_many(
         self,
@@ -230,8 +243,9 @@ class Log(Handle):
             return []
         group = [as_bytes(each) for each in records]
         terms = make_terms(expected_offset, stamp, transaction)
-        positions: list[Position] = await (await self._pipeline.submit(group, len(group), terms))
-        return positions
+        with self._failure:
+            places: list[Position] = await (await self._pipeline.submit(group, len(group), terms))
+        return places
 
     async def _locate(self, offset: int) -> Position:
         open_segment = self._open_segment
@@ -241,7 +255,8 @@ class Log(Handle):
 
     async def drain(self) -> None:
         """Return when everything submitted is confirmed. Raises what ended the handle."""
-        await self._pipeline.drained()
+        with self._failure:
+            await self._pipeline.drained()
 
     async def roll(self) -> None:
         """Begin a new segment; return when the old one is sealed. Nothing to do when it is empty
@@ -250,8 +265,9 @@ class Log(Handle):
         Appends go on meanwhile. Retried while metadata is out of reach; cancelling gives up
         waiting, not the roll. Raises what ended the handle.
         """
-        self._pipeline.check_open()
-        await self._roller.roll(is_idle=self._pipeline.is_idle)
+        with self._failure:
+            self._pipeline.check_open()
+            await self._roller.roll(is_idle=self._pipeline.is_idle)
 
     async def trim(self, position: Position) -> None:
         """Remove every record before a position that this log has reached.
@@ -289,8 +305,9 @@ class Log(Handle):
             await self._finish(lambda: HandleClosedError(f"log {self.name!r}"), seal_log=False)
         except DeposedError:
             return
-        if self._failure is not None:
-            raise self._outcome_unknown(self._failure)
+        if self._failure.reason is not None:
+            with self._failure:
+                raise self._outcome_unknown(self._failure.reason)
 
     async def _finish(self, error: Callable[[], QuireError], *, seal_log: bool) -> None:
         if self._over.is_set() and not seal_log:
@@ -333,8 +350,8 @@ class Log(Handle):
             self._end_with(partial(DeposedError, self.name, self.epoch, error.reason))
         elif not self._over.is_set():
             told = error.reason if isinstance(error, AppendOutcomeUnknownError) else str(error)
-            self._failure = told or repr(error)
-            self._end_with(partial(self._outcome_unknown, self._failure))
+            self._failure.reason = reason = told or repr(error)
+            self._end_with(partial(self._outcome_unknown, reason))
 
     def _end_with(self, error: Callable[[], QuireError]) -> None:
         if self._over.is_set():

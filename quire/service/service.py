@@ -99,6 +99,8 @@ class Service(Generic[R]):
         self._has_named: bool | None = None
         """Of the last hand-over: whether the heir was named; None before the log is closed."""
         self._failure: BaseException | None = None
+        self._is_told = False
+        """Whether a call has raised the failure."""
         self._main: asyncio.Task[None] | None = None
         self._snapshotting: asyncio.Task[None] | None = None
 
@@ -130,7 +132,11 @@ class Service(Generic[R]):
         an `OutcomeUnknownError` when it may or may not be carried out. Cancelling does not recall
         it.
         """
-        return (await self._leading().submit(COMMAND + command))[0]
+        try:
+            return (await self._leading().submit(COMMAND + command))[0]
+        except Exception as error:
+            self._is_told = self._is_told or error is self._failure
+            raise
 
     async def barrier(self) -> None:
         """Return when the state contains every command that was answered before this call.
@@ -165,7 +171,7 @@ class Service(Generic[R]):
         """Return when this replica has a role. Raises what ended the service."""
         while self._role is not role:
             if self._role is Role.ENDED:
-                raise self._failure or HandleClosedError(f"service {self._election.name!r}")
+                raise self._ending_error() or HandleClosedError(self.title)
             await self._wait_role()
 
     async def _wait_role(self) -> None:
@@ -180,7 +186,7 @@ class Service(Generic[R]):
 
     async def __aenter__(self) -> Self:
         if self._main is not None:
-            raise HandleClosedError(f"service {self._election.name!r}, which is entered once,")
+            raise HandleClosedError(f"{self.title}, which is entered once,")
         self._main = asyncio.create_task(self._live(), name=f"service {self._election.name}")
         return self
 
@@ -200,15 +206,46 @@ class Service(Generic[R]):
         if self._main is None:
             return
         try:
-            if self._office is not None and self._failure is None:
+            is_whole = self._failure is None and not self._main.cancelling()
+            if self._office is not None and is_whole:
                 with suppress(QuireError, TimeoutError):
                     async with time_limit(self._options.log.open_timeout):
                         await (self._left_office() if self._resign.is_set() else self.hand_over())
         finally:
             await stop(self._main)
             self._set_role(Role.ENDED)
-        if self._failure is not None:
-            raise self._failure
+        if (failure := self._ending_error()) is not None:
+            raise failure
+
+    def abandon(self) -> None:
+        """End this replica as a crash would: a leader does not hand over.
+
+        `close` then waits for the end.
+        """
+        if self._main is not None:
+            self._main.cancel()
+
+    @property
+    def title(self) -> str:
+        """The service's name, for messages."""
+        return f"service {self._election.name!r}"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether this replica does not run: it was never entered, or closed, or it failed."""
+        return self._main is None or self._main.done()
+
+    @property
+    def untold(self) -> str | None:
+        """What ended this replica, if no call has raised it yet."""
+        if self._failure is None or self._is_told:
+            return None
+        return str(self._failure) or repr(self._failure)
+
+    def _ending_error(self) -> BaseException | None:
+        """Return what ended this replica, for a call that raises it."""
+        self._is_told = True
+        return self._failure
 
     async def _live(self) -> None:
         while True:

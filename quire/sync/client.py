@@ -9,6 +9,7 @@ from quire import client as asynchronous
 from quire.bookie import BookieAddress, BookieInfo
 from quire.client import CONNECT_SECONDS, SESSION_SECONDS, Client, always
 from quire.entry import BookieId, DigestKind, LedgerId
+from quire.leaving import LEAVE_SECONDS
 from quire.ledger.inventory import Inventory
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
@@ -39,13 +40,17 @@ def connect(
     *,
     options: LedgerOptions | None = None,
     timeout: float = CONNECT_SECONDS,
+    leave_timeout: float = LEAVE_SECONDS,
 ) -> Iterator[SyncClient]:
     """Connect to a cluster: `with quire.sync.connect(store) as client:`. See `quire.connect`.
 
     Raises `ForkedError` in a process that was forked while its parent used `quire.sync`.
     """
     portal = Portal.shared()
-    with portal.hold(asynchronous.connect(store, options=options, timeout=timeout)) as client:
+    held = asynchronous.connect(
+        store, options=options, timeout=timeout, leave_timeout=leave_timeout
+    )
+    with portal.hold(held) as client:
         yield SyncClient(portal, client)
 
 

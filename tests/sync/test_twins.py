@@ -40,8 +40,18 @@ PAIRS: dict[type, type] = {
     Service: sync.SyncService,
 }
 
+LEAVABLE = frozenset({"title", "untold"})
+"""What `quire.leaving` asks of every handle."""
+
 INTERNAL: dict[type, frozenset[str]] = {
-    LedgerReader: frozenset({"confirm", "confirmed", "refresh", "version", "wait_handle_closed"}),
+    Election: frozenset({"abandon", "close", "has_ended"}),
+    Service: frozenset({"abandon", "has_ended"}),
+    LogReader: frozenset({"abandon", "has_ended"}),
+    NumberedWriter: frozenset({"has_ended"}),
+    LedgerReader: frozenset(
+        {"confirm", "confirmed", "refresh", "version", "wait_handle_closed"}
+        | {"abandon", "has_ended"}
+    ),
     LedgerWriter: frozenset({"advanced", "check", "ended", "suspect", "acked", "failed", "room"}),
     Log: frozenset({"start"}),
     LogCursors: frozenset({"advance", "deletions", "forget", "lag", "of_log", "slowest", "state"}),
@@ -56,7 +66,8 @@ INTERNAL: dict[type, frozenset[str]] = {
 
 def public(owner: type) -> list[str]:
     found = [name for name, _ in inspect.getmembers_static(owner) if not name.startswith("_")]
-    return [name for name in found if name not in INTERNAL.get(owner, frozenset())]
+    internal = LEAVABLE | INTERNAL.get(owner, frozenset())
+    return [name for name in found if name not in internal]
 
 
 def twins() -> list[tuple[type, str]]:
