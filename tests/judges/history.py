@@ -64,6 +64,8 @@ class Operation:
     offset: int | None = None
     expected: int | None = None
     """The offset that a conditional append asked for."""
+    place: tuple[int, ...] | None = None
+    """The position that the client of an append was given: positions order the records of a log."""
 
     @property
     def after(self) -> int:
@@ -100,6 +102,8 @@ def from_line(line: str) -> Operation:
         fields["kind"] = Kind(fields["kind"])
         fields["outcome"] = Outcome(fields["outcome"])
         fields["values"] = tuple(fields.get("values", ()))
+        if "place" in fields:
+            fields["place"] = tuple(fields["place"])
         return Operation(**fields)
     except (TypeError, KeyError) as error:
         raise ValueError(f"not an operation of a history: {line[:200]!r} ({error})") from error

@@ -32,6 +32,7 @@ class Scene:
         offset: int | None = None,
         outcome: Outcome = Outcome.OK,
         expected: int | None = None,
+        place: tuple[int, ...] | None = None,
         process: str = "writer",
         during: tuple[int, int | None] | None = None,
     ) -> None:
@@ -48,6 +49,7 @@ class Scene:
                 values=values,
                 offset=offset,
                 expected=expected,
+                place=place,
             )
         )
 
@@ -129,6 +131,7 @@ def _honest() -> list[Operation]:
     scene.append("x", outcome=Outcome.FAILED, expected=1)
     scene.append("y", outcome=Outcome.UNKNOWN, process="died")
     scene.append("e", outcome=Outcome.UNKNOWN, process="died too")
+    scene.append("z", outcome=Outcome.UNKNOWN, process="died at last", expected=2)
     now = scene.time
     scene.append("g", offset=6, during=(now + 20, now + 40))
     scene.append("f", offset=5, during=(now + 21, now + 39), process="other")

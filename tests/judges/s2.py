@@ -9,9 +9,9 @@ lag. The conversion is exact all the same, in these steps:
   called as early as the stream can have had m: after the append of record m − 1 was called. So the
   start of the read moves back to there.
 * The stream is cut at offsets as for the first judge (settle.py). Each block is a stream of its
-  own, counted from 0. A pass that read a block from its beginning on is given as one read: the last
-  prefix of the block that it met. Each read commits to all records of the block before it. Passes
-  that begin inside a block say nothing there; they are left to the other judges.
+  own, counted from 0. A pass that read a block from its beginning on is given as one read: the
+  last prefix of the block that it met, and that ends where a batch ends. It commits to all records
+  of the block before it. Passes that begin inside a block are left to the other judges there.
 * An append that was not answered but that a reader met did take effect, at a known offset: it is a
   success that returns at the end of the history. An unmet one is an indefinite failure that
   finishes there, unless settle.py leaves it out.
@@ -73,7 +73,8 @@ def convert(history: History, settled: Settled) -> Converted:
     appends = [each for block in settled.blocks for each in block.operations if _is_append(each)]
     if any(each.is_ok and each.offset is None for each in appends):
         return Converted([], "the offset of an acknowledged append is not known")
-    prefixes = _prefixes(history, [block.base for block in settled.blocks])
+    bases = [block.base for block in settled.blocks]
+    prefixes = _prefixes(history, bases, _inside(appends))
     blocks = enumerate(settled.blocks)
     return Converted([_file(block, prefixes.get(number, [])) for number, block in blocks])
 
@@ -91,7 +92,13 @@ class _Prefix:
     read: Operation
 
 
-def _prefixes(history: History, bases: list[int]) -> dict[int, list[_Prefix]]:
+def _inside(appends: Iterable[Operation]) -> set[int]:
+    """Return the offsets inside batches: the log never ended there."""
+    located = [each for each in appends if each.offset is not None]
+    return {offset for each in located for offset in range((each.offset or 0) + 1, each.after)}
+
+
+def _prefixes(history: History, bases: list[int], inside: set[int]) -> dict[int, list[_Prefix]]:
     """Return, by block, how far each pass had read it that began at its beginning."""
     numbers = {base: number for number, base in enumerate(bases)}
     found: dict[tuple[str, int], _Prefix] = {}
@@ -107,6 +114,7 @@ def _prefixes(history: History, bases: list[int]) -> dict[int, list[_Prefix]]:
             expected = offset + 1
             if number >= 0:
                 stream_hash = chain(stream_hash, record_hash(value))
+            if number >= 0 and expected not in inside:
                 found[process, number] = _Prefix(expected, stream_hash, read)
     by_block: dict[int, list[_Prefix]] = {}
     for (_, number), prefix in found.items():

@@ -1,6 +1,6 @@
 """A history made ready for a judge of linearizability, without changing what it proves. Pure.
 
-Three steps. Each keeps the answer to "is this history linearizable" as it is, and makes the search
+Four steps. Each keeps the answer to "is this history linearizable" as it is, and makes the search
 for it short.
 
 1. **Settle** the appends. Values are unique, so a reader that met a value tells where its append
@@ -11,11 +11,17 @@ for it short.
    without it. Failed appends and unanswered reads are left out, too: they claim nothing. A value of
    a failed append that a reader met belongs to no append then, which a judge rejects.
 
-2. **Reads are prefixes.** A plain read of quire may lag, but it never shows what is not there. So
+2. **Deduce** the offsets that no reader knows, because the records were trimmed before one met
+   them. Clients were given positions, which order the records. Where the acknowledged records
+   between two known offsets are exactly as many as the offsets between them, each has its offset.
+   Where they are fewer, an append with an unknown outcome is among them: their offsets stay
+   unknown, and the judge gets their order.
+
+3. **Reads are prefixes.** A plain read of quire may lag, but it never shows what is not there. So
    a read of records up to offset m holds at any moment of its interval from which on the log has m
    records. A read is never wrong because it is old; `end` is the operation that may not be old.
 
-3. **Cut** the history at offsets. An append at offset o takes effect when the log has exactly o
+4. **Cut** the history at offsets. An append at offset o takes effect when the log has exactly o
    records, an end of n holds when it has exactly n, a read up to m when it has at least m. So each
    operation belongs to the block of its offset, and the blocks follow each other. A history is
    linearizable if and only if each block is, starting from the length of the log at its beginning,
@@ -75,6 +81,7 @@ def settle(history: History, block_records: int = BLOCK_RECORDS) -> Settled:
                 unmet.append(located)
         elif operation.is_ok and operation.kind is not Kind.TRIM:
             kept.append(operation)
+    kept = _deduce(kept)
     if not _shows_all(kept):
         kept += unmet
         unmet = []
@@ -100,6 +107,28 @@ def _locate(append: Operation, met: dict[str, int]) -> Operation | None:
         return append
     places = [met[value] - at for at, value in enumerate(append.values) if value in met]
     return replace(append, offset=places[0] if places else None)
+
+
+def _deduce(operations: list[Operation]) -> list[Operation]:
+    """Give offsets to acknowledged appends where the known ones around them leave no choice."""
+    placed = sorted((each for each in operations if each.place), key=lambda each: each.place or ())
+    deduced: dict[tuple[str, int], int] = {}
+    start, waiting = 0, list[Operation]()
+    for append in placed:
+        if append.offset is None:
+            waiting.append(append)
+            continue
+        if start + sum(len(each.values) for each in waiting) == append.offset:
+            for each in waiting:
+                deduced[each.process, each.number] = start
+                start += len(each.values)
+        start, waiting = append.after, []
+    return [
+        replace(each, offset=deduced[each.process, each.number])
+        if each.kind is Kind.APPEND and (each.process, each.number) in deduced
+        else each
+        for each in operations
+    ]
 
 
 def _is_vague(operations: Iterable[Operation]) -> bool:

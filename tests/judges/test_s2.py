@@ -60,6 +60,16 @@ def test_a_pass_that_began_inside_a_block_says_nothing_there() -> None:
     assert second[-1] == {"Finish": {"ReadSuccess": {"tail": 2, "stream_hash": stream_hash}}}
 
 
+def test_a_read_ends_where_a_batch_ends() -> None:
+    scene = Scene()
+    scene.append("a", offset=0)
+    scene.append("b", "c", offset=1)
+    scene.read("reader", 0, "a", "b")
+    [file] = events(scene)
+    stream_hash = chain(0, record_hash("a"))
+    assert {"Finish": {"ReadSuccess": {"tail": 1, "stream_hash": stream_hash}}} in file
+
+
 def test_an_unanswered_append_finishes_last() -> None:
     scene = Scene()
     scene.append("a", outcome=Outcome.UNKNOWN)

@@ -163,3 +163,27 @@ def test_unmet_appends_are_left_out_only_if_all_offsets_are_known() -> None:
     scene.end(2)
     assert settle(scene.history).left_out == 0
     assert is_linearizable_settled(scene.history, 100)
+
+
+def test_offsets_are_deduced_where_positions_leave_no_choice() -> None:
+    scene = Scene()
+    scene.append("a", place=(1, 0, 0))
+    scene.append("b", "c", place=(1, 1, 0))
+    scene.append("d", place=(2, 0, 0))
+    scene.trim(3)
+    scene.read("last", 3, "d")
+    [block] = settle(scene.history).blocks
+    appends = [each.offset for each in block.operations if each.kind is Kind.APPEND]
+    assert appends == [0, 1, 3]
+
+
+def test_offsets_stay_unknown_where_an_unknown_append_may_be_between() -> None:
+    scene = Scene()
+    scene.append("a", place=(1, 0, 0))
+    scene.append("b", outcome=Outcome.UNKNOWN)
+    scene.append("d", place=(2, 0, 0))
+    scene.trim(2)
+    scene.read("last", 2, "d")
+    [block] = settle(scene.history).blocks
+    assert [each.offset for each in block.operations] == [None, 2, 2, None]
+    assert is_linearizable(block.operations)

@@ -97,7 +97,7 @@ class Consumer:
         reader = await directory.read(self._log, start, follow=True)
         async with reader:
             async for record in reader:
-                reading.records.append(seen_of(record))
+                reading.take(seen_of(record))
                 if len(reading.records) >= PASS_RECORDS_MAX or self._rng.random() < 0.3:
                     return record.position.after
         return start

@@ -28,7 +28,7 @@ from quire.log.position import BEGINNING, Position
 from quire.log.segment_reader import RecordBatch
 from quire.log.span import Slice, Span
 from tests.sim.clients import ClientMachine, outcome
-from tests.sim.history import LogReading, Violation, require, seen_of
+from tests.sim.history import LogEnd, LogReading, Violation, require, seen_of
 from tests.sim.world import SimWorld
 
 OpenDirectory: TypeAlias = Callable[[ClientMachine], LogDirectory]
@@ -109,7 +109,7 @@ class Followers:
         )
         try:
             async for record in reader:
-                reading.records.append(seen_of(record))
+                reading.take(seen_of(record))
                 if self._by_offset and self._places.random() < 0.3:
                     break
             else:
@@ -136,10 +136,12 @@ class Followers:
                     await self._read_snapshot(directory, reading)
 
     async def _look_for_the_end(self, directory: LogDirectory) -> None:
-        highest = self._world.log.highest
+        history = self._world.log
+        highest, called = history.highest, history.now()
         tail = await directory.tail(self._log, linearizable=True)
         text = f"{highest} was acknowledged, and then the log ends at {tail.position}"
         require(highest is None or highest < tail.position, RULE, text)
+        history.ends.append(LogEnd("analyst", called, history.now(), tail.offset))
         self._world.note_fault("linearizable tail")
 
     async def _read_snapshot(self, directory: LogDirectory, reading: LogReading) -> None:
@@ -162,7 +164,7 @@ class Followers:
                 reading.gap_before.append(len(reading.records))
             elif not reading.records:
                 require(seen.offset == 0, "skip", f"{reading.reader} begins at {seen}")
-            reading.records.append(seen)
+            reading.take(seen)
 
 
 @contextmanager

@@ -7,8 +7,11 @@ stays `pending`, which means unknown. Payloads are unique in a run, so a payload
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import count
+from typing import Protocol
 
 from quire.entry import EntryId, LedgerId
 from quire.log.position import BEGINNING, Position, Record
@@ -31,6 +34,24 @@ def require(condition: bool, name: str, text: str) -> None:
     """Raise `Violation` unless the condition holds."""
     if not condition:
         raise Violation(name, text)
+
+
+class Clock(Protocol):
+    """What has a time, in seconds."""
+
+    def time(self) -> float: ...
+
+
+class Stopwatch:
+    """Virtual time in nanoseconds. No time is shown twice, so that times order what happened."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0
+
+    def __call__(self) -> int:
+        self._last = max(self._last + 1, round(self._clock.time() * 1e9))
+        return self._last
 
 
 class Outcome(StrEnum):
@@ -135,6 +156,9 @@ class LogAppend:
     """The epoch of the manifest when this was called."""
     is_behind_seal: bool = False
     """Somebody had been told that the log is sealed when this was called."""
+    called: int = 0
+    returned: int | None = None
+    """When it was called, and when it was confirmed first."""
 
 
 @dataclass(slots=True)
@@ -145,6 +169,15 @@ class LogReading:
     start: Position
     records: list[Seen] = field(default_factory=list)
     gap_before: list[int] = field(default_factory=list)
+    now: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
+    began: int = 0
+    times: list[int] = field(default_factory=list)
+    """When it began, and when it was given each record."""
+
+    def take(self, seen: Seen) -> None:
+        """Note a record that the reader was given."""
+        self.records.append(seen)
+        self.times.append(self.now())
 
     def is_at(self, end: Position | None) -> bool:
         """Whether it has the record at a position, or one behind that; None: there is none."""
@@ -162,12 +195,26 @@ class LogReading:
         return last.offset + 1 if start <= last.position.after else start
 
 
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """A linearizable end that a client asked for."""
+
+    reader: str
+    called: int
+    returned: int
+    offset: int
+
+
 @dataclass
 class LogHistory:
-    """Everything that happened to one log."""
+    """Everything that happened to one log. `now` is a clock that never shows a time twice."""
 
+    now: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
     appends: list[LogAppend] = field(default_factory=list)
     readings: list[LogReading] = field(default_factory=list)
+    scans: list[LogReading] = field(default_factory=list)
+    """Passes over the whole log after its last leader closed it."""
+    ends: list[LogEnd] = field(default_factory=list)
     trimmed_to: Position | None = None
     """Nobody wants what is before it any more."""
     highest: Position | None = None
@@ -182,7 +229,7 @@ class LogHistory:
             self.trimmed_to = position
 
     def offer(self, leader: str, epoch: int, payloads: tuple[bytes, ...]) -> LogAppend:
-        append = LogAppend(leader, epoch, payloads, after=self.highest)
+        append = LogAppend(leader, epoch, payloads, after=self.highest, called=self.now())
         append.is_behind_seal = self.sealed
         self.appends.append(append)
         return append
@@ -190,11 +237,19 @@ class LogHistory:
     def confirm(self, append: LogAppend, positions: tuple[Position, ...]) -> None:
         append.outcome = Outcome.OK
         append.positions = positions
+        if append.returned is None:
+            append.returned = self.now()
         last = positions[-1]
         if self.highest is None or last > self.highest:
             self.highest = last
 
     def read(self, reader: str, start: Position) -> LogReading:
-        reading = LogReading(reader, start)
+        reading = LogReading(reader, start, now=self.now, began=self.now())
         self.readings.append(reading)
+        return reading
+
+    def scan(self, reader: str) -> LogReading:
+        """Begin a pass over the whole log when all is over."""
+        reading = LogReading(reader, BEGINNING, now=self.now, began=self.now())
+        self.scans.append(reading)
         return reading

@@ -37,7 +37,7 @@ from tests.sim.archivist import Archivist
 from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.consumer import Consumer
 from tests.sim.followers import Followers, corruption
-from tests.sim.history import LogHistory, LogReading, Outcome, Seen, require, seen_of
+from tests.sim.history import LogHistory, Outcome, Seen, require, seen_of
 from tests.sim.lights_out import lights_out
 from tests.sim.log_checkers import check_log
 from tests.sim.owner import Owner
@@ -383,11 +383,11 @@ class LogWorkload:
 
     async def _scan(self, client: ClientMachine) -> list[Seen]:
         while True:
-            reading = LogReading(client.name, BEGINNING)
+            reading = self.world.log.scan(client.name)
             try:
                 reader = await self._directory(client).read(NAME, BEGINNING, keyring=self.keyring)
                 async for record in reader:
-                    reading.records.append(seen_of(record))
+                    reading.take(seen_of(record))
                 await reader.close()
             except NoSuchLogError:
                 raise
@@ -395,6 +395,7 @@ class LogWorkload:
                 raise corruption(client, error) from error
             except QuireError as error:
                 client.trouble = error
+                self.world.log.scans.remove(reading)
                 await asyncio.sleep(0.1)
                 continue
             return reading.records

@@ -118,8 +118,11 @@ def run_seed(
     *,
     events: bool = False,
     adjust: Callable[[FaultMix], None] | None = None,
+    look: Callable[[SimWorld], None] | None = None,
 ) -> Result:
-    """Run one seed. `adjust` may change the mix that was drawn (tests, ablations)."""
+    """Run one seed. `adjust` may change the mix that was drawn (tests, ablations). `look` is shown
+    the world when the run is over.
+    """
     result = Result(seed, workload)
     name = f"{workload}:{seed}"
     mix = draw_mix(random.Random(f"{name}:mix"))
@@ -133,7 +136,7 @@ def run_seed(
     try:
         log = _Log(loop, result.events) if events else None
         with _listening(loop, log):
-            loop.run_until_complete(_play(loop, name, mix, result, log))
+            loop.run_until_complete(_play(loop, name, mix, result, log, look))
             loop.check_unhandled()
         if result.refusal is not None:
             raise result.refusal
@@ -226,7 +229,14 @@ def _clean_up(loop: SimLoop, gc_was_enabled: bool) -> None:
         gc.enable()
 
 
-async def _play(loop: SimLoop, name: str, mix: FaultMix, result: Result, log: _Log | None) -> None:
+async def _play(
+    loop: SimLoop,
+    name: str,
+    mix: FaultMix,
+    result: Result,
+    log: _Log | None,
+    look: Callable[[SimWorld], None] | None,
+) -> None:
     rng = random.Random(f"{name}:workload")
     build, draw = WORKLOADS[result.workload]
     replication, bookies = draw(rng)
@@ -242,5 +252,7 @@ async def _play(loop: SimLoop, name: str, mix: FaultMix, result: Result, log: _L
         result.refusal = world.conformance.refusal()
         if log is not None:
             result.traces = world.conformance.traces()
+        if look is not None:
+            look(world)
     if work.acks < ACKS_MIN:
         result.verdict = "void"

@@ -112,7 +112,7 @@ class Seeker:
                         if not records:
                             search.given_up = self._world.log.trimmed_to
                             self._world.note_fault("search")
-                        records.append(seen_of(record))
+                        search.reading.take(seen_of(record))
                         if self._rng.random() < 0.5:
                             break
         finally:

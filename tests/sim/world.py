@@ -24,7 +24,7 @@ from tests.sim.checkers import FinalLedger
 from tests.sim.clients import ClientMachine
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
 from tests.sim.faults import STOP, STOP_CLIENT, TO_CLIENTS, FaultMix, Injector
-from tests.sim.history import LedgerHistory, LogHistory, Violation
+from tests.sim.history import LedgerHistory, LogHistory, Stopwatch, Violation
 from tests.sim.knobs import Knobs
 from tests.sim.loop import SimLoop
 from tests.sim.machines import BookieMachine, World, draw_options
@@ -56,7 +56,7 @@ class SimWorld(World):
         self.mix = mix
         self.options = draw_options(self.rng("options"))
         self.ledgers = LedgerHistory()
-        self.log = LogHistory()
+        self.log = LogHistory(Stopwatch(loop))
         self.faults: Counter[str] = Counter()
         self.in_flight = 0
         self.healing = False

@@ -30,6 +30,7 @@ type operation struct {
 	Values   []string `json:"values"`
 	Offset   *int     `json:"offset"`   // absent: the append took effect at any offset
 	Expected *int     `json:"expected"` // a conditional append that succeeded
+	Place    []int    `json:"place"`    // the position of the first record, where the client was told
 }
 
 // A record of the log, and those before it down to the base of the block.
@@ -44,6 +45,15 @@ type logState struct {
 	count int
 	hash  uint64 // over the records of this block: two states with the same hash are the same
 	last  *record
+	place string // the last position that a client was told: positions only grow
+}
+
+func sortable(place []int) string {
+	text := ""
+	for _, each := range place {
+		text += fmt.Sprintf("%020d.", each)
+	}
+	return text
 }
 
 func (s logState) append(value string) logState {
@@ -52,7 +62,7 @@ func (s logState) append(value string) logState {
 		hash = (hash ^ uint64(value[i])) * 1099511628211
 	}
 	hash = (hash ^ 0xff) * 1099511628211
-	return logState{true, s.count + 1, hash, &record{value, s.last}}
+	return logState{true, s.count + 1, hash, &record{value, s.last}, s.place}
 }
 
 // Whether the log holds these values from this offset on.
@@ -80,8 +90,17 @@ func step(state, input, _ interface{}) (bool, interface{}) {
 	}
 	switch o.Kind {
 	case "append":
+		if o.Returned == nil && o.Expected != nil && o.Offset == nil && *o.Expected != s.count {
+			return true, s // nothing was written, perhaps: its client was told nothing
+		}
 		if (o.Offset != nil && *o.Offset != s.count) || (o.Expected != nil && *o.Expected != s.count) {
 			return false, s
+		}
+		if place := sortable(o.Place); place != "" {
+			if place <= s.place {
+				return false, s
+			}
+			s.place = place
 		}
 		for _, value := range o.Values {
 			s = s.append(value)
@@ -112,7 +131,8 @@ var model = porcupine.Model{
 	Step: step,
 	Equal: func(a, b interface{}) bool {
 		one, other := a.(logState), b.(logState)
-		return one.begun == other.begun && one.count == other.count && one.hash == other.hash
+		return one.begun == other.begun && one.count == other.count &&
+			one.hash == other.hash && one.place == other.place
 	},
 }
 
