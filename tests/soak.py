@@ -13,12 +13,16 @@ printed against it:
 
 Every process writes down what took effect in it (quire/event_log.py). When all have ended, the
 events must be a behaviour of the specification of the ledger protocol (tests/spec/files.py).
+
+With `--history DIRECTORY` every process keeps there what it asked and was told, for the judges
+(tests/judges): one file for each life of a worker, and one of the driver for the last read.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import signal
 import sys
@@ -30,7 +34,8 @@ from typing import Final, Protocol
 
 import quire
 from quire.cluster import LocalCluster
-from tests.soak_worker import LOG, SESSION_SECONDS
+from tests.judges.history import last_read, save
+from tests.soak_worker import LOG, SESSION_SECONDS, now
 from tests.spec.files import observed, validate
 from tutorial.pausing import pause
 
@@ -67,9 +72,13 @@ class Incarnation:
 class Workers:
     """The worker processes, alive and dead."""
 
-    def __init__(self, store: str, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, store: str, options: tuple[str, ...] = (), history: Path | None = None
+    ) -> None:
         self.store = store
         self.options = options
+        self.history = history
+        """The directory for what the workers record for the judges, if they are to."""
         self.prefixes: dict[str, tuple[str, ...]] = {}
         """What to put before the command of a slot, to run it on another host."""
         self.lives: list[Incarnation] = []
@@ -79,10 +88,12 @@ class Workers:
 
     async def start(self, slot: str) -> None:
         life = Incarnation(f"{slot}.{len(self.lives)}")
+        history = self.history and self.history / f"{life.name}.ndjson"
         process = await asyncio.create_subprocess_exec(
             *self.prefixes.get(slot, ()),
             *(sys.executable, "-m", "tests.soak_worker"),
             *("--store", self.store, "--name", life.name, *self.options),
+            *("--history", str(history or os.devnull)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -278,10 +289,30 @@ def conforms(directory: Path) -> bool:
     return not verdict.refusals and verdict.recoveries > 0
 
 
-async def soak(seconds: float, kills: int, seed: int, zookeeper: int | None, events: Path) -> bool:
+async def read_whole_log(store: str, history: Path | None) -> list[quire.Record]:
+    """Close the log, whose leaders are gone, and read all of it; record that for the judges."""
+    async with quire.connect(store) as client:
+        final = await client.open_log(LOG)
+        await final.close()
+        called = now()
+        log = [record async for record in await client.read_log(LOG)]
+    if history is not None:
+        save(history / "driver.ndjson", last_read(log, called, now()))
+    return log
+
+
+async def soak(
+    seconds: float,
+    kills: int,
+    seed: int,
+    zookeeper: int | None,
+    events: Path,
+    history: Path | None = None,
+) -> bool:
+    """Run a soak, with its events and, for the judges, its history in two directories."""
     with tempfile.TemporaryDirectory(prefix="quire-soak-") as directory, observed(events):
         async with LocalCluster(Path(directory), BOOKIES, zookeeper=zookeeper) as cluster:
-            workers = Workers(cluster.store_uri)
+            workers = Workers(cluster.store_uri, history=history)
             storm = Storm(cluster, random.Random(seed))
             try:
                 for slot in ("a", "b", "c"):
@@ -290,10 +321,7 @@ async def soak(seconds: float, kills: int, seed: int, zookeeper: int | None, eve
                 await workers.caught_up()
             finally:
                 await workers.end()
-            async with quire.connect(cluster.store_uri) as client:
-                final = await client.open_log(LOG)
-                await final.close()
-                log = [record async for record in await client.read_log(LOG)]
+            log = await read_whole_log(cluster.store_uri, history)
     wrong = check(workers.lives, log)
     acked = sum(len(life.acked) for life in workers.lives)
     for line in wrong[:SHOWN_MAX]:
@@ -317,11 +345,12 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--zookeeper", type=int, help="keep the metadata in so many servers")
     arguments.add_argument("--events", type=Path, help="keep the event files in this directory")
+    arguments.add_argument("--history", type=Path, help="keep what the judges want in a directory")
     options = arguments.parse_args()
     print(f"soak: sessions of {SESSION_SECONDS} s, seed {options.seed}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="quire-events-") as directory:
-        events = options.events or Path(directory)
-        work = soak(options.minutes * 60, options.kills, options.seed, options.zookeeper, events)
+        places = (options.events or Path(directory), options.history)
+        work = soak(options.minutes * 60, options.kills, options.seed, options.zookeeper, *places)
         good = asyncio.run(work)
     sys.exit(0 if good else 1)
 

@@ -26,11 +26,11 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 
 class Kind(StrEnum):
@@ -131,12 +131,40 @@ def save(path: Path, history: Iterable[Operation]) -> None:
         file.writelines(to_line(each) + "\n" for each in history)
 
 
+class Kept(Protocol):
+    """A record as the log kept it."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def payload(self) -> bytes: ...
+
+
+def last_read(log: Sequence[Kept], called: int, returned: int) -> Iterator[Operation]:
+    """Yield what a reader was given that read a whole log when its last leader had closed it: every
+    record, and the end.
+    """
+    common: dict[str, Any] = {
+        "process": "last read",
+        "called": called,
+        "returned": returned,
+        "outcome": Outcome.OK,
+    }
+    for number, record in enumerate(log):
+        values = (value_of(record.payload),)
+        yield Operation(
+            number=number, kind=Kind.READ, values=values, offset=record.offset, **common
+        )
+    end = log[-1].offset + 1 if log else 0
+    yield Operation(number=len(log), kind=Kind.END, offset=end, **common)
+
+
 class Journal:
     """The file of one client process. Each line is one `write`, so a kill costs at most a line."""
 
     def __init__(self, path: Path, process: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._process = process
         self._numbers: dict[str, int] = {}
 
