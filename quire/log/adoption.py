@@ -40,13 +40,8 @@ from quire.log.job import Limits
 from quire.log.manifest import EMPTY, Job, LogManifest, SegmentEnd
 from quire.log.manifest_record import ManifestRecord, once
 from quire.log.options import LogOptions
+from quire.log.recovery import ATTEMPTS_MAX, check_password, check_writable, recover_open_segments
 from quire.log.retry import pause_seconds
-from quire.log.takeover import (
-    ATTEMPTS_MAX,
-    check_password,
-    check_writable,
-    recover_open_segments,
-)
 from quire.metastore.changes import Change, Create
 from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
 from quire.metastore.record import encode_record

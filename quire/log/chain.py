@@ -46,7 +46,8 @@ from quire.log.manifest_record import Look, ManifestRecord
 from quire.log.outbox import Parcel
 from quire.log.position import Position
 from quire.log.reach import check_place
-from quire.log.takeover import Tenure, ledger_labels, recover_segment
+from quire.log.recovery import ledger_labels, recover_segment
+from quire.log.takeover import Tenure
 
 Taken: TypeAlias = LedgerFencedError | LedgerClosedError | NoSuchLedgerError
 """What tells a leader that its ledger is another one's by now."""

@@ -28,8 +28,8 @@ from quire.log.cold import ColdTierError, tier_of
 from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
 from quire.log.manifest import EMPTY, LogManifest
 from quire.log.manifest_record import ManifestRecord
+from quire.log.recovery import ATTEMPTS_MAX
 from quire.log.source import door
-from quire.log.takeover import ATTEMPTS_MAX
 from quire.metastore.changes import Change
 
 

@@ -24,6 +24,7 @@ from quire.log.offload import Offload, sweep_each
 from quire.log.options import LogOptions
 from quire.log.position import BEGINNING, LATEST, AtCursor, Position, Start
 from quire.log.reader import LogReader
+from quire.log.recovery import find_last_transaction, recover_open_segments
 from quire.log.restore import Restoration
 from quire.log.retry import retry
 from quire.log.search import (
@@ -36,7 +37,7 @@ from quire.log.search import (
 from quire.log.segment_reader import open_segment
 from quire.log.snapshot import take_snapshot
 from quire.log.span import Slice, Span, read_span_anywhere
-from quire.log.takeover import TakeOver, find_last_transaction, recover_open_segments
+from quire.log.takeover import TakeOver
 from quire.log.threshold import Threshold
 from quire.log.trimming import trim_log
 from quire.log.upkeep import find_orphans, find_unlisted, rebuild_log

@@ -19,36 +19,31 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
-    CorruptEntryError,
     LeadershipLostError,
-    LogSealedError,
     NoSuchLedgerError,
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
-from quire.log.batch import decode_header
 from quire.log.capacity import check_takeover
-from quire.log.encryption import last_transaction_of
-from quire.log.errors import DecryptionError, LogBeingDeletedError, LogFullError
-from quire.log.keyring import Keyring
-from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
+from quire.log.errors import DecryptionError, LogFullError
+from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import ManifestRecord, once
 from quire.log.options import LogOptions
+from quire.log.recovery import (
+    ATTEMPTS_MAX,
+    KEY_LABEL,
+    check_password,
+    check_writable,
+    ledger_labels,
+    recover_open_segments,
+)
 from quire.log.retry import TRANSIENT, pause_seconds, retry
-
-ATTEMPTS_MAX: Final = 100
-"""Lost races in one take-over; with pauses up to 2 s the time limit usually comes first."""
-
-
-KEY_LABEL: Final = "key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,109 +66,6 @@ class UnsettledRaceError(LostRaceError):
     """Whether we created the log cannot be told any more. Our ledger stays: should the creation
     arrive after all, it lists it. Otherwise a sweep finds it.
     """
-
-
-async def recover_segment(
-    catalog: LedgerCatalog, segment: Segment, first_offset: int, password: bytes
-) -> SegmentEnd:
-    """Fence and close a segment's ledger and return how it ended.
-
-    Raises the ledger's errors; `CorruptEntryError` when the last entry cannot belong there.
-    """
-    reader = await catalog.open(segment.ledger, password=password)
-    try:
-        last = await reader.last_confirmed()
-        if last < 0:
-            return EMPTY
-        payload = (await reader.read_entry(last)).payload
-        length = reader.metadata.length or 0
-    finally:
-        await reader.close()
-    header = decode_header(payload, segment.ledger, last)
-    transaction = last_transaction_of(payload, segment.ledger, last)
-    if header.epoch != segment.epoch or header.first_offset < first_offset + last:
-        raise CorruptEntryError(
-            segment.ledger,
-            last,
-            f"epoch {header.epoch}, offset {header.first_offset} cannot be in a segment of "
-            f"epoch {segment.epoch} that starts at offset {first_offset}",
-        )
-    records = header.next_offset - first_offset
-    return SegmentEnd(last, header.count, records, length, header.timestamp_ms, transaction)
-
-
-async def recover_open_segments(
-    catalog: LedgerCatalog, manifest: LogManifest, password: bytes
-) -> dict[int, SegmentEnd]:
-    """Recover what is open, oldest first, and return the ends by segment number."""
-    ends: dict[int, SegmentEnd] = {}
-    offset = None
-    for segment in manifest.open_segments:
-        offset = segment.first_offset if offset is None else offset
-        assert offset is not None, "the first open segment knows where it starts"
-        ends[segment.number] = await recover_segment(catalog, segment, offset, password)
-        offset += ends[segment.number].records
-    return ends
-
-
-async def find_last_transaction(
-    catalog: LedgerCatalog, manifest: LogManifest, password: bytes
-) -> int:
-    """Return the last transaction id of a log, as far as it is announced; `NO_TRANSACTION` when it
-    has none. A leader that took over now would begin behind it. Never fences.
-
-    Raises the ledger's errors.
-    """
-    for segment in reversed(manifest.open_segments):
-        async with await catalog.open_without_recovery(segment.ledger, password=password) as reader:
-            last = await reader.last_confirmed()
-            if last >= 0:
-                payload = (await reader.read_entry(last)).payload
-                return last_transaction_of(payload, segment.ledger, last)
-    return manifest.last_transaction
-
-
-async def check_password(
-    catalog: LedgerCatalog, manifest: LogManifest, password: bytes
-) -> LedgerMetadata | None:
-    """Return the metadata of a log's last ledger, None when there is none, or no more.
-
-    Raises `UnauthorizedError` for a password that is not the ledger's: a log whose ledgers have
-    different ones could be read by nobody.
-    """
-    if manifest.tail is None:
-        return None
-    try:
-        reader = await catalog.open_without_recovery(manifest.tail.ledger, password=password)
-    except NoSuchLedgerError:
-        return None  # recovery will find out why
-    async with reader:
-        return reader.metadata
-
-
-def ledger_labels(
-    manifest: LogManifest, epoch: int, keyring: Keyring | None = None
-) -> dict[str, str]:
-    """Custom metadata of a log's next ledger: enough to rebuild a lost manifest, and the id of the
-    key that its first batches are encrypted with.
-    """
-    labels = {
-        "log": manifest.name,
-        "log_id": manifest.log_id,
-        "epoch": str(epoch),
-        "segment": str(manifest.next_segment),
-    }
-    if keyring is not None and keyring.current is not None:
-        labels[KEY_LABEL] = keyring.current
-    return labels
-
-
-def check_writable(manifest: LogManifest) -> None:
-    """Raise `LogBeingDeletedError` or `LogSealedError` for a log that takes no new segments."""
-    if manifest.retired:
-        raise LogBeingDeletedError(manifest.name)
-    if manifest.sealed:
-        raise LogSealedError(manifest.name)
 
 
 def _shape(manifest: LogManifest | None) -> tuple[object, ...] | None:

@@ -41,7 +41,7 @@ from quire.log.errors import ManifestExistsError
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_record import ManifestRecord, once
 from quire.log.position import BEGINNING, Position
-from quire.log.takeover import recover_segment
+from quire.log.recovery import recover_segment
 from quire.metastore.layout import log_path
 
 FORSAKEN_SECONDS: Final = 3600.0

@@ -16,7 +16,7 @@ from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.position import Position
-from quire.log.takeover import ledger_labels
+from quire.log.recovery import ledger_labels
 from quire.metastore.layout import (
     election_candidates_path,
     election_epoch_path,

@@ -7,7 +7,7 @@ from typing import Any
 
 from quire.election import ballot, election
 from quire.election.ballot import Standing, Term, encode_term, judge, next_term
-from quire.log import adoption, log, manifest, takeover
+from quire.log import adoption, log, manifest, recovery
 from quire.log.manifest import EMPTY, SegmentEnd
 from quire.log.producers import Producers
 from quire.log.restore import Restoration
@@ -89,7 +89,7 @@ def adopt_over_a_newer_leader() -> list[Patch]:
         return ()
 
     async def recover(*args: Any) -> dict[int, SegmentEnd]:
-        return defaultdict(lambda: EMPTY, await takeover.recover_open_segments(*args))
+        return defaultdict(lambda: EMPTY, await recovery.recover_open_segments(*args))
 
     return [(adoption, "_shape", shape), (adoption, "recover_open_segments", recover)]
 

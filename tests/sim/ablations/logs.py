@@ -22,6 +22,7 @@ from quire.log import (
     pipeline,
     producers,
     reader,
+    recovery,
     restore,
     roller,
     search,
@@ -50,7 +51,7 @@ async def _recover_some(is_recovered: Any, catalog: Any, manifest: Any, *rest: A
     for segment in manifest.open_segments:
         offset = segment.first_offset if offset is None else offset
         chosen: Any = catalog if is_recovered(segment) else _Peeking(catalog)
-        ends[segment.number] = await takeover.recover_segment(chosen, segment, offset, *rest)
+        ends[segment.number] = await recovery.recover_segment(chosen, segment, offset, *rest)
         offset += ends[segment.number].records
     return ends
 
