@@ -37,12 +37,12 @@ from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
 from quire.log.gap import OnGap
-from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position, Start
 from quire.log.reader import LogReader
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING, Position, Start
 from quire.log.search import Tail
 from quire.log.span import Slice, Span
 from quire.metadata.check import Finding, check_ledgers

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from quire.errors import LeadershipLostError, OutcomeUnknownError, QuireError
-from quire.log.position import LATEST
+from quire.log.records.position import LATEST
 from quire.service import Role
 from tests.log.parts import adopt, write_part
 from tests.service.replicas import Replica

@@ -9,11 +9,11 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from quire.entry import HEADER, DigestKind, Sealer, access_key
-from quire.log import batch
-from quire.log.encryption import Encryption
-from quire.log.keyring import Keyring
-from quire.log.producers import encode_columns
-from quire.log.transactions import TRANSACTIONS, encode_transactions
+from quire.log.records import batch
+from quire.log.records.encryption import Encryption
+from quire.log.records.keyring import Keyring
+from quire.log.records.producers import encode_columns
+from quire.log.records.transactions import TRANSACTIONS, encode_transactions
 from quire.metastore.record import encode_record as encode_metadata
 from quire.run import pack_run
 from quire.storage import entry_log, ledger_state, record

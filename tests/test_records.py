@@ -23,7 +23,7 @@ from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.log.cursor import CursorState
 from quire.log.manifest import LogManifest, SegmentEnd
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.registration import decode_registration, encode_registration
 from quire.storage.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint

@@ -174,9 +174,9 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.spark.patience",
         "quire.storage.metered",
     ),
-    "zstandard": ("quire.log.batch",),
-    "cryptography": ("quire.log.keyring", "quire.log.encryption"),
-    "lz4": ("quire.log.batch",),
+    "zstandard": ("quire.log.records.batch",),
+    "cryptography": ("quire.log.records.keyring", "quire.log.records.encryption"),
+    "lz4": ("quire.log.records.batch",),
     "prometheus_client": ("quire.storage.metrics",),
 }
 """Who may import a library. Libraries not named here need no door."""

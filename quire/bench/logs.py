@@ -18,7 +18,7 @@ from quire.bench.operations import count_operations
 from quire.client import Client
 from quire.log.log import Log
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, LATEST, Position
+from quire.log.records.position import BEGINNING, LATEST, Position
 from quire.timing import time_limit
 
 IN_FLIGHT: Final = 20_000

@@ -11,7 +11,7 @@ from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import InvalidRequestError, NoSuchCursorError
 from quire.log.cursor import Cursor
-from quire.log.position import Position
+from quire.log.records.position import Position
 
 
 def parse_position(text: str) -> Position:

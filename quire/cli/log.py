@@ -20,12 +20,12 @@ from quire.cli.upkeep import rebuild, sweep
 from quire.client import Client
 from quire.errors import NoSuchLogError
 from quire.ledger.quorum import Replication
-from quire.log.batch import BATCH_BYTES_MAX
-from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
-from quire.log.position import LATEST, AtTransaction, Position, Record
 from quire.log.reader import LogReader
-from quire.log.transactions import check_order
+from quire.log.records.batch import BATCH_BYTES_MAX
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import LATEST, AtTransaction, Position, Record
+from quire.log.records.transactions import check_order
 
 RECORD_BYTES_MAX: Final = BATCH_BYTES_MAX - 4
 """What a batch of one record takes, its size aside."""

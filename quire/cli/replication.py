@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from quire.ledger.quorum import Replication
-from quire.log.keyring import Keyring, read_key_file
+from quire.log.records.keyring import Keyring, read_key_file
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

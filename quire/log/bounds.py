@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import EntryId
-from quire.log.batch import BatchHeader
-from quire.log.position import BEGINNING, LATEST, Position
+from quire.log.records.batch import BatchHeader
+from quire.log.records.position import BEGINNING, LATEST, Position
 
 OFFSET_MAX: Final = 2**63 - 1
 TIME_MAX_MS: Final = 2**63 - 1

@@ -31,7 +31,11 @@ from pyarrow import compute, fs
 from pyarrow import parquet as pq
 
 from quire.entry import Entry, EntryId
-from quire.log.batch import (
+from quire.log.cold import ColdFile, ColdTierError
+from quire.log.cold_seal import SummedSink, Summing
+from quire.log.cold_tier import delete_file, locate, sync_one, tier_errors
+from quire.log.manifest import Segment
+from quire.log.records.batch import (
     BatchHeader,
     assemble_batch,
     decode_batch,
@@ -39,13 +43,9 @@ from quire.log.batch import (
     place_batch,
     place_header,
 )
-from quire.log.cold import ColdFile, ColdTierError
-from quire.log.cold_seal import SummedSink, Summing
-from quire.log.cold_tier import delete_file, locate, sync_one, tier_errors
-from quire.log.encryption import is_encrypted
-from quire.log.manifest import Segment
-from quire.log.producers import STAMPS, Stamp, decode_columns, decode_stamps
-from quire.log.transactions import NO_TRANSACTION
+from quire.log.records.encryption import is_encrypted
+from quire.log.records.producers import STAMPS, Stamp, decode_columns, decode_stamps
+from quire.log.records.transactions import NO_TRANSACTION
 
 FORMAT: Final = 1
 KEY: Final = b"quire"

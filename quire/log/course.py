@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from quire.entry import LedgerId
 from quire.errors import CorruptEntryError
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.log.segment_reader import RecordBatch
 from quire.log.threshold import NO_OFFSET, Threshold
 

@@ -14,16 +14,16 @@ from quire.log.adoption import Adoption
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.deletion import Attachment, delete_log
-from quire.log.errors import LogExistsError
 from quire.log.gap import OnGap
-from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
 from quire.log.manifest_record import ManifestRecord
 from quire.log.offload import Offload, sweep_each
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, LATEST, AtCursor, Position, Start
 from quire.log.reader import LogReader
+from quire.log.records.errors import LogExistsError
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
 from quire.log.recovery import find_last_transaction, recover_open_segments
 from quire.log.restore import Restoration
 from quire.log.retry import retry

@@ -27,7 +27,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.manifest import Segment
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.log.retry import retry
 from quire.log.segment_reader import RecordBatch, SegmentReader
 from quire.log.threshold import Threshold

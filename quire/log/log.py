@@ -41,8 +41,8 @@ from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
 from quire.log.outcome import SINGLE
 from quire.log.pipeline import Pipeline
-from quire.log.position import Position
-from quire.log.producers import Producers, Stamp
+from quire.log.records.position import Position
+from quire.log.records.producers import Producers, Stamp
 from quire.log.retention import apply_retention, delete_doomed
 from quire.log.retry import retry
 from quire.log.roller import Roller

@@ -35,12 +35,12 @@ from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestE
 from quire.log.job import Forgotten, Limits, Memory, check_continues
 from quire.log.job import Job as Job
 from quire.log.manifest_types import check_types
-from quire.log.position import BEGINNING, Position
+from quire.log.records.position import BEGINNING, Position
+from quire.log.records.transactions import NO_TRANSACTION
 from quire.log.segment import EMPTY as EMPTY
 from quire.log.segment import Segment as Segment
 from quire.log.segment import SegmentEnd as SegmentEnd
 from quire.log.segment import segment_from_row
-from quire.log.transactions import NO_TRANSACTION
 from quire.metastore.record import decode_record, encode_record
 
 KIND: Final = "log"

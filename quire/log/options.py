@@ -13,11 +13,11 @@ from typing import Any, Final
 from quire.entry import DigestKind
 from quire.errors import ConfigurationError, InvalidReplicationError
 from quire.ledger.quorum import Replication
-from quire.log.batch import BATCH_BYTES_MAX, Compression
-from quire.log.encryption import ENCRYPTION_BYTES
 from quire.log.job import JOBS_LIMIT, JOBS_MAX, JOBS_SECONDS
-from quire.log.keyring import Keyring
-from quire.log.producers import PRODUCER_SECONDS, PRODUCERS_LIMIT, PRODUCERS_MAX
+from quire.log.records.batch import BATCH_BYTES_MAX, Compression
+from quire.log.records.encryption import ENCRYPTION_BYTES
+from quire.log.records.keyring import Keyring
+from quire.log.records.producers import PRODUCER_SECONDS, PRODUCERS_LIMIT, PRODUCERS_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from quire.entry import EntryId
-from quire.log.batch import body_size, encode_batch
 from quire.log.options import LogOptions
 from quire.log.outcome import SINGLE, Outcome
-from quire.log.position import Position
-from quire.log.producers import (
+from quire.log.records.batch import body_size, encode_batch
+from quire.log.records.position import Position
+from quire.log.records.producers import (
     COLUMNS_RESERVE,
     FORGOTTEN,
     NAME_BYTES_MAX,
@@ -34,8 +34,13 @@ from quire.log.producers import (
     encode_columns,
     encode_stamps,
 )
+from quire.log.records.transactions import (
+    NO_TRANSACTION,
+    TRANSACTION_BYTES,
+    TRANSACTIONS,
+    Numbering,
+)
 from quire.log.terms import UNMARKED, Marks
-from quire.log.transactions import NO_TRANSACTION, TRANSACTION_BYTES, TRANSACTIONS, Numbering
 
 SNAPSHOT_BYTES = 8 * 1024 * 1024
 """Bytes between two snapshots of producers: what a new leader reads at most, in a split second; a

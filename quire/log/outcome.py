@@ -11,7 +11,7 @@ from asyncio import Future
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from quire.log.position import Position
+from quire.log.records.position import Position
 
 SINGLE = 0
 """Count of a group that is one record, whose future gets a position and not a list of them."""

@@ -36,11 +36,11 @@ from quire.ledger.handle import Handle
 from quire.log.cold import ColdFileMissingError
 from quire.log.course import Course
 from quire.log.gap import LOST, NO_VERDICT, Found, OnGap, all_of, be_patient, find_behind, is_lost
-from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_reader import ManifestReader
 from quire.log.manifest_record import ManifestRecord
-from quire.log.position import BEGINNING, Position, Record
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING, Position, Record
 from quire.log.retry import retry
 from quire.log.seek import Asked, find_in_front, find_start, is_behind_last_slot
 from quire.log.segment_reader import RecordBatch, SegmentReader, open_segment

@@ -11,11 +11,11 @@ from typing import Final
 from quire.errors import CorruptEntryError, LogSealedError, NoSuchLedgerError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
-from quire.log.batch import decode_header
-from quire.log.encryption import last_transaction_of
-from quire.log.errors import LogBeingDeletedError
-from quire.log.keyring import Keyring
 from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
+from quire.log.records.batch import decode_header
+from quire.log.records.encryption import last_transaction_of
+from quire.log.records.errors import LogBeingDeletedError
+from quire.log.records.keyring import Keyring
 
 ATTEMPTS_MAX: Final = 100
 """Lost races in one takeover; with pauses up to 2 s the time limit usually comes first."""

@@ -22,10 +22,10 @@ from quire.errors import (
     NoSuchLedgerError,
     PositionTrimmedError,
 )
-from quire.log.batch import Batch
 from quire.log.manifest import LogManifest, Segment
-from quire.log.position import BEGINNING, Position
-from quire.log.producers import (
+from quire.log.records.batch import Batch
+from quire.log.records.position import BEGINNING, Position
+from quire.log.records.producers import (
     FORGOTTEN,
     SNAPSHOT,
     SNAPSHOT_AT,

@@ -26,7 +26,7 @@ from quire.log.ages import ages_ms, longest_step_ms
 from quire.log.live_options import LiveOptions
 from quire.log.manifest import LogManifest
 from quire.log.manifest_record import Look
-from quire.log.position import BEGINNING, Position
+from quire.log.records.position import BEGINNING, Position
 from quire.log.retry import TRANSIENT
 from quire.log.source import door
 

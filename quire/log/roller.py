@@ -20,9 +20,9 @@ from typing import Final
 
 from quire.log.capacity import check_growth, warning
 from quire.log.chain import Chain
-from quire.log.errors import LogFullError
 from quire.log.live_options import LiveOptions
 from quire.log.manifest import EMPTY
+from quire.log.records.errors import LogFullError
 from quire.log.retry import retry
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.manifest import LogManifest, Segment
-from quire.log.position import LATEST, Position, check_offset
+from quire.log.records.position import LATEST, Position, check_offset
 from quire.log.segment_reader import SegmentReader
 
 LOOKS_MAX: Final = 5

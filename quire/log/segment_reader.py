@@ -21,7 +21,9 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.batch import (
+from quire.log.manifest import Segment
+from quire.log.manifest_record import ManifestRecord
+from quire.log.records.batch import (
     Batch,
     BatchHeader,
     decode_batch,
@@ -29,11 +31,9 @@ from quire.log.batch import (
     place_batch,
     place_header,
 )
-from quire.log.encryption import Decryption, last_transaction_of
-from quire.log.keyring import Keyring
-from quire.log.manifest import Segment
-from quire.log.manifest_record import ManifestRecord
-from quire.log.position import Position, Record
+from quire.log.records.encryption import Decryption, last_transaction_of
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import Position, Record
 from quire.log.source import Source, open_source, read_head
 
 

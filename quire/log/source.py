@@ -12,8 +12,8 @@ from quire.entry import EntryId
 from quire.errors import ConfigurationError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.batch import Base
 from quire.log.cold import ColdFile
+from quire.log.records.batch import Base
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -22,19 +22,19 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.batch import (
+from quire.log.bounds import Bounds
+from quire.log.cold import ColdFile
+from quire.log.manifest import LogManifest
+from quire.log.records.batch import (
     Base,
     Batch,
     BatchHeader,
     decode_batch,
     place_batch,
 )
-from quire.log.bounds import Bounds
-from quire.log.cold import ColdFile
-from quire.log.encryption import Decryption
-from quire.log.keyring import Keyring
-from quire.log.manifest import LogManifest
-from quire.log.position import Position
+from quire.log.records.encryption import Decryption
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import Position
 from quire.log.source import open_source
 
 Describe: TypeAlias = Callable[[str], Awaitable[LogManifest]]

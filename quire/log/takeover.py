@@ -31,10 +31,10 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
 from quire.log.capacity import check_takeover
-from quire.log.errors import DecryptionError, LogFullError
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest_record import ManifestRecord, once
 from quire.log.options import LogOptions
+from quire.log.records.errors import DecryptionError, LogFullError
 from quire.log.recovery import (
     ATTEMPTS_MAX,
     KEY_LABEL,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from quire.errors import InvalidRequestError
-from quire.log.position import check_offset
-from quire.log.producers import Stamp
-from quire.log.transactions import check_transaction
+from quire.log.records.position import check_offset
+from quire.log.records.producers import Stamp
+from quire.log.records.transactions import check_transaction
 
 
 class Marks(NamedTuple):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from quire.log.position import AtTransaction, Position, check_offset, to_ms
+from quire.log.records.position import AtTransaction, Position, check_offset, to_ms
+from quire.log.records.transactions import NO_TRANSACTION, check_transaction, first_slot
 from quire.log.segment import Segment
 from quire.log.segment_reader import RecordBatch
-from quire.log.transactions import NO_TRANSACTION, check_transaction, first_slot
 
 NO_OFFSET: Final = -1
 NO_TIME: Final = -1

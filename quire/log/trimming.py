@@ -12,8 +12,8 @@ from quire.errors import LogReplacedError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.manifest import LogManifest
 from quire.log.manifest_record import ManifestRecord
-from quire.log.position import Position
 from quire.log.reach import check_reached
+from quire.log.records.position import Position
 from quire.log.retention import delete_doomed
 from quire.log.search import OpenSegment, find_place, look
 

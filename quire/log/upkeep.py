@@ -36,11 +36,11 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
-from quire.log.batch import decode_header
-from quire.log.errors import ManifestExistsError
 from quire.log.manifest import LogManifest, Segment
 from quire.log.manifest_record import ManifestRecord, once
-from quire.log.position import BEGINNING, Position
+from quire.log.records.batch import decode_header
+from quire.log.records.errors import ManifestExistsError
+from quire.log.records.position import BEGINNING, Position
 from quire.log.recovery import recover_segment
 from quire.metastore.layout import log_path
 

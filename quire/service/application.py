@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from quire.log.options import LogOptions
-from quire.log.position import Position
+from quire.log.records.position import Position
 
 R_co = TypeVar("R_co", covariant=True)
 

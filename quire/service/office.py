@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from quire.errors import DeposedError
 from quire.log.log import Log
-from quire.log.position import Position
+from quire.log.records.position import Position
 
 T = TypeVar("T")
 

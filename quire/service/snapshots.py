@@ -26,12 +26,12 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
-from quire.log.batch import decode_batch, encode_batch
-from quire.log.encryption import Decryption, Encryption
 from quire.log.manifest_record import ManifestRecord
 from quire.log.options import LogOptions
-from quire.log.position import Position
-from quire.log.transactions import NO_TRANSACTION
+from quire.log.records.batch import decode_batch, encode_batch
+from quire.log.records.encryption import Decryption, Encryption
+from quire.log.records.position import Position
+from quire.log.records.transactions import NO_TRANSACTION
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import service_path
 from quire.metastore.record import decode_record, encode_record

@@ -9,7 +9,7 @@ from __future__ import annotations
 from quire.errors import PositionTrimmedError
 from quire.log.bounds import Bounds
 from quire.log.manifest import LogManifest
-from quire.log.position import BEGINNING
+from quire.log.records.position import BEGINNING
 from quire.spark.clients import worker_keyring
 from quire.spark.ending import end_of
 from quire.spark.options import ReadOptions

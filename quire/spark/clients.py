@@ -13,7 +13,7 @@ from typing import Final
 
 import quire.sync
 from quire.ledger.options import LedgerOptions
-from quire.log.keyring import Keyring, read_key_file
+from quire.log.records.keyring import Keyring, read_key_file
 from quire.sync import SyncClient
 
 OPTIONS: Final = LedgerOptions(read_ahead_bytes=16 * 1024 * 1024)

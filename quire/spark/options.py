@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.ledger.quorum import Replication
-from quire.log.batch import Compression
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.options import LogOptions
-from quire.log.position import Position, to_ms
+from quire.log.records.batch import Compression
+from quire.log.records.position import Position, to_ms
 
 T = TypeVar("T")
 

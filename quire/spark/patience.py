@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from quire.errors import RetryError
-from quire.log.errors import ForgottenJobError, OvertakenError, TooManyJobsError
+from quire.log.records.errors import ForgottenJobError, OvertakenError, TooManyJobsError
 from quire.log.retry import TRANSIENT
 
 P = ParamSpec("P")

@@ -28,10 +28,10 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
-from quire.log.batch import UNPLACED, encode_batch
-from quire.log.encryption import Encryption
 from quire.log.manifest import Job
-from quire.log.transactions import NO_TRANSACTION
+from quire.log.records.batch import UNPLACED, encode_batch
+from quire.log.records.encryption import Encryption
+from quire.log.records.transactions import NO_TRANSACTION
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.content import Content
 from quire.spark.options import WriteOptions

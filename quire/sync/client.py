@@ -16,10 +16,10 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.gap import OnGap
-from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position, Start
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING, Position, Start
 from quire.log.search import Tail
 from quire.log.span import Slice, Span
 from quire.metadata.check import Finding

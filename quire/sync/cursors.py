@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quire.log.cursor import Cursor, CursorState, LogCursors
-from quire.log.position import BEGINNING, Position
+from quire.log.records.position import BEGINNING, Position
 from quire.sync.portal import Portal
 
 

@@ -13,9 +13,9 @@ from quire.log.directory import LogDirectory
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
-from quire.log.position import Position, Record
-from quire.log.producers import Stamp
 from quire.log.reader import LogReader
+from quire.log.records.position import Position, Record
+from quire.log.records.producers import Stamp
 from quire.log.segment_reader import RecordBatch
 from quire.sync.handle import SyncHandle
 from quire.sync.offloads import SyncOffload

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from quire.cli.log import _check_transaction
-from quire.log.errors import TransactionOrderError
 from quire.log.options import LogOptions
-from quire.log.position import LATEST
+from quire.log.records.errors import TransactionOrderError
+from quire.log.records.position import LATEST
 from tests.support.log_cluster import NAME, LogCluster, run, whole_client
 
 

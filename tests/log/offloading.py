@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from quire.log.adoption import Adoption
-from quire.log.batch import UNPLACED, encode_batch
 from quire.log.bounds import Bounds
 from quire.log.manifest import Job, LogManifest
 from quire.log.offload import Offload
 from quire.log.options import LogOptions
-from quire.log.position import Record
-from quire.log.producers import Stamp
+from quire.log.records.batch import UNPLACED, encode_batch
+from quire.log.records.position import Record
+from quire.log.records.producers import Stamp
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered
 
 

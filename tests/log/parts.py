@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from quire.log.adoption import Adoption
-from quire.log.batch import UNPLACED, encode_batch
 from quire.log.manifest import Job, LogManifest
 from quire.log.options import LogOptions
+from quire.log.records.batch import UNPLACED, encode_batch
 from tests.support.log_cluster import (
     NAME,
     Client,

@@ -14,10 +14,10 @@ from quire.errors import (
     NoSuchLedgerError,
     StoreUnavailableError,
 )
-from quire.log.errors import OvertakenError
 from quire.log.manifest import Job
-from quire.log.position import LATEST, Position
-from quire.log.producers import Stamp
+from quire.log.records.errors import OvertakenError
+from quire.log.records.position import LATEST, Position
+from quire.log.records.producers import Stamp
 from quire.metastore.layout import LEDGERS, PARTS, log_path
 from tests.log.offloading import offload
 from tests.log.parts import adopt, write_part

@@ -11,10 +11,10 @@ import pytest
 
 from quire.errors import EntryTooLargeError, InvalidRequestError, QuireError, TailConflictError
 from quire.log import chain, outbox
-from quire.log.batch import BATCH_BYTES_MAX
 from quire.log.outbox import MARKED_BYTES_MAX
-from quire.log.position import Position
-from quire.log.producers import Stamp
+from quire.log.records.batch import BATCH_BYTES_MAX
+from quire.log.records.position import Position
+from quire.log.records.producers import Stamp
 from tests.support.log_cluster import LogCluster, run
 from tests.support.memory_cluster import slowly
 

@@ -10,11 +10,11 @@ import pytest
 
 from quire.log import capacity
 from quire.log.capacity import check_growth, check_takeover, manifest_bytes, warning
-from quire.log.errors import LogFullError
 from quire.log.log import Log
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.options import LogOptions
-from quire.log.position import Position
+from quire.log.records.errors import LogFullError
+from quire.log.records.position import Position
 from quire.metastore.layout import VALUE_BYTES_MAX
 from tests.log.offloading import write_log
 from tests.log.parts import adopt, write_part

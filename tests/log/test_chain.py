@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from quire.errors import DeposedError, InvalidRequestError, QuireError
-from quire.log.keyring import Keyring
-from quire.log.position import Position
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import Position
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import NAME, PATH, LogCluster, eventually, lose_answer, refuse, run
 from tests.support.memory_cluster import hung

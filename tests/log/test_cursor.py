@@ -18,7 +18,7 @@ from quire.errors import (
 from quire.log import cursor as cursor_module
 from quire.log import deletion
 from quire.log.cursor import CursorState
-from quire.log.position import LATEST, Position
+from quire.log.records.position import LATEST, Position
 from quire.metastore.layout import CURSORS, cursors_path
 from tests.support.log_cluster import (
     NAME,

@@ -16,8 +16,8 @@ from quire.errors import (
     NoSuchLogError,
     StoreOutcomeUnknownError,
 )
-from quire.log.errors import LogBeingDeletedError
 from quire.log.log import Log
+from quire.log.records.errors import LogBeingDeletedError
 from quire.metastore.layout import LEDGERS, PARTS
 from tests.log.parts import adopt, write_part
 from tests.support.faulty_store import Hook

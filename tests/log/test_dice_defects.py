@@ -18,8 +18,8 @@ from quire.errors import (
     PositionTrimmedError,
 )
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position, Record
 from quire.log.reader import LogReader
+from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.layout import LEDGERS, ledger_path
 from tests.support.log_cluster import (
     NAME,

@@ -14,7 +14,7 @@ from quire.errors import (
     StoreUnavailableError,
 )
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, LATEST, Position
+from quire.log.records.position import BEGINNING, LATEST, Position
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (
     NAME,

@@ -8,8 +8,8 @@ import pytest
 
 from quire.errors import AppendOutcomeUnknownError, DeposedError, PositionTrimmedError
 from quire.log.log import Log
-from quire.log.position import Position
-from quire.log.producers import Stamp
+from quire.log.records.position import Position
+from quire.log.records.producers import Stamp
 from tests.support.log_cluster import NAME, PATH, Gate, LogCluster, refuse, run
 
 ONE = Stamp("p", 1)

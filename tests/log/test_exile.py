@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from quire.errors import OutcomeUnknownError
-from quire.log.position import Position
+from quire.log.records.position import Position
 from tests.support.log_cluster import NAME, Client, LogCluster, refuse, run
 
 

@@ -17,12 +17,12 @@ from quire.errors import (
     StoreUnavailableError,
     UnreadableError,
 )
-from quire.log.batch import encode_batch
 from quire.log.gap import PATIENCE_SECONDS, Gap
 from quire.log.manifest import Job
 from quire.log.options import LogOptions
-from quire.log.position import Position, Record
 from quire.log.reader import LogReader
+from quire.log.records.batch import encode_batch
+from quire.log.records.position import Position, Record
 from quire.metastore.layout import ledger_path
 from tests.support.interrupted import cancelled_at
 from tests.support.log_cluster import (

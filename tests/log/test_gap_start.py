@@ -16,7 +16,7 @@ from quire.errors import (
     StoreWentBackError,
 )
 from quire.log.gap import Gap
-from quire.log.position import BEGINNING, AtTransaction, Position
+from quire.log.records.position import BEGINNING, AtTransaction, Position
 from quire.log.seek import Asked
 from quire.metastore.layout import ledger_path
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered, run

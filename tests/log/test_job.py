@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from quire.log import capacity, job
-from quire.log.errors import (
+from quire.log.job import Job, Limits, Memory, check_continues, fingerprint
+from quire.log.manifest import LogManifest
+from quire.log.records.errors import (
     ForgottenJobError,
     JobReusedError,
     LogFullError,
     OvertakenError,
     TooManyJobsError,
 )
-from quire.log.job import Job, Limits, Memory, check_continues, fingerprint
-from quire.log.manifest import LogManifest
 from tests.log.parts import adopt, write_part
 from tests.support.log_cluster import NAME, LogCluster, numbered, run
 

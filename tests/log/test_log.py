@@ -13,7 +13,7 @@ from quire.errors import (
     InvalidRequestError,
     LogSealedError,
 )
-from quire.log.position import LATEST, Position
+from quire.log.records.position import LATEST, Position
 from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, run
 from tests.support.memory_cluster import hung
 

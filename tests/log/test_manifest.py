@@ -16,7 +16,7 @@ from quire.log.manifest import (
     Segment,
     SegmentEnd,
 )
-from quire.log.position import BEGINNING, Position
+from quire.log.records.position import BEGINNING, Position
 from quire.log.retention import retention_point
 
 

@@ -23,7 +23,7 @@ from quire.log.cold_parquet import FileWriter
 from quire.log.cold_reader import open_file
 from quire.log.manifest import LogManifest
 from quire.log.offload import is_orphan
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.metastore.layout import PARTS
 from tests.log.offloading import files, offload, write_log
 from tests.support.log_cluster import NAME, PATH, Gate, LogCluster

@@ -16,15 +16,15 @@ import pytest
 from quire.entry import Entry
 from quire.errors import CorruptStorageError
 from quire.log import cold_parquet
-from quire.log.batch import Compression
 from quire.log.bounds import Bounds
 from quire.log.cold_reader import ParquetEntries
-from quire.log.errors import DecryptionError
 from quire.log.gap import Gap
-from quire.log.keyring import Keyring
 from quire.log.manifest import LogManifest
-from quire.log.position import Position
-from quire.log.producers import Stamp
+from quire.log.records.batch import Compression
+from quire.log.records.errors import DecryptionError
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import Position
+from quire.log.records.producers import Stamp
 from quire.metastore.layout import LEDGERS
 from tests.log.offloading import files, offload, spanned, write_log
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered

@@ -20,7 +20,7 @@ from quire.log.cold_seal import Summing
 from quire.log.gap import Gap
 from quire.log.manifest import LogManifest
 from quire.log.offload import target_uri
-from quire.log.position import Position
+from quire.log.records.position import Position
 from tests.log.offloading import files, offload, spanned, write_log
 from tests.support.log_cluster import NAME, PATH, LogCluster, numbered
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from quire.errors import ConfigurationError
-from quire.log.batch import Compression
 from quire.log.options import SETTINGS, LogOptions
+from quire.log.records.batch import Compression
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quire.log.batch import decode_batch
 from quire.log.options import LogOptions
 from quire.log.outbox import Outbox, Parcel
 from quire.log.outcome import SINGLE
-from quire.log.position import Position
+from quire.log.records.batch import decode_batch
+from quire.log.records.position import Position
 
 
 def _outbox(batch_bytes: int = 100, batch_records: int = 10) -> Outbox:

@@ -10,7 +10,7 @@ import pytest
 
 from quire.errors import InvalidRequestError, NoSuchLogError
 from quire.log.log import Log
-from quire.log.position import BEGINNING, LATEST, AtCursor, Position
+from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position
 from quire.metastore.layout import LEDGERS, cursors_path
 from tests.support.log_cluster import NAME, PATH, Client, Gate, LogCluster, numbered, run
 from tests.support.memory_cluster import down, hung

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from quire.errors import DeposedError, LogReplacedError, NoSuchLogError, QuireError
-from quire.log.position import BEGINNING, LATEST, Position, Record
+from quire.log.records.position import BEGINNING, LATEST, Position, Record
 from tests.support.faulty_store import Hook
 from tests.support.log_cluster import (
     NAME,

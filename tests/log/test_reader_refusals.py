@@ -16,9 +16,9 @@ from quire.errors import (
     NoSuchLogError,
     PositionTrimmedError,
 )
-from quire.log.batch import encode_batch
 from quire.log.manifest import LogManifest
-from quire.log.position import BEGINNING, Position
+from quire.log.records.batch import encode_batch
+from quire.log.records.position import BEGINNING, Position
 from tests.support.log_cluster import (
     NAME,
     PATH,

@@ -15,12 +15,12 @@ import pytest
 from quire.errors import ConfigurationError
 from quire.ledger.reader import LedgerReader
 from quire.log import outbox
-from quire.log.batch import BATCH_BYTES_MAX
-from quire.log.errors import DecryptionError
-from quire.log.keyring import Keyring
 from quire.log.log import Log
-from quire.log.position import LATEST
-from quire.log.producers import Producers, Stamp
+from quire.log.records.batch import BATCH_BYTES_MAX
+from quire.log.records.errors import DecryptionError
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import LATEST
+from quire.log.records.producers import Producers, Stamp
 from quire.log.restore import Restoration
 from quire.metastore.layout import LEDGERS
 from tests.log.offloading import adopt, offload, write_log

@@ -11,7 +11,7 @@ import pytest
 from quire.errors import NoSuchLedgerError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.manifest import LogManifest, SegmentEnd
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.log.retention import delete_doomed, retention_point
 
 TIMES = (1000, 3000, 7000)

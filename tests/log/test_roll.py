@@ -8,7 +8,7 @@ import pytest
 
 from quire.errors import AppendOutcomeUnknownError
 from quire.log.log import Log
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (
     NAME,

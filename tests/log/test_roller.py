@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from quire.log.keyring import Keyring
 from quire.log.log import Log
-from quire.log.position import Position
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import Position
 from quire.log.upkeep import Labels
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (

@@ -17,9 +17,9 @@ from typing import Final, TypeAlias, cast
 import pytest
 
 from quire.errors import UnreadableError
-from quire.log.batch import BatchHeader, Compression
 from quire.log.manifest import LogManifest, Segment
-from quire.log.position import Position
+from quire.log.records.batch import BatchHeader, Compression
+from quire.log.records.position import Position
 from quire.log.search import (
     OpenSegment,
     find_offset,

@@ -19,8 +19,8 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.gap import Gap
-from quire.log.position import AtCursor, AtTransaction, Position
-from quire.log.producers import Stamp
+from quire.log.records.position import AtCursor, AtTransaction, Position
+from quire.log.records.producers import Stamp
 from tests.support.interrupted import at_wait
 from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, run
 from tests.support.memory_cluster import down

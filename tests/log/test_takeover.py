@@ -17,10 +17,10 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.ledger.quorum import Replication
-from quire.log.batch import UNPLACED, encode_batch
 from quire.log.manifest import Job
 from quire.log.options import LogOptions
-from quire.log.position import Position
+from quire.log.records.batch import UNPLACED, encode_batch
+from quire.log.records.position import Position
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (
     NAME,

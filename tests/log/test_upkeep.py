@@ -14,8 +14,8 @@ from quire.errors import (
     PositionTrimmedError,
     QuireError,
 )
-from quire.log.errors import ManifestExistsError
-from quire.log.position import LATEST, AtCursor, Position
+from quire.log.records.errors import ManifestExistsError
+from quire.log.records.position import LATEST, AtCursor, Position
 from quire.metastore.layout import ledger_path
 from tests.log.offloading import adopt
 from tests.support.log_cluster import (

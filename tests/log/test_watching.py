@@ -9,9 +9,9 @@ from typing import TypeVar
 import pytest
 
 from quire.errors import ConfigurationError, NoSuchLogError
-from quire.log.errors import LogExistsError
 from quire.log.manifest import LogManifest
-from quire.log.position import Position
+from quire.log.records.errors import LogExistsError
+from quire.log.records.position import Position
 from tests.support.log_cluster import NAME, LogCluster, lose_answer, refuse, run
 
 T = TypeVar("T")

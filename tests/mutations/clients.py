@@ -8,7 +8,7 @@ from tests.mutations.edit import Edit
 
 TAKEOVER: Final = "quire/log/takeover.py"
 CHAIN: Final = "quire/log/chain.py"
-PRODUCERS: Final = "quire/log/producers.py"
+PRODUCERS: Final = "quire/log/records/producers.py"
 RETENTION: Final = "quire/log/retention.py"
 BALLOT: Final = "quire/election/ballot.py"
 ELECTION: Final = "quire/election/election.py"
@@ -113,21 +113,21 @@ EDITS: Final = (
         PRODUCERS,
         "window = self._windows.pop(stamp.producer, None) or",
         "window = self._windows.get(stamp.producer) or",
-        ("tests/log/test_producers.py",),
+        ("tests/log/records/test_producers.py",),
     ),
     Edit(
         "a copy of the producers shares windows with its original",
         PRODUCERS,
         "{name: window.copy() for name, window in self._windows.items()}",
         "dict(self._windows)",
-        ("tests/log/test_producers.py",),
+        ("tests/log/records/test_producers.py",),
     ),
     Edit(
         "a number of a forgotten producer is taken for a new one",
         PRODUCERS,
         "        if fingerprint(stamp.producer) in self._forgotten:\n",
         "        if False:\n",
-        ("tests/log/test_producers.py",),
+        ("tests/log/records/test_producers.py",),
     ),
     Edit(
         "a trim reaches beyond what is confirmed",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from quire.errors import DeposedError
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.service.office import Office
 from tests.support.virtual import virtually
 

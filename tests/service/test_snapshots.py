@@ -9,9 +9,9 @@ import pytest
 
 from quire.errors import DeposedError, HandleClosedError, NoSuchLedgerError, NoSuchNodeError
 from quire.ledger.quorum import Replication
-from quire.log.keyring import Keyring
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING
 from quire.metastore.layout import log_path, service_path
 from quire.service import Role
 from quire.service.snapshots import Snapshots, sweep_snapshots

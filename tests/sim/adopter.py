@@ -23,19 +23,19 @@ from quire.entry import LedgerId
 from quire.errors import NoSuchLedgerError, QuireError
 from quire.ledger.writer import LedgerWriter
 from quire.log.adoption import Adoption
-from quire.log.batch import UNPLACED, encode_batch
 from quire.log.directory import LogDirectory
-from quire.log.encryption import Encryption
-from quire.log.errors import (
+from quire.log.manifest import Job, LogManifest
+from quire.log.options import LogOptions
+from quire.log.records.batch import UNPLACED, encode_batch
+from quire.log.records.encryption import Encryption
+from quire.log.records.errors import (
     ForgottenJobError,
     JobReusedError,
     LogFullError,
     TooManyJobsError,
 )
-from quire.log.manifest import Job, LogManifest
-from quire.log.options import LogOptions
-from quire.log.position import Position
-from quire.log.transactions import NO_TRANSACTION
+from quire.log.records.position import Position
+from quire.log.records.transactions import NO_TRANSACTION
 from tests.sim.clients import ClientMachine
 from tests.sim.history import LogAppend, Outcome, Violation
 from tests.sim.world import SimWorld

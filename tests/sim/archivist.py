@@ -15,8 +15,8 @@ from typing import Final
 
 from quire.errors import CorruptStorageError, IntegrityError, NoSuchLogError, QuireError
 from quire.log.directory import LogDirectory
-from quire.log.errors import LogFullError
 from quire.log.manifest import LogManifest
+from quire.log.records.errors import LogFullError
 from tests.sim.clients import ClientMachine
 from tests.sim.file_watch import FileWatch
 from tests.sim.followers import corruption

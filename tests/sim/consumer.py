@@ -18,7 +18,7 @@ from quire.log.cursor import CursorState
 from quire.log.directory import LogDirectory
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.metastore.layout import LOGS, cursor_path
 from tests.sim.clients import ClientMachine
 from tests.sim.history import Violation, seen_of

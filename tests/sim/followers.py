@@ -23,8 +23,8 @@ from quire.errors import IntegrityError, PositionTrimmedError, QuireError
 from quire.log.bounds import Bounds
 from quire.log.directory import LogDirectory
 from quire.log.gap import Gap
-from quire.log.keyring import Keyring
-from quire.log.position import BEGINNING, Position
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING, Position
 from quire.log.segment_reader import RecordBatch
 from quire.log.span import Slice, Span
 from tests.sim.clients import ClientMachine, outcome

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Protocol
 
 from quire.entry import EntryId, LedgerId
-from quire.log.position import BEGINNING, Position, Record
+from quire.log.records.position import BEGINNING, Position, Record
 
 
 class Violation(AssertionError):  # noqa: N818

@@ -12,7 +12,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from quire.ledger import recovery, run_stream, tail
-from quire.log import capacity, cold_parquet, gap, job, producers
+from quire.log import capacity, cold_parquet, gap, job
+from quire.log.records import producers
 from quire.run import RUN_BYTES_MAX
 from quire.wire.transport import BATCH_BYTES_MAX
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from quire.log.position import Position
+from quire.log.records.position import Position
 from tests.sim.history import LogHistory, LogReading, Outcome, Seen, require
 
 

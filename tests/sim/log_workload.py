@@ -27,11 +27,11 @@ from quire.errors import (
 )
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
-from quire.log.errors import ForgottenProducerError, TooManyProducersError
-from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position
+from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING, Position
 from quire.timing import time_limit
 from tests.sim.archivist import Archivist
 from tests.sim.clients import ClientMachine, Work, all_ended, join

@@ -16,7 +16,7 @@ from quire.errors import CorruptRecordError
 from quire.ledger.metadata import LedgerMetadata
 from quire.log import capacity
 from quire.log.manifest import LogManifest, Segment
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.log.upkeep import Labels
 from quire.metastore.layout import LEDGERS, LOGS
 from tests.sim.history import Violation, require

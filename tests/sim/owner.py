@@ -15,7 +15,7 @@ from quire.errors import InvalidRequestError, QuireError
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
 from quire.log.manifest import LogManifest
-from quire.log.position import LATEST, Position
+from quire.log.records.position import LATEST, Position
 from quire.metastore.layout import log_path
 from tests.sim.clients import ClientMachine
 from tests.sim.history import Violation

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from quire.log.directory import LogDirectory
-from quire.log.position import BEGINNING
+from quire.log.records.position import BEGINNING
 from quire.metastore.layout import log_path
 from tests.sim.clients import ClientMachine
 from tests.sim.history import LogReading, Seen, require

@@ -23,10 +23,10 @@ from quire.errors import (
     RetryError,
     SequenceConflictError,
 )
-from quire.log.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.log import Log
-from quire.log.position import Position
-from quire.log.producers import WINDOW, Stamp
+from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
+from quire.log.records.position import Position
+from quire.log.records.producers import WINDOW, Stamp
 from tests.sim.history import LogAppend, LogHistory, Outcome, require
 
 DOUBTED_SHARE: Final = 0.2

@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from quire.log.directory import LogDirectory
-from quire.log.keyring import Keyring
-from quire.log.position import BEGINNING, LATEST, AtTransaction, Position
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING, LATEST, AtTransaction, Position
 from quire.timing import time_limit
 from tests.sim.clients import ClientMachine
 from tests.sim.followers import trying

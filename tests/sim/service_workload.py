@@ -16,7 +16,7 @@ from typing import Final
 
 from quire.errors import LeadershipLostError, QuireError
 from quire.ledger.quorum import Replication
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.service import Role, Service, ServiceOptions
 from tests.sim.clients import ClientMachine, Work, outcome
 from tests.sim.election_workload import ElectionWorkload

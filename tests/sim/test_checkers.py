@@ -10,7 +10,7 @@ import pytest
 from quire.entry import DigestKind
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
-from quire.log.position import Position
+from quire.log.records.position import Position
 from tests.sim.checkers import FinalLedger, check_ledger
 from tests.sim.history import End, LedgerHistory, LogHistory, Outcome, Seen, Violation
 from tests.sim.log_checkers import check_log

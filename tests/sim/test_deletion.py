@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from quire.errors import QuireError
 from quire.log.log import Log
-from quire.log.position import Position, Record
+from quire.log.records.position import Position, Record
 from tests.sim import deletion_workload, history, run
 from tests.sim.ablations import deletions
 from tests.sim.ablations.patch import Ablation

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.service import Applied
 from tests.sim.history import Outcome, Violation
 from tests.sim.replicas import Register, ServiceHistory

@@ -15,7 +15,7 @@ from quire.errors import LedgerFencedError, NoSuchEntryError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
 from quire.log.manifest import LogManifest, Segment, SegmentEnd
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.log.recovery import ledger_labels
 from quire.metastore.layout import (
     election_candidates_path,

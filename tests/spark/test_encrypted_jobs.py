@@ -17,8 +17,8 @@ import quire.cli.spark
 import quire.sync
 from quire import LogOptions
 from quire.cli import main
-from quire.log.errors import MissingKeyError
-from quire.log.keyring import read_key_file
+from quire.log.records.errors import MissingKeyError
+from quire.log.records.keyring import read_key_file
 
 KEY = "get_json_object(cast(payload as string), '$.id')"
 RECORDS = [b'{"id": %d, "n": %d}' % (n % 7, n) for n in range(60)]

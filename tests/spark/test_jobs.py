@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 import quire.sync
 from quire import LATEST, Position
 from quire.errors import InvalidRequestError, NoSuchLogError, PositionTrimmedError
-from quire.log.errors import OvertakenError
 from quire.log.manifest import LogManifest
+from quire.log.records.errors import OvertakenError
 from quire.metastore.layout import log_path
 from quire.spark import patience
 from quire.spark.jobs import audit_logs, compact_log, copy, replay_log

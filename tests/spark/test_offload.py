@@ -24,7 +24,7 @@ from quire import BEGINNING
 from quire.cli import exits, main
 from quire.errors import ConfigurationError, NoSuchLedgerError
 from quire.log.manifest import LogManifest
-from quire.log.position import Record
+from quire.log.records.position import Record
 from quire.metastore import open_store
 from quire.metastore.layout import log_path
 from quire.spark.jobs import audit_logs, offload_log

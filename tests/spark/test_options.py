@@ -8,7 +8,7 @@ import pytest
 
 from quire.errors import ConfigurationError
 from quire.log.bounds import Bounds
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.spark.jobs.copy import Place
 from quire.spark.options import ReadOptions, WriteOptions, read_schema
 

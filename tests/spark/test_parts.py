@@ -8,7 +8,7 @@ from pyspark.sql.types import StringType, StructType
 
 import quire.sync
 from quire.errors import InvalidRequestError
-from quire.log.batch import BATCH_BYTES_MAX
+from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.spark import LogDataSource
 from quire.spark.options import WriteOptions
 from quire.spark.writer import LogWriter

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import quire.sync
 from quire import LogOptions
-from quire.log.position import Position
+from quire.log.records.position import Position
 from quire.spark import stream
 from quire.spark.beginning import check_beginning
 from quire.spark.options import ReadOptions

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 import quire.sync
 from quire import LogOptions
 from quire.errors import DeposedError
-from quire.log.errors import DecryptionError
-from quire.log.keyring import read_key_file
+from quire.log.records.errors import DecryptionError
+from quire.log.records.keyring import read_key_file
 
 
 def rows(spark: SparkSession, first: int, end: int, partitions: int = 3) -> DataFrame:

@@ -19,7 +19,7 @@ from quire.log.directory import LogDirectory
 from quire.log.log import Log
 from quire.log.manifest import LogManifest
 from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position, Record
+from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.layout import log_path
 from quire.service.snapshots import Snapshots
 from tests.sim.loop import new_loop

@@ -20,7 +20,6 @@ from quire.log import (
     manifest,
     manifest_record,
     pipeline,
-    producers,
     reader,
     recovery,
     restore,
@@ -31,7 +30,8 @@ from quire.log import (
     threshold,
     upkeep,
 )
-from quire.log.position import LATEST
+from quire.log.records import producers
+from quire.log.records.position import LATEST
 from quire.log.takeover import LostRaceError
 from tests.sim.ablations.patch import Patch
 

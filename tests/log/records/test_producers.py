@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import quire.log.producers as producers_module
+import quire.log.records.producers as producers_module
 from quire.errors import (
     CorruptEntryError,
     InvalidRequestError,
     SequenceConflictError,
     TailConflictError,
 )
-from quire.log.batch import BATCH_BYTES_MAX, Compression, decode_batch, encode_batch
-from quire.log.errors import ForgottenProducerError, TooManyProducersError
-from quire.log.position import Position
-from quire.log.producers import (
+from quire.log.records.batch import BATCH_BYTES_MAX, Compression, decode_batch, encode_batch
+from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
+from quire.log.records.position import Position
+from quire.log.records.producers import (
     STAMPS,
     WINDOW,
     Producers,

@@ -32,7 +32,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from quire.errors import InvalidRequestError, SequenceConflictError
-from quire.log.errors import ForgottenProducerError, TooManyProducersError
+from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
 
 WINDOW: Final = 16
 """Numbers remembered per producer: how many it may have under way and send again."""

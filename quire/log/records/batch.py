@@ -37,8 +37,8 @@ import zstandard
 
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId
 from quire.errors import CorruptEntryError, EntryTooLargeError
-from quire.log.producers import decode_columns
-from quire.log.transactions import (
+from quire.log.records.producers import decode_columns
+from quire.log.records.transactions import (
     NO_TRANSACTION,
     TRANSACTIONS,
     Transactions,

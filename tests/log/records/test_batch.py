@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import CorruptEntryError, EntryTooLargeError
-from quire.log.batch import (
+from quire.log.records.batch import (
     BATCH_BYTES_MAX,
     HEADER,
     Compression,

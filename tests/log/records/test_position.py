@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import InvalidRequestError
-from quire.log.position import BEGINNING, LATEST, Position, to_ms
+from quire.log.records.position import BEGINNING, LATEST, Position, to_ms
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

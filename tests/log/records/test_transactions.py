@@ -11,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import CorruptEntryError, EntryTooLargeError, InvalidRequestError, NoSuchLogError
-from quire.log.batch import BATCH_BYTES_MAX, decode_batch, encode_batch
-from quire.log.errors import TransactionOrderError
-from quire.log.keyring import Keyring
 from quire.log.log import Log
 from quire.log.manifest import Job
-from quire.log.position import LATEST, AtTransaction, Position
-from quire.log.producers import Stamp, encode_columns
-from quire.log.segment_reader import SegmentReader
-from quire.log.transactions import (
+from quire.log.records.batch import BATCH_BYTES_MAX, decode_batch, encode_batch
+from quire.log.records.errors import TransactionOrderError
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import LATEST, AtTransaction, Position
+from quire.log.records.producers import Stamp, encode_columns
+from quire.log.records.transactions import (
     TRANSACTIONS,
     Numbering,
     decode_transactions,
     first_slot,
     of_slots,
 )
+from quire.log.segment_reader import SegmentReader
 from tests.log.parts import write_part
 from tests.support.log_cluster import NAME, Client, LogCluster, numbered, run
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from quire.errors import InvalidRequestError
-from quire.log.errors import TransactionOrderError
+from quire.log.records.errors import TransactionOrderError
 
 TRANSACTIONS: Final = 4
 """Kind of the column."""

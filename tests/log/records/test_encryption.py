@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from quire.errors import ConfigurationError, CorruptEntryError, EntryTooLargeError
-from quire.log.batch import BATCH_BYTES_MAX, HEADER, Compression, decode_batch, encode_batch
-from quire.log.encryption import (
+from quire.log.options import LogOptions
+from quire.log.records.batch import BATCH_BYTES_MAX, HEADER, Compression, decode_batch, encode_batch
+from quire.log.records.encryption import (
     ENCRYPTION_BYTES,
     Decryption,
     Encryption,
     key_id_of,
     last_transaction_of,
 )
-from quire.log.errors import DecryptionError
-from quire.log.keyring import KEY_ID_BYTES_MAX, Keyring, read_key_file
-from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, AtTransaction, Position
-from quire.log.producers import Stamp
+from quire.log.records.errors import DecryptionError
+from quire.log.records.keyring import KEY_ID_BYTES_MAX, Keyring, read_key_file
+from quire.log.records.position import BEGINNING, AtTransaction, Position
+from quire.log.records.producers import Stamp
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered, run
 from tests.support.memory_cluster import down
 

@@ -25,7 +25,7 @@ from typing import Final
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError
 from quire.ledger.metadata import LedgerMetadata
-from quire.log.batch import (
+from quire.log.records.batch import (
     COLUMNS_VERSION,
     ENCRYPTED_VERSION,
     HEADER,
@@ -33,9 +33,9 @@ from quire.log.batch import (
     VERSION,
     decode_batch,
 )
-from quire.log.errors import DecryptionError, MissingKeyError
-from quire.log.keyring import KEY_ID_BYTES_MAX, SALT_BYTES, Keyring
-from quire.log.position import Position
+from quire.log.records.errors import DecryptionError, MissingKeyError
+from quire.log.records.keyring import KEY_ID_BYTES_MAX, SALT_BYTES, Keyring
+from quire.log.records.position import Position
 
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
