@@ -18,8 +18,8 @@ from quire.ledger.writer import LedgerWriter
 from quire.log.cursor import Cursor, CursorState, LogCursors
 from quire.log.gap import Gap
 from quire.log.log import Log
-from quire.log.manifest import LogManifest, Segment
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.options import LogOptions
 from quire.log.reader import LogReader
 from quire.log.records.batch import Compression
 from quire.log.records.keyring import Keyring

@@ -38,8 +38,8 @@ from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
 from quire.log.gap import OnGap
 from quire.log.log import Log
-from quire.log.manifest import LogManifest
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.options import LogOptions
 from quire.log.reader import LogReader
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Start
@@ -365,7 +365,7 @@ class Client:
         return await self._logs.describe(name)
 
     async def configure_log(self, name: str, settings: Mapping[str, str]) -> LogManifest:
-        """Store options (`quire.log.options.SETTINGS`) that hold for every leader of a log.
+        """Store options (`quire.log.manifest.options.SETTINGS`) that hold for every leader of a log.
 
         The present leader obeys them as soon as it sees them, `replication` from its next segment
         on. Those set before stay as they are; the value "" takes one back. Raises

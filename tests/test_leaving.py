@@ -22,7 +22,7 @@ from quire.errors import (
 )
 from quire.leaving import GRACE_SECONDS, PRUNE_MIN, LeavingTimeoutError, OpenHandles, Stage
 from quire.ledger.quorum import Replication
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.service import Role
 from tests.service.replicas import NAME as SERVICE
 from tests.service.replicas import replicas

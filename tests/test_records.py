@@ -22,7 +22,7 @@ from quire.errors import CorruptRecordError, CorruptStorageError, QuireError
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.log.cursor import CursorState
-from quire.log.manifest import LogManifest, SegmentEnd
+from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.registration import decode_registration, encode_registration

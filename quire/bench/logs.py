@@ -17,7 +17,7 @@ from quire.bench.figures import Figures
 from quire.bench.operations import count_operations
 from quire.client import Client
 from quire.log.log import Log
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.position import BEGINNING, LATEST, Position
 from quire.timing import time_limit
 

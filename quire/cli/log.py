@@ -20,7 +20,7 @@ from quire.cli.upkeep import rebuild, sweep
 from quire.client import Client
 from quire.errors import NoSuchLogError
 from quire.ledger.quorum import Replication
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.reader import LogReader
 from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.log.records.keyring import Keyring

@@ -9,8 +9,8 @@ import click
 from quire.cli.output import Value, cell, flush, note, print_fields, print_json, print_table
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import NoSuchLogError
-from quire.log.capacity import manifest_bytes, warning
-from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest.capacity import manifest_bytes, warning
+from quire.log.manifest.manifest import LogManifest, Segment
 
 
 @click.command()

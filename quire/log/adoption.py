@@ -33,14 +33,19 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
-from quire.log.capacity import PART_BYTES, check_growth, manifest_bytes
-from quire.log.job import Limits
-from quire.log.manifest import EMPTY, Job, LogManifest, SegmentEnd
-from quire.log.manifest_record import ManifestRecord, once
-from quire.log.options import LogOptions
+from quire.log.manifest.capacity import PART_BYTES, check_growth, manifest_bytes
+from quire.log.manifest.jobs import Limits
+from quire.log.manifest.manifest import EMPTY, Job, LogManifest, SegmentEnd
+from quire.log.manifest.options import LogOptions
+from quire.log.manifest.record import ManifestRecord, once
+from quire.log.manifest.recovery import (
+    ATTEMPTS_MAX,
+    check_password,
+    check_writable,
+    recover_open_segments,
+)
 from quire.log.records.batch import UNPLACED, decode_header
 from quire.log.records.errors import OvertakenError
-from quire.log.recovery import ATTEMPTS_MAX, check_password, check_writable, recover_open_segments
 from quire.log.retry import pause_seconds
 from quire.metastore.changes import Change, Create
 from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name

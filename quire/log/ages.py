@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from quire.log.segment import Segment
+from quire.log.manifest.segment import Segment
 
 STEP: Final = 0.1
 """Share of the retention that one step counts at most, if a segment is rolled more often."""

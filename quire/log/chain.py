@@ -38,15 +38,15 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
-from quire.log.capacity import check_takeover
-from quire.log.live_options import LiveOptions
-from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
-from quire.log.manifest_record import Look, ManifestRecord
+from quire.log.manifest.capacity import check_takeover
+from quire.log.manifest.live_options import LiveOptions
+from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
+from quire.log.manifest.record import Look, ManifestRecord
+from quire.log.manifest.recovery import ledger_labels, recover_segment
 from quire.log.outbox import Parcel
 from quire.log.reach import check_place
 from quire.log.records.encryption import Encryption
 from quire.log.records.position import Position
-from quire.log.recovery import ledger_labels, recover_segment
 from quire.log.takeover import Tenure
 
 Taken: TypeAlias = LedgerFencedError | LedgerClosedError | NoSuchLedgerError

@@ -21,10 +21,10 @@ from pyarrow import parquet as pq
 
 from quire.entry import Entry, EntryId, LedgerId
 from quire.errors import CorruptStorageError, HandleClosedError, NoSuchEntryError
-from quire.log.cold import ColdFile, ColdFileMissingError, ColdTierError, is_any_logs
 from quire.log.cold_parquet import FORMAT, HEADS, KEY
 from quire.log.cold_seal import CheckedFile
 from quire.log.cold_tier import locate
+from quire.log.manifest.cold_files import ColdFile, ColdFileMissingError, ColdTierError, is_any_logs
 from quire.log.records.batch import UNPLACED, Base, BatchHeader, Compression, assemble_batch
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """A tier as a place: what is below it, whether it takes files, and how files leave it.
 
 A record of the metadata store can name any place, so a record is never enough. A path is believed
-when its last directory is the log's id and its name is the name of an attempt (cold.py): this
+when its last directory is the log's id and its name is the name of an attempt (cold_files.py): this
 program makes no other file. The check looks at the path that the file system is given, after the
 URI was understood, so that no spelling of a URI leads elsewhere. Files are removed one by one, and
 a directory only when it is empty.
@@ -21,7 +21,15 @@ import pyarrow as pa
 from pyarrow import fs
 
 from quire.errors import ConfigurationError, CorruptStorageError
-from quire.log.cold import ATTEMPTS, ColdFile, ColdTierError, attempt_of, is_ours, is_probe, join
+from quire.log.manifest.cold_files import (
+    ATTEMPTS,
+    ColdFile,
+    ColdTierError,
+    attempt_of,
+    is_ours,
+    is_probe,
+    join,
+)
 
 _PROBE: Final = b"quire wrote this to see whether it can, and removes it\n"
 

@@ -29,8 +29,8 @@ from quire.errors import (
     QuireError,
     StoreOutcomeUnknownError,
 )
-from quire.log.manifest import LogManifest
-from quire.log.manifest_record import EDIT_ATTEMPTS_MAX, ManifestRecord
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.record import EDIT_ATTEMPTS_MAX, ManifestRecord
 from quire.log.reach import check_reached
 from quire.log.records.position import BEGINNING, Position
 from quire.log.search import OpenSegment, find_place, find_tail, look, offset_of

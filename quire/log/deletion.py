@@ -24,11 +24,11 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
-from quire.log.cold import ColdTierError, tier_of
 from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
-from quire.log.manifest import EMPTY, LogManifest
-from quire.log.manifest_record import ManifestRecord
-from quire.log.recovery import ATTEMPTS_MAX
+from quire.log.manifest.cold_files import ColdTierError, tier_of
+from quire.log.manifest.manifest import EMPTY, LogManifest
+from quire.log.manifest.record import ManifestRecord
+from quire.log.manifest.recovery import ATTEMPTS_MAX
 from quire.log.source import door
 from quire.metastore.changes import Change
 

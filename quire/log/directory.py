@@ -16,15 +16,16 @@ from quire.log.cursor import LogCursors
 from quire.log.deletion import Attachment, delete_log
 from quire.log.gap import OnGap
 from quire.log.log import Log
-from quire.log.manifest import LogManifest
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.options import LogOptions
+from quire.log.manifest.record import ManifestRecord
+from quire.log.manifest.recovery import find_last_transaction, recover_open_segments
+from quire.log.manifest.watching import names_of, watch_manifest, watch_names
 from quire.log.offload import Offload, sweep_each
-from quire.log.options import LogOptions
 from quire.log.reader import LogReader
 from quire.log.records.errors import LogExistsError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
-from quire.log.recovery import find_last_transaction, recover_open_segments
 from quire.log.restore import Restoration
 from quire.log.retry import retry
 from quire.log.search import (
@@ -41,7 +42,6 @@ from quire.log.takeover import TakeOver
 from quire.log.threshold import Threshold
 from quire.log.trimming import trim_log
 from quire.log.upkeep import find_orphans, find_unlisted, rebuild_log
-from quire.log.watching import names_of, watch_manifest, watch_names
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
 

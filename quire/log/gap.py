@@ -26,7 +26,7 @@ from quire.errors import (
     StoreWentBackError,
     UnreadableError,
 )
-from quire.log.manifest import Segment
+from quire.log.manifest.manifest import Segment
 from quire.log.records.position import Position
 from quire.log.retry import retry
 from quire.log.segment_reader import RecordBatch, SegmentReader

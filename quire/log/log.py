@@ -36,9 +36,9 @@ from quire.ledger.handle import Handle
 from quire.log.chain import Chain
 from quire.log.cursor import LogCursors
 from quire.log.failure import Failure
-from quire.log.live_options import LiveOptions
-from quire.log.manifest_record import ManifestRecord
-from quire.log.options import LogOptions
+from quire.log.manifest.live_options import LiveOptions
+from quire.log.manifest.options import LogOptions
+from quire.log.manifest.record import ManifestRecord
 from quire.log.outcome import SINGLE
 from quire.log.pipeline import Pipeline
 from quire.log.records.position import Position

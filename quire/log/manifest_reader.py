@@ -9,9 +9,9 @@ from __future__ import annotations
 from random import Random
 
 from quire.errors import LogReplacedError, NoSuchLedgerError, NoSuchLogError
-from quire.log.cold import ColdFileMissingError
-from quire.log.manifest import LogManifest, Segment
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest.cold_files import ColdFileMissingError
+from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.record import ManifestRecord
 from quire.log.retry import retry
 
 

@@ -40,11 +40,19 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.capacity import check_growth, manifest_bytes
-from quire.log.cold import ColdFile, ColdTierError, file_name, join, log_id_of, segment_of, tier_of
 from quire.log.cold_seal import Summing
-from quire.log.manifest import LogManifest, Segment
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest.capacity import check_growth, manifest_bytes
+from quire.log.manifest.cold_files import (
+    ColdFile,
+    ColdTierError,
+    file_name,
+    join,
+    log_id_of,
+    segment_of,
+    tier_of,
+)
+from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.record import ManifestRecord
 from quire.log.retention import delete_doomed
 from quire.log.segment_reader import open_segment
 from quire.log.source import door, parquet

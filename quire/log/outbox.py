@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from quire.entry import EntryId
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.outcome import SINGLE, Outcome
 from quire.log.records.batch import body_size, encode_batch
 from quire.log.records.position import Position

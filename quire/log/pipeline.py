@@ -35,7 +35,7 @@ from quire.errors import (
     TailConflictError,
 )
 from quire.log.chain import Chain, LiveSegment, Taken, deposed_by
-from quire.log.live_options import LiveOptions
+from quire.log.manifest.live_options import LiveOptions
 from quire.log.outbox import Outbox, Parcel
 from quire.log.outcome import SINGLE, Outcome, SharedOutcome, answer
 from quire.log.records.position import Position

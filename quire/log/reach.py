@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from quire.entry import EntryId
 from quire.errors import InvalidRequestError
-from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.records.position import Position
 from quire.log.search import OpenSegment
 from quire.log.segment_reader import SegmentReader

@@ -33,12 +33,12 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
-from quire.log.cold import ColdFileMissingError
 from quire.log.course import Course
 from quire.log.gap import LOST, NO_VERDICT, Found, OnGap, all_of, be_patient, find_behind, is_lost
-from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest.cold_files import ColdFileMissingError
+from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.record import ManifestRecord
 from quire.log.manifest_reader import ManifestReader
-from quire.log.manifest_record import ManifestRecord
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.log.retry import retry

@@ -22,7 +22,7 @@ from quire.errors import (
     NoSuchLedgerError,
     PositionTrimmedError,
 )
-from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.records.batch import Batch
 from quire.log.records.position import BEGINNING, Position
 from quire.log.records.producers import (

@@ -23,9 +23,9 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.ages import ages_ms, longest_step_ms
-from quire.log.live_options import LiveOptions
-from quire.log.manifest import LogManifest
-from quire.log.manifest_record import Look
+from quire.log.manifest.live_options import LiveOptions
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.record import Look
 from quire.log.records.position import BEGINNING, Position
 from quire.log.retry import TRANSIENT
 from quire.log.source import door

@@ -18,10 +18,10 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from quire.log.capacity import check_growth, warning
 from quire.log.chain import Chain
-from quire.log.live_options import LiveOptions
-from quire.log.manifest import EMPTY
+from quire.log.manifest.capacity import check_growth, warning
+from quire.log.manifest.live_options import LiveOptions
+from quire.log.manifest.manifest import EMPTY
 from quire.log.records.errors import LogFullError
 from quire.log.retry import retry
 

@@ -21,7 +21,7 @@ from quire.errors import (
     PositionTrimmedError,
     UnreadableError,
 )
-from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.records.position import LATEST, Position, check_offset
 from quire.log.segment_reader import SegmentReader
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from quire.entry import EntryId
 from quire.errors import IntegrityError, NoSuchEntryError
 from quire.log.gap import LOST
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.position import AtTransaction, Position, to_ms
 from quire.log.records.transactions import NO_TRANSACTION
 from quire.log.search import OpenSegment, find_offset, find_time, find_transaction

@@ -21,8 +21,8 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.manifest import Segment
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest.manifest import Segment
+from quire.log.manifest.record import ManifestRecord
 from quire.log.records.batch import (
     Batch,
     BatchHeader,

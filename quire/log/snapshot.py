@@ -20,7 +20,7 @@ from quire.errors import NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.bounds import EVERYTHING, Bounds
-from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.records.batch import BatchHeader, decode_header, place_header
 from quire.log.search import look
 from quire.log.source import Source, open_source, read_head

@@ -12,7 +12,7 @@ from quire.entry import EntryId
 from quire.errors import ConfigurationError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.cold import ColdFile
+from quire.log.manifest.cold_files import ColdFile
 from quire.log.records.batch import Base
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.bounds import Bounds
-from quire.log.cold import ColdFile
-from quire.log.manifest import LogManifest
+from quire.log.manifest.cold_files import ColdFile
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.batch import (
     Base,
     Batch,

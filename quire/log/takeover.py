@@ -30,12 +30,11 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
-from quire.log.capacity import check_takeover
-from quire.log.manifest import LogManifest, Segment, SegmentEnd
-from quire.log.manifest_record import ManifestRecord, once
-from quire.log.options import LogOptions
-from quire.log.records.errors import DecryptionError, LogFullError
-from quire.log.recovery import (
+from quire.log.manifest.capacity import check_takeover
+from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
+from quire.log.manifest.options import LogOptions
+from quire.log.manifest.record import ManifestRecord, once
+from quire.log.manifest.recovery import (
     ATTEMPTS_MAX,
     KEY_LABEL,
     check_password,
@@ -43,6 +42,7 @@ from quire.log.recovery import (
     ledger_labels,
     recover_open_segments,
 )
+from quire.log.records.errors import DecryptionError, LogFullError
 from quire.log.retry import TRANSIENT, pause_seconds, retry
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from quire.log.manifest.segment import Segment
 from quire.log.records.position import AtTransaction, Position, check_offset, to_ms
 from quire.log.records.transactions import NO_TRANSACTION, check_transaction, first_slot
-from quire.log.segment import Segment
 from quire.log.segment_reader import RecordBatch
 
 NO_OFFSET: Final = -1

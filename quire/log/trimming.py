@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from quire.errors import LogReplacedError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.manifest import LogManifest
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.record import ManifestRecord
 from quire.log.reach import check_reached
 from quire.log.records.position import Position
 from quire.log.retention import delete_doomed

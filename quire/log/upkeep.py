@@ -36,12 +36,12 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
-from quire.log.manifest import LogManifest, Segment
-from quire.log.manifest_record import ManifestRecord, once
+from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.record import ManifestRecord, once
+from quire.log.manifest.recovery import recover_segment
 from quire.log.records.batch import decode_header
 from quire.log.records.errors import ManifestExistsError
 from quire.log.records.position import BEGINNING, Position
-from quire.log.recovery import recover_segment
 from quire.metastore.layout import log_path
 
 FORSAKEN_SECONDS: Final = 3600.0

@@ -21,7 +21,7 @@ from typing import Final
 from quire.entry import LedgerId
 from quire.errors import ConflictError, NoSuchNodeError, QuireError
 from quire.ledger.ids import decode_counter
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.metadata.archive import ArchiveWriter, Saved, Summary
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import (

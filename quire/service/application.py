@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.position import Position
 
 R_co = TypeVar("R_co", covariant=True)

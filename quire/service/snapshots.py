@@ -26,8 +26,8 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
-from quire.log.manifest_record import ManifestRecord
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
+from quire.log.manifest.record import ManifestRecord
 from quire.log.records.batch import decode_batch, encode_batch
 from quire.log.records.encryption import Decryption, Encryption
 from quire.log.records.position import Position

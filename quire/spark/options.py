@@ -15,7 +15,7 @@ from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.ledger.quorum import Replication
 from quire.log.bounds import EVERYTHING, Bounds
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import Compression
 from quire.log.records.position import Position, to_ms
 

@@ -28,7 +28,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
-from quire.log.manifest import Job
+from quire.log.manifest.manifest import Job
 from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.encryption import Encryption
 from quire.log.records.transactions import NO_TRANSACTION

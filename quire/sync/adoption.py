@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from quire.entry import LedgerId
 from quire.log.adoption import Adoption
-from quire.log.manifest import Job, LogManifest
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import Job, LogManifest
+from quire.log.manifest.options import LogOptions
 from quire.sync.ledgers import SyncLedgerWriter
 from quire.sync.portal import Portal
 

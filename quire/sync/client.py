@@ -16,8 +16,8 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.gap import OnGap
-from quire.log.manifest import LogManifest
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.options import LogOptions
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Start
 from quire.log.search import Tail

@@ -11,8 +11,8 @@ from typing import Self
 from quire.entry import LedgerId
 from quire.log.directory import LogDirectory
 from quire.log.log import Log
-from quire.log.manifest import LogManifest
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.options import LogOptions
 from quire.log.reader import LogReader
 from quire.log.records.position import Position, Record
 from quire.log.records.producers import Stamp

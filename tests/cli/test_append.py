@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from quire.cli.log import _check_transaction
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.errors import TransactionOrderError
 from quire.log.records.position import LATEST
 from tests.support.log_cluster import NAME, LogCluster, run, whole_client

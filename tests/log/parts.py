@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from quire.log.adoption import Adoption
-from quire.log.manifest import Job, LogManifest
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import Job, LogManifest
+from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import UNPLACED, encode_batch
 from tests.support.log_cluster import (
     NAME,

@@ -14,7 +14,7 @@ from quire.errors import (
     NoSuchLedgerError,
     StoreUnavailableError,
 )
-from quire.log.manifest import Job
+from quire.log.manifest.manifest import Job
 from quire.log.records.errors import OvertakenError
 from quire.log.records.position import LATEST, Position
 from quire.log.records.producers import Stamp

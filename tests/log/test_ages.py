@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from quire.log.ages import ages_ms, longest_step_ms
-from quire.log.segment import Segment, SegmentEnd
+from quire.log.manifest.segment import Segment, SegmentEnd
 
 DAY = 86_400_000
 YEARS = 3650 * DAY

@@ -17,7 +17,7 @@ from quire.errors import (
     OutcomeUnknownError,
     PositionTrimmedError,
 )
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.reader import LogReader
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.layout import LEDGERS, ledger_path

@@ -13,7 +13,7 @@ from quire.errors import (
     NoSuchLogError,
     StoreUnavailableError,
 )
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.position import BEGINNING, LATEST, Position
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (

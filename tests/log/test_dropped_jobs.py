@@ -10,7 +10,7 @@ from quire.errors import (
     InvalidRequestError,
     NoSuchLedgerError,
 )
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.metastore.layout import PARTS, ledger_path
 from tests.log.parts import adopt, write_part
 from tests.support.log_cluster import (

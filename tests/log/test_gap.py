@@ -18,8 +18,8 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.gap import PATIENCE_SECONDS, Gap
-from quire.log.manifest import Job
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import Job
+from quire.log.manifest.options import LogOptions
 from quire.log.reader import LogReader
 from quire.log.records.batch import encode_batch
 from quire.log.records.position import Position, Record

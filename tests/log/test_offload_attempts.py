@@ -17,11 +17,12 @@ import pytest
 from pyarrow import dataset
 
 from quire.errors import ConfigurationError, NoSuchLogError
-from quire.log import cold_tier, manifest
-from quire.log.cold import ATTEMPTS, ColdFile
+from quire.log import cold_tier
 from quire.log.cold_parquet import FileWriter
 from quire.log.cold_reader import open_file
-from quire.log.manifest import LogManifest
+from quire.log.manifest import manifest
+from quire.log.manifest.cold_files import ATTEMPTS, ColdFile
+from quire.log.manifest.manifest import LogManifest
 from quire.log.offload import is_orphan
 from quire.log.records.position import Position
 from quire.metastore.layout import PARTS

@@ -19,7 +19,7 @@ from quire.log import cold_parquet
 from quire.log.bounds import Bounds
 from quire.log.cold_reader import ParquetEntries
 from quire.log.gap import Gap
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.batch import Compression
 from quire.log.records.errors import DecryptionError
 from quire.log.records.keyring import Keyring

@@ -13,12 +13,13 @@ import pytest
 
 from quire.entry import Entry
 from quire.errors import ConfigurationError, CorruptRecordError, CorruptStorageError, QuireError
-from quire.log import cold_parquet, cold_reader, cold_tier, gap, manifest, reader
+from quire.log import cold_parquet, cold_reader, cold_tier, gap, reader
 from quire.log.bounds import Bounds
-from quire.log.cold import ColdFileMissingError, ColdTierError
 from quire.log.cold_seal import Summing
 from quire.log.gap import Gap
-from quire.log.manifest import LogManifest
+from quire.log.manifest import manifest
+from quire.log.manifest.cold_files import ColdFileMissingError, ColdTierError
+from quire.log.manifest.manifest import LogManifest
 from quire.log.offload import target_uri
 from quire.log.records.position import Position
 from tests.log.offloading import files, offload, spanned, write_log

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.outbox import Outbox, Parcel
 from quire.log.outcome import SINGLE
 from quire.log.records.batch import decode_batch

@@ -16,7 +16,7 @@ from quire.errors import (
     NoSuchLogError,
     PositionTrimmedError,
 )
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.batch import encode_batch
 from quire.log.records.position import BEGINNING, Position
 from tests.support.log_cluster import (

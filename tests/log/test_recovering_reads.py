@@ -13,7 +13,7 @@ from quire.errors import (
     NoSuchNodeError,
     UnauthorizedError,
 )
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.metastore.layout import service_path
 from quire.service.snapshots import Snapshots
 from tests.support.log_cluster import NAME, LogCluster, numbered, run, whole_client

@@ -10,7 +10,7 @@ import pytest
 
 from quire.errors import NoSuchLedgerError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.manifest import LogManifest, SegmentEnd
+from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position
 from quire.log.retention import delete_doomed, retention_point
 

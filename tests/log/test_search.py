@@ -17,7 +17,8 @@ from typing import Final, TypeAlias, cast
 import pytest
 
 from quire.errors import UnreadableError
-from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.segment import SegmentEnd
 from quire.log.records.batch import BatchHeader, Compression
 from quire.log.records.position import Position
 from quire.log.search import (
@@ -29,7 +30,6 @@ from quire.log.search import (
     find_transaction,
     offset_of,
 )
-from quire.log.segment import SegmentEnd
 from quire.log.segment_reader import SegmentReader
 
 STARTS: Final = (0, 3, 5, 8)

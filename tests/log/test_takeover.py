@@ -17,8 +17,8 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.ledger.quorum import Replication
-from quire.log.manifest import Job
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import Job
+from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.position import Position
 from quire.metastore.layout import LEDGERS

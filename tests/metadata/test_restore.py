@@ -18,7 +18,7 @@ from quire.errors import (
 )
 from quire.ledger.ids import LedgerIds, decode_counter
 from quire.log.log import Log
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.metadata.adopt import MARGIN, adopt
 from quire.metadata.backup import back_up
 from quire.metadata.restore import MARKER, restore

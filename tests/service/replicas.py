@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from quire.election.election import Election
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.keyring import Keyring
 from quire.service import Applied, Role, Service, ServiceOptions
 from tests.support.log_cluster import Client, LogCluster, eventually

@@ -15,7 +15,7 @@ from quire.errors import (
     LeadershipLostError,
     StoreUnavailableError,
 )
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.metastore.layout import election_epoch_path, service_path
 from quire.service import Role
 from quire.service.snapshots import Snapshots

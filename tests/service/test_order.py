@@ -8,7 +8,7 @@ import pytest
 
 from quire.errors import PositionTrimmedError
 from quire.ledger.quorum import Replication
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.position import Position, Record
 from quire.metastore.layout import log_path, service_path
 from quire.service.snapshots import Snapshots

@@ -9,7 +9,7 @@ import pytest
 
 from quire.errors import DeposedError, HandleClosedError, NoSuchLedgerError, NoSuchNodeError
 from quire.ledger.quorum import Replication
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING
 from quire.metastore.layout import log_path, service_path

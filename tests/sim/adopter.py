@@ -24,8 +24,8 @@ from quire.errors import NoSuchLedgerError, QuireError
 from quire.ledger.writer import LedgerWriter
 from quire.log.adoption import Adoption
 from quire.log.directory import LogDirectory
-from quire.log.manifest import Job, LogManifest
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import Job, LogManifest
+from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.encryption import Encryption
 from quire.log.records.errors import (

@@ -15,7 +15,7 @@ from typing import Final
 
 from quire.errors import CorruptStorageError, IntegrityError, NoSuchLogError, QuireError
 from quire.log.directory import LogDirectory
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.errors import LogFullError
 from tests.sim.clients import ClientMachine
 from tests.sim.file_watch import FileWatch

@@ -16,8 +16,8 @@ from dataclasses import replace
 from quire.errors import PositionTrimmedError, QuireError
 from quire.log.cursor import CursorState
 from quire.log.directory import LogDirectory
-from quire.log.manifest import LogManifest
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.options import LogOptions
 from quire.log.records.position import Position
 from quire.metastore.layout import LOGS, cursor_path
 from tests.sim.clients import ClientMachine

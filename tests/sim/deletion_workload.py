@@ -30,7 +30,7 @@ from quire.errors import (
 )
 from quire.ledger.quorum import Replication
 from quire.log.log import Log
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.position import BEGINNING
 from quire.metastore.layout import ledger_path, log_path
 from tests.sim.clients import ClientMachine, Work, join, outcome

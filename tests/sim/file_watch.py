@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from quire.log.cold import ATTEMPTS, ColdFile, is_any_logs, segment_of
-from quire.log.manifest import LogManifest
+from quire.log.manifest.cold_files import ATTEMPTS, ColdFile, is_any_logs, segment_of
+from quire.log.manifest.manifest import LogManifest
 from quire.metastore.layout import log_path
 from tests.sim.history import Violation, require
 from tests.sim.tier import NOWHERE, SCHEME, SimTier

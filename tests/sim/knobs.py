@@ -12,7 +12,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from quire.ledger import recovery, run_stream, tail
-from quire.log import capacity, cold_parquet, gap, job
+from quire.log import cold_parquet, gap
+from quire.log.manifest import capacity, jobs
 from quire.log.records import producers
 from quire.run import RUN_BYTES_MAX
 from quire.wire.transport import BATCH_BYTES_MAX
@@ -27,7 +28,7 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (capacity, "WARNING_BYTES", (500, capacity.WARNING_BYTES)),
     (capacity, "GROWTH_BYTES_MAX", (700, 1500, capacity.GROWTH_BYTES_MAX)),
     (cold_parquet, "GROUP_ROWS", (1, 3, cold_parquet.GROUP_ROWS)),
-    (job, "FORGOTTEN_MAX", (1, 3, job.FORGOTTEN_MAX)),
+    (jobs, "FORGOTTEN_MAX", (1, 3, jobs.FORGOTTEN_MAX)),
 )
 """Module, name, and the values to draw from."""
 

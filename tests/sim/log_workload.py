@@ -28,7 +28,7 @@ from quire.errors import (
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
 from quire.log.log import Log
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position

@@ -14,7 +14,7 @@ from contextlib import suppress
 from quire.errors import InvalidRequestError, QuireError
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.position import LATEST, Position
 from quire.metastore.layout import log_path
 from tests.sim.clients import ClientMachine

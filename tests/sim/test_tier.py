@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from quire.log.cold import ColdFile
-from quire.log.manifest import LogManifest, SegmentEnd
+from quire.log.manifest.cold_files import ColdFile
+from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.metastore.layout import log_path
 from tests.sim.file_watch import FileWatch
 from tests.sim.history import Violation

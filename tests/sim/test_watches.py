@@ -14,9 +14,9 @@ from quire.entry import DigestKind, LedgerId, Sealer
 from quire.errors import LedgerFencedError, NoSuchEntryError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
-from quire.log.manifest import LogManifest, Segment, SegmentEnd
+from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
+from quire.log.manifest.recovery import ledger_labels
 from quire.log.records.position import Position
-from quire.log.recovery import ledger_labels
 from quire.metastore.layout import (
     election_candidates_path,
     election_epoch_path,

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import quire.sync
 from quire import LATEST, Position
 from quire.errors import InvalidRequestError, NoSuchLogError, PositionTrimmedError
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.errors import OvertakenError
 from quire.metastore.layout import log_path
 from quire.spark import patience

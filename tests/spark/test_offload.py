@@ -23,7 +23,7 @@ import quire.sync
 from quire import BEGINNING
 from quire.cli import exits, main
 from quire.errors import ConfigurationError, NoSuchLedgerError
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.position import Record
 from quire.metastore import open_store
 from quire.metastore.layout import log_path

@@ -17,8 +17,8 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
 from quire.log.directory import LogDirectory
 from quire.log.log import Log
-from quire.log.manifest import LogManifest
-from quire.log.options import LogOptions
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.options import LogOptions
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.layout import log_path
 from quire.service.snapshots import Snapshots

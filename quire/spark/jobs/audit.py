@@ -31,7 +31,7 @@ from quire.errors import (
     QuireError,
     RetryError,
 )
-from quire.log.manifest import LogManifest, Segment
+from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.records.errors import MissingKeyError
 from quire.log.span import Span
 from quire.spark.clients import worker_client, worker_keyring

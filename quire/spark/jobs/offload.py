@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import quire.sync
 from quire.errors import QuireError
-from quire.log.cold import ColdFile
-from quire.log.manifest import Segment
+from quire.log.manifest.cold_files import ColdFile
+from quire.log.manifest.manifest import Segment
 from quire.spark.clients import worker_client
 from quire.spark.jobs.copy import Place
 

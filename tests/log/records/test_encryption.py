@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quire.errors import ConfigurationError, CorruptEntryError, EntryTooLargeError
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import BATCH_BYTES_MAX, HEADER, Compression, decode_batch, encode_batch
 from quire.log.records.encryption import (
     ENCRYPTION_BYTES,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quire.errors import CorruptEntryError, EntryTooLargeError, InvalidRequestError, NoSuchLogError
 from quire.log.log import Log
-from quire.log.manifest import Job
+from quire.log.manifest.manifest import Job
 from quire.log.records.batch import BATCH_BYTES_MAX, decode_batch, encode_batch
 from quire.log.records.errors import TransactionOrderError
 from quire.log.records.keyring import Keyring

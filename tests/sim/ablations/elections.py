@@ -7,8 +7,9 @@ from typing import Any
 
 from quire.election import ballot, election
 from quire.election.ballot import Standing, Term, encode_term, judge, next_term
-from quire.log import adoption, log, manifest, recovery
-from quire.log.manifest import EMPTY, SegmentEnd
+from quire.log import adoption, log
+from quire.log.manifest import manifest, recovery
+from quire.log.manifest.manifest import EMPTY, SegmentEnd
 from quire.log.records.producers import Producers
 from quire.log.restore import Restoration
 from tests.sim.ablations.logs import without_recovery

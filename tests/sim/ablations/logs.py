@@ -15,13 +15,9 @@ from quire.log import (
     cursor,
     directory,
     gap,
-    job,
     log,
-    manifest,
-    manifest_record,
     pipeline,
     reader,
-    recovery,
     restore,
     roller,
     search,
@@ -30,6 +26,8 @@ from quire.log import (
     threshold,
     upkeep,
 )
+from quire.log.manifest import jobs, manifest, recovery
+from quire.log.manifest import record as manifest_record
 from quire.log.records import producers
 from quire.log.records.position import LATEST
 from quire.log.takeover import LostRaceError
@@ -148,7 +146,7 @@ def roll_full_manifests() -> list[Patch]:
 
 
 def accept_forgotten_jobs() -> list[Patch]:
-    return [(job.Memory, "_has_forgotten", lambda *_: False)]
+    return [(jobs.Memory, "_has_forgotten", lambda *_: False)]
 
 
 def forget_producers() -> list[Patch]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from pyarrow import fs
 
-from quire.log import cold, cold_reader, cold_tier, offload
+from quire.log import cold_reader, cold_tier, offload
+from quire.log.manifest import cold_files
 from tests.sim.ablations.patch import Patch
 
 
@@ -54,7 +55,7 @@ def record_a_place_unseen() -> list[Patch]:
 
 
 def write_attempts_among_the_files() -> list[Patch]:
-    return [(cold.ColdFile, "attempt_uri", cold.ColdFile.uri)]
+    return [(cold_files.ColdFile, "attempt_uri", cold_files.ColdFile.uri)]
 
 
 def look_for_files_in_one_place() -> list[Patch]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from quire.errors import ConflictError, QuireError
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest.record import ManifestRecord
 from quire.metastore.changes import Create, Put
 from quire.service import Applied, office, service, snapshots
 from tests.sim.ablations.patch import Patch

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.errors import LogFullError
 from quire.metastore.layout import VALUE_BYTES_MAX
 

@@ -32,15 +32,15 @@ from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
-from quire.log.job import Forgotten, Limits, Memory, check_continues
-from quire.log.job import Job as Job
-from quire.log.manifest_types import check_types
+from quire.log.manifest.jobs import Forgotten, Limits, Memory, check_continues
+from quire.log.manifest.jobs import Job as Job
+from quire.log.manifest.schema import check_types
+from quire.log.manifest.segment import EMPTY as EMPTY
+from quire.log.manifest.segment import Segment as Segment
+from quire.log.manifest.segment import SegmentEnd as SegmentEnd
+from quire.log.manifest.segment import segment_from_row
 from quire.log.records.position import BEGINNING, Position
 from quire.log.records.transactions import NO_TRANSACTION
-from quire.log.segment import EMPTY as EMPTY
-from quire.log.segment import Segment as Segment
-from quire.log.segment import SegmentEnd as SegmentEnd
-from quire.log.segment import segment_from_row
 from quire.metastore.record import decode_record, encode_record
 
 KIND: Final = "log"
@@ -188,7 +188,7 @@ class LogManifest:
         return found.sequence if found else 0
 
     def check_job(self, job: Job) -> None:
-        """Raise `JobReusedError` when a stream cannot go on under this job (job.py), and
+        """Raise `JobReusedError` when a stream cannot go on under this job (jobs.py), and
         `ForgottenJobError`.
         """
         check_continues(self.name, self._memory.find(self.name, job.name), job)
@@ -196,7 +196,7 @@ class LogManifest:
     def note_job(
         self, job: Job | None, now_ms: int, limits: Limits = DEFAULT_LIMITS
     ) -> LogManifest:
-        """Remember how far a job has come (job.py). Raises `TooManyJobsError`."""
+        """Remember how far a job has come (jobs.py). Raises `TooManyJobsError`."""
         if job is None:
             return self
         memory = self._memory.remember(self.name, job, limits, now_ms)

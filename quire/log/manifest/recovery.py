@@ -11,7 +11,7 @@ from typing import Final
 from quire.errors import CorruptEntryError, LogSealedError, NoSuchLedgerError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
-from quire.log.manifest import EMPTY, LogManifest, Segment, SegmentEnd
+from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.records.batch import decode_header
 from quire.log.records.encryption import last_transaction_of
 from quire.log.records.errors import LogBeingDeletedError

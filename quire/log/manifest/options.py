@@ -13,7 +13,7 @@ from typing import Any, Final
 from quire.entry import DigestKind
 from quire.errors import ConfigurationError, InvalidReplicationError
 from quire.ledger.quorum import Replication
-from quire.log.job import JOBS_LIMIT, JOBS_MAX, JOBS_SECONDS
+from quire.log.manifest.jobs import JOBS_LIMIT, JOBS_MAX, JOBS_SECONDS
 from quire.log.records.batch import BATCH_BYTES_MAX, Compression
 from quire.log.records.encryption import ENCRYPTION_BYTES
 from quire.log.records.keyring import Keyring

@@ -18,7 +18,7 @@ from quire.errors import (
     StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
-from quire.log.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest
 from quire.metastore.changes import Change, Delete, Put
 from quire.metastore.layout import log_path
 from quire.metastore.store import MetadataStore

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from quire.errors import CorruptRecordError, InvalidRequestError
-from quire.log.manifest import (
+from quire.log.manifest.manifest import (
     EMPTY,
     LogManifest,
     Segment,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quire.errors import ConfigurationError
-from quire.log.options import SETTINGS, LogOptions
+from quire.log.manifest.options import SETTINGS, LogOptions
 from quire.log.records.batch import Compression
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from quire.entry import EntryId, LedgerId
-from quire.log.cold import ColdFile, from_row, to_row
+from quire.log.manifest.cold_files import ColdFile, from_row, to_row
 from quire.log.records.batch import Base
 from quire.log.records.position import Position
 from quire.log.records.transactions import NO_TRANSACTION

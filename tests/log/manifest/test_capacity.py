@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from quire.log import capacity
-from quire.log.capacity import check_growth, check_takeover, manifest_bytes, warning
 from quire.log.log import Log
-from quire.log.manifest import LogManifest, Segment, SegmentEnd
-from quire.log.options import LogOptions
+from quire.log.manifest import capacity
+from quire.log.manifest.capacity import check_growth, check_takeover, manifest_bytes, warning
+from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
+from quire.log.manifest.options import LogOptions
 from quire.log.records.errors import LogFullError
 from quire.log.records.position import Position
 from quire.metastore.layout import VALUE_BYTES_MAX

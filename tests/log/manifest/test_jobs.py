@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from quire.log import capacity, job
-from quire.log.job import Job, Limits, Memory, check_continues, fingerprint
-from quire.log.manifest import LogManifest
+from quire.log.manifest import capacity, jobs
+from quire.log.manifest.jobs import Job, Limits, Memory, check_continues, fingerprint
+from quire.log.manifest.manifest import LogManifest
 from quire.log.records.errors import (
     ForgottenJobError,
     JobReusedError,
@@ -129,7 +129,7 @@ def test_a_forgotten_job_is_refused_and_a_new_one_is_not() -> None:
 def test_fingerprints_that_are_full_refuse_a_new_job_until_the_oldest_is_old_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(job, "FORGOTTEN_MAX", 2)
+    monkeypatch.setattr(jobs, "FORGOTTEN_MAX", 2)
     memory = Memory()
     for number in range(5):
         memory = remember(memory, Job(f"batch-{number}", 0), hour=10)
@@ -149,7 +149,7 @@ def test_fingerprints_that_are_full_refuse_a_new_job_until_the_oldest_is_old_eno
 def test_a_fingerprint_from_the_future_is_as_old_as_the_first_job_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(job, "FORGOTTEN_MAX", 2)
+    monkeypatch.setattr(jobs, "FORGOTTEN_MAX", 2)
     memory = Memory()
     for number in range(4):
         memory = remember(memory, Job(f"batch-{number}", 0), hour=1_000_000)

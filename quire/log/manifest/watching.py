@@ -11,8 +11,8 @@ from functools import partial
 from random import Random
 
 from quire.errors import NoSuchLogError
-from quire.log.manifest import LogManifest
-from quire.log.manifest_record import ManifestRecord
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.record import ManifestRecord
 from quire.log.retry import retry
 from quire.metastore.layout import LOGS, unquote_name
 from quire.metastore.store import MetadataStore

@@ -15,8 +15,8 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
-from quire.log.manifest import LogManifest
-from quire.log.manifest_record import EDIT_ATTEMPTS_MAX, Edit, ManifestRecord
+from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.record import EDIT_ATTEMPTS_MAX, Edit, ManifestRecord
 from quire.log.retry import PAUSE_MAX_SECONDS, pause_seconds, retry
 from quire.metastore.memory import MemoryStore
 from tests.support.faulty_store import FaultyStore

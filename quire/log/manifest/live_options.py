@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from quire.errors import ConfigurationError
-from quire.log.options import LogOptions
+from quire.log.manifest.options import LogOptions
 
 _log = logging.getLogger(__name__)
 
