@@ -130,16 +130,16 @@ DOORS: dict[str, tuple[str, ...]] = {
     "pyspark": ("quire.spark",),
     "pyarrow": (
         "quire.spark",
-        "quire.log.cold_parquet",
-        "quire.log.cold_reader",
-        "quire.log.cold_tier",
+        "quire.log.cold.parquet",
+        "quire.log.cold.reader",
+        "quire.log.cold.tier",
     ),
     "google_crc32c": (
         "quire.metadata.archive",
         "quire.entry",
         "quire.storage.record",
         "quire.metastore.record",
-        "quire.log.cold_seal",
+        "quire.log.cold.checksums",
     ),
     "threading": (
         "quire.sync",

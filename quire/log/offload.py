@@ -40,7 +40,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.cold_seal import Summing
+from quire.log.cold.checksums import Summing
 from quire.log.manifest.capacity import check_growth, manifest_bytes
 from quire.log.manifest.cold_files import (
     ColdFile,

@@ -18,7 +18,7 @@ from quire.log.records.batch import Base
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from quire.log.cold_reader import ColdReader
+    from quire.log.cold.reader import ColdReader
 
 Source: TypeAlias = Union[LedgerReader, "ColdReader"]
 
@@ -40,10 +40,10 @@ async def open_source(
         return await catalog.open_without_recovery(ledger, password=password)
     assert last is not None, "a segment in a file is sealed"
     try:
-        from quire.log import cold_reader
+        from quire.log.cold import reader
     except ImportError as error:
         raise missing(cold.uri, error) from error
-    return await cold_reader.open_file(cold, ledger, last, base)
+    return await reader.open_file(cold, ledger, last, base)
 
 
 async def read_head(source: Source, entry: EntryId) -> bytes:
@@ -56,19 +56,19 @@ async def read_head(source: Source, entry: EntryId) -> bytes:
 def parquet(uri: str) -> ModuleType:
     """Return the module that writes files. Raises `ConfigurationError`."""
     try:
-        from quire.log import cold_parquet
+        from quire.log.cold import parquet
     except ImportError as error:
         raise missing(uri, error) from error
-    return cold_parquet
+    return parquet
 
 
 def door(uri: str) -> ModuleType:
     """Return the module that lists and deletes files of tiers. Raises `ConfigurationError`."""
     try:
-        from quire.log import cold_tier
+        from quire.log.cold import tier
     except ImportError as error:
         raise missing(uri, error) from error
-    return cold_tier
+    return tier
 
 
 def missing(uri: str, error: ImportError) -> ConfigurationError:

@@ -12,7 +12,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from quire.ledger import recovery, run_stream, tail
-from quire.log import cold_parquet, gap
+from quire.log import gap
+from quire.log.cold import parquet
 from quire.log.manifest import capacity, jobs
 from quire.log.records import producers
 from quire.run import RUN_BYTES_MAX
@@ -27,7 +28,7 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (gap, "PATIENCE_SECONDS", (0.1, 1.0, gap.PATIENCE_SECONDS)),
     (capacity, "WARNING_BYTES", (500, capacity.WARNING_BYTES)),
     (capacity, "GROWTH_BYTES_MAX", (700, 1500, capacity.GROWTH_BYTES_MAX)),
-    (cold_parquet, "GROUP_ROWS", (1, 3, cold_parquet.GROUP_ROWS)),
+    (parquet, "GROUP_ROWS", (1, 3, parquet.GROUP_ROWS)),
     (jobs, "FORGOTTEN_MAX", (1, 3, jobs.FORGOTTEN_MAX)),
 )
 """Module, name, and the values to draw from."""

@@ -19,7 +19,8 @@ from unittest.mock import patch
 import pyarrow as pa
 from pyarrow import fs
 
-from quire.log import cold_parquet, cold_reader, cold_tier
+from quire.log.cold import parquet, reader
+from quire.log.cold import tier as cold_tier
 from tests.sim.loop import SimLoop
 
 T = TypeVar("T")
@@ -94,8 +95,8 @@ class SimTier(fs.FileSystemHandler):  # type: ignore[misc]
             return system, uri.removeprefix(SCHEME)
 
         with (
-            patch.object(cold_parquet, "locate", locate),
-            patch.object(cold_reader, "locate", locate),
+            patch.object(parquet, "locate", locate),
+            patch.object(reader, "locate", locate),
             patch.object(cold_tier, "locate", locate),
         ):
             yield

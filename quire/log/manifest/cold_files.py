@@ -35,7 +35,7 @@ class ColdFile(NamedTuple):
     size: int
     """Bytes of the file."""
     checksum: int
-    """CRC32C of its footer, which has those of everything else (cold_seal.py)."""
+    """CRC32C of its footer, which has those of everything else (checksums.py)."""
     alone: bool = False
     """Whether the segment's ledger has left the log, so that this is the only copy."""
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from pyarrow import fs
 
-from quire.log import cold_reader, cold_tier, offload
+from quire.log import offload
+from quire.log.cold import reader
+from quire.log.cold import tier as cold_tier
 from quire.log.manifest import cold_files
 from tests.sim.ablations.patch import Patch
 
@@ -59,10 +61,10 @@ def write_attempts_among_the_files() -> list[Patch]:
 
 
 def look_for_files_in_one_place() -> list[Patch]:
-    whole = cold_reader._Place.__init__
+    whole = reader._Place.__init__
 
     def init(self: Any, file: Any, ledger: int) -> None:
         whole(self, file, ledger)
         self._places = (self._places[0], self._places[0])
 
-    return [(cold_reader._Place, "__init__", init)]
+    return [(reader._Place, "__init__", init)]

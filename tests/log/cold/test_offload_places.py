@@ -12,7 +12,7 @@ import pytest
 from pyarrow import fs
 
 from quire.errors import ConfigurationError, CorruptStorageError, InvalidRequestError
-from quire.log import cold_tier
+from quire.log.cold import tier as cold_tier
 from quire.log.manifest.cold_files import ATTEMPTS, ColdTierError, is_any_logs, is_ours, join
 from quire.log.records.position import Position
 from quire.metastore.layout import log_path

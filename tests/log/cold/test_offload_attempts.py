@@ -17,9 +17,9 @@ import pytest
 from pyarrow import dataset
 
 from quire.errors import ConfigurationError, NoSuchLogError
-from quire.log import cold_tier
-from quire.log.cold_parquet import FileWriter
-from quire.log.cold_reader import open_file
+from quire.log.cold import tier as cold_tier
+from quire.log.cold.parquet import FileWriter
+from quire.log.cold.reader import open_file
 from quire.log.manifest import manifest
 from quire.log.manifest.cold_files import ATTEMPTS, ColdFile
 from quire.log.manifest.manifest import LogManifest

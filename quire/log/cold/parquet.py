@@ -10,7 +10,7 @@ slot 0, and its payloads are null. Out of a file come the very entries of the le
 uncompressed: what reads segments need not know where they lie.
 
     row groups   whole entries, about `GROUP_BYTES`; which, and their sums, is in the footer
-    checksums    the manifest has the footer's, the footer those of the row groups (cold_seal.py);
+    checksums    the manifest has the footer's, the footer those of the row groups (checksums.py);
                  and whoever writes a file compares what the ledger gave with what the file gives
 
 Reading is in `cold_reader`. Blocking: to be called in a thread. Nothing is done for each record but
@@ -31,8 +31,8 @@ from pyarrow import compute, fs
 from pyarrow import parquet as pq
 
 from quire.entry import Entry, EntryId
-from quire.log.cold_seal import SummedSink, Summing
-from quire.log.cold_tier import delete_file, locate, sync_one, tier_errors
+from quire.log.cold.checksums import SummedSink, Summing
+from quire.log.cold.tier import delete_file, locate, sync_one, tier_errors
 from quire.log.manifest.cold_files import ColdFile, ColdTierError
 from quire.log.manifest.manifest import Segment
 from quire.log.records.batch import (

@@ -1,7 +1,7 @@
-"""Entries out of a segment's Parquet file (cold_parquet.py), as if it were the ledger.
+"""Entries out of a segment's Parquet file (parquet.py), as if it were the ledger.
 
 A file is believed when its footer has the sum that the manifest says, and what is read of it those
-that the footer says (cold_seal.py). What does not hold is `CorruptStorageError` with the file's
+that the footer says (checksums.py). What does not hold is `CorruptStorageError` with the file's
 URI, a file that is not there `ColdFileMissingError`, a file system that does not answer
 `ColdTierError`. Files are read in threads, a row group at a time.
 """
@@ -21,9 +21,9 @@ from pyarrow import parquet as pq
 
 from quire.entry import Entry, EntryId, LedgerId
 from quire.errors import CorruptStorageError, HandleClosedError, NoSuchEntryError
-from quire.log.cold_parquet import FORMAT, HEADS, KEY
-from quire.log.cold_seal import CheckedFile
-from quire.log.cold_tier import locate
+from quire.log.cold.checksums import CheckedFile
+from quire.log.cold.parquet import FORMAT, HEADS, KEY
+from quire.log.cold.tier import locate
 from quire.log.manifest.cold_files import ColdFile, ColdFileMissingError, ColdTierError, is_any_logs
 from quire.log.records.batch import UNPLACED, Base, BatchHeader, Compression, assemble_batch
 

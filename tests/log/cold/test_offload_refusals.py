@@ -13,9 +13,11 @@ import pytest
 
 from quire.entry import Entry
 from quire.errors import ConfigurationError, CorruptRecordError, CorruptStorageError, QuireError
-from quire.log import cold_parquet, cold_reader, cold_tier, gap, reader
+from quire.log import gap, reader
 from quire.log.bounds import Bounds
-from quire.log.cold_seal import Summing
+from quire.log.cold import parquet, tier
+from quire.log.cold import reader as cold_reader
+from quire.log.cold.checksums import Summing
 from quire.log.gap import Gap
 from quire.log.manifest import manifest
 from quire.log.manifest.cold_files import ColdFileMissingError, ColdTierError
@@ -103,8 +105,8 @@ def test_a_write_that_does_not_read_back_is_not_committed(
         for each in entries:
             self.content.add(each.payload)
 
-    add = cold_parquet.FileWriter.add
-    monkeypatch.setattr(cold_parquet.FileWriter, "add", forgetful)
+    add = parquet.FileWriter.add
+    monkeypatch.setattr(parquet.FileWriter, "add", forgetful)
 
     async def main() -> None:
         async with LogCluster() as cluster:
@@ -242,7 +244,7 @@ def test_a_file_system_that_does_not_answer_is_not_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: int
 ) -> None:
     def shaky(uri: str) -> tuple[Any, str]:
-        system, path = cold_tier.locate(uri)
+        system, path = tier.locate(uri)
         return Shaky(system, answers), path
 
     async def main() -> None:

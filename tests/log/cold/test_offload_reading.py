@@ -15,9 +15,9 @@ import pytest
 
 from quire.entry import Entry
 from quire.errors import CorruptStorageError
-from quire.log import cold_parquet
 from quire.log.bounds import Bounds
-from quire.log.cold_reader import ParquetEntries
+from quire.log.cold import parquet
+from quire.log.cold.reader import ParquetEntries
 from quire.log.gap import Gap
 from quire.log.manifest.manifest import LogManifest
 from quire.log.records.batch import Compression
@@ -178,7 +178,7 @@ def test_a_reader_passes_a_damaged_part_of_a_file_without_reading_it_for_every_e
     async def main() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
-            monkeypatch.setattr(cold_parquet, "GROUP_ROWS", 40)
+            monkeypatch.setattr(parquet, "GROUP_ROWS", 40)
             async with await client.open(batch_records=1) as log:
                 await append_all(log, numbered(0, 100))
             await offload(client, tmp_path)
