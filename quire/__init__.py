@@ -16,17 +16,17 @@ from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.log.cursor import Cursor, CursorState, LogCursors
-from quire.log.gap import Gap
 from quire.log.log import Log
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.options import LogOptions
-from quire.log.reader import LogReader
+from quire.log.reading.gaps import Gap
+from quire.log.reading.reader import LogReader
+from quire.log.reading.search import Tail
+from quire.log.reading.span import Span
 from quire.log.records.batch import Compression
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, AtTransaction, Position, Record
 from quire.log.records.producers import Stamp
-from quire.log.search import Tail
-from quire.log.span import Span
 from quire.service import Application, Applied, Role, Service, ServiceOptions
 
 __all__ = [

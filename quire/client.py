@@ -33,18 +33,18 @@ from quire.ledger.reader import LedgerReader
 from quire.ledger.roster import BookieRoster
 from quire.ledger.writer import LedgerWriter
 from quire.log.adoption import Adoption
-from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
-from quire.log.gap import OnGap
 from quire.log.log import Log
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
-from quire.log.reader import LogReader
+from quire.log.reading.bounds import EVERYTHING, Bounds
+from quire.log.reading.gaps import OnGap
+from quire.log.reading.reader import LogReader
+from quire.log.reading.search import Tail
+from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Start
-from quire.log.search import Tail
-from quire.log.span import Slice, Span
 from quire.metadata.check import Finding, check_ledgers
 from quire.metastore import open_store
 from quire.metastore.place import resolve_store

@@ -21,7 +21,7 @@ from quire.client import Client
 from quire.errors import NoSuchLogError
 from quire.ledger.quorum import Replication
 from quire.log.manifest.options import LogOptions
-from quire.log.reader import LogReader
+from quire.log.reading.reader import LogReader
 from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import LATEST, AtTransaction, Position, Record

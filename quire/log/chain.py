@@ -44,7 +44,7 @@ from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest.record import Look, ManifestRecord
 from quire.log.manifest.recovery import ledger_labels, recover_segment
 from quire.log.outbox import Parcel
-from quire.log.reach import check_place
+from quire.log.reading.reach import check_place
 from quire.log.records.encryption import Encryption
 from quire.log.records.position import Position
 from quire.log.takeover import Tenure

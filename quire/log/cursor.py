@@ -31,9 +31,9 @@ from quire.errors import (
 )
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import EDIT_ATTEMPTS_MAX, ManifestRecord
-from quire.log.reach import check_reached
+from quire.log.reading.reach import check_reached
+from quire.log.reading.search import OpenSegment, find_place, find_tail, look, offset_of
 from quire.log.records.position import BEGINNING, Position
-from quire.log.search import OpenSegment, find_place, find_tail, look, offset_of
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name
 from quire.metastore.record import decode_record, encode_record

@@ -29,7 +29,7 @@ from quire.log.manifest.cold_files import ColdTierError, tier_of
 from quire.log.manifest.manifest import EMPTY, LogManifest
 from quire.log.manifest.record import ManifestRecord
 from quire.log.manifest.recovery import ATTEMPTS_MAX
-from quire.log.source import door
+from quire.log.reading.source import door
 from quire.metastore.changes import Change
 
 

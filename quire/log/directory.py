@@ -11,10 +11,8 @@ from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.adoption import Adoption
-from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.cursor import LogCursors
 from quire.log.deletion import Attachment, delete_log
-from quire.log.gap import OnGap
 from quire.log.log import Log
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
@@ -22,24 +20,26 @@ from quire.log.manifest.record import ManifestRecord
 from quire.log.manifest.recovery import find_last_transaction, recover_open_segments
 from quire.log.manifest.watching import names_of, watch_manifest, watch_names
 from quire.log.offload import Offload, sweep_each
-from quire.log.reader import LogReader
-from quire.log.records.errors import LogExistsError
-from quire.log.records.keyring import Keyring
-from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
-from quire.log.restore import Restoration
-from quire.log.retry import retry
-from quire.log.search import (
+from quire.log.reading.bounds import EVERYTHING, Bounds
+from quire.log.reading.gaps import OnGap
+from quire.log.reading.reader import LogReader
+from quire.log.reading.search import (
     OpenSegment,
     Tail,
     find_acknowledged_tail,
     find_tail,
     look,
 )
-from quire.log.segment_reader import open_segment
-from quire.log.snapshot import take_snapshot
-from quire.log.span import Slice, Span, read_span_anywhere
+from quire.log.reading.segment_reader import open_segment
+from quire.log.reading.snapshot import take_snapshot
+from quire.log.reading.span import Slice, Span, read_span_anywhere
+from quire.log.reading.threshold import Threshold
+from quire.log.records.errors import LogExistsError
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
+from quire.log.restore import Restoration
+from quire.log.retry import retry
 from quire.log.takeover import TakeOver
-from quire.log.threshold import Threshold
 from quire.log.trimming import trim_log
 from quire.log.upkeep import find_orphans, find_unlisted, rebuild_log
 from quire.metastore.layout import LOGS
@@ -146,7 +146,7 @@ class LogDirectory:
         then. `log_id` is that of the log which the position is from: it is not waited for, and
         another log of the same name raises `LogReplacedError`. `on_gap` is told of records of
         sealed segments that are lost, from where the reader starts on, and it goes on behind them
-        (gap.py); without it they are an error. The keyring opens batches that are encrypted.
+        (gaps.py); without it they are an error. The keyring opens batches that are encrypted.
         With `recover` the log is recovered first (see `recover`), so that every acknowledged record
         is read, also those of a writer that crashed. A leader that still lives is deposed by that.
 

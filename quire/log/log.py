@@ -41,12 +41,12 @@ from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
 from quire.log.outcome import SINGLE
 from quire.log.pipeline import Pipeline
+from quire.log.reading.search import OpenSegment, find_record, look
 from quire.log.records.position import Position
 from quire.log.records.producers import Producers, Stamp
 from quire.log.retention import apply_retention, delete_doomed
 from quire.log.retry import retry
 from quire.log.roller import Roller
-from quire.log.search import OpenSegment, find_record, look
 from quire.log.takeover import Tenure
 from quire.log.terms import make_terms
 

@@ -53,9 +53,9 @@ from quire.log.manifest.cold_files import (
 )
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
+from quire.log.reading.segment_reader import open_segment
+from quire.log.reading.source import door, parquet
 from quire.log.retention import delete_doomed
-from quire.log.segment_reader import open_segment
-from quire.log.source import door, parquet
 
 T = TypeVar("T")
 

@@ -23,6 +23,7 @@ from quire.errors import (
     PositionTrimmedError,
 )
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.reading.search import OpenSegment, find_offset
 from quire.log.records.batch import Batch
 from quire.log.records.position import BEGINNING, Position
 from quire.log.records.producers import (
@@ -35,7 +36,6 @@ from quire.log.records.producers import (
     decode_columns,
     decode_stamps,
 )
-from quire.log.search import OpenSegment, find_offset
 
 
 class Restoration:

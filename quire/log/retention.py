@@ -26,9 +26,9 @@ from quire.log.ages import ages_ms, longest_step_ms
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import Look
+from quire.log.reading.source import door
 from quire.log.records.position import BEGINNING, Position
 from quire.log.retry import TRANSIENT
-from quire.log.source import door
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Reading in batches.
 
-Planning takes a snapshot (quire/log/snapshot.py): what a reader could see at that moment, cut into
+Planning takes a snapshot (quire/log/reading/snapshot.py): what a reader could see at that moment, cut into
 ranges of entries. Every range is read by the worker that gets it, never fencing: the writer is not
 disturbed. Make a new data frame to see newer records.
 
@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from quire.errors import InvalidRequestError, NoSuchLogError
-from quire.log.span import Span
+from quire.log.reading.span import Span
 from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.columns import entry_batches, record_batches

@@ -7,8 +7,8 @@ what follows it: when that was trimmed, going on in silence would lose records.
 from __future__ import annotations
 
 from quire.errors import PositionTrimmedError
-from quire.log.bounds import Bounds
 from quire.log.manifest.manifest import LogManifest
+from quire.log.reading.bounds import Bounds
 from quire.log.records.position import BEGINNING
 from quire.spark.clients import worker_keyring
 from quire.spark.ending import end_of

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyarrow import compute
 
 from quire.entry import Entry
+from quire.log.reading.span import Slice, Span
 from quire.log.records.transactions import NO_TRANSACTION
-from quire.log.span import Slice, Span
 
 _TYPES: Final = {
     "log": pa.string(),

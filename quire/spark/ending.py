@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quire.log.bounds import EVERYTHING
+from quire.log.reading.bounds import EVERYTHING
 from quire.sync import SyncClient
 
 

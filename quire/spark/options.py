@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.ledger.quorum import Replication
-from quire.log.bounds import EVERYTHING, Bounds
 from quire.log.manifest.options import LogOptions
+from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.records.batch import Compression
 from quire.log.records.position import Position, to_ms
 

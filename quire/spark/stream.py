@@ -24,9 +24,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
-from quire.log.bounds import Bounds
+from quire.log.reading.bounds import Bounds
+from quire.log.reading.span import Slice, Span
 from quire.log.records.position import BEGINNING, Position
-from quire.log.span import Slice, Span
 from quire.spark.batch import SpanPartition, read_partition
 from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring

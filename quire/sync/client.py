@@ -14,14 +14,14 @@ from quire.ledger.inventory import Inventory
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from quire.log.bounds import EVERYTHING, Bounds
-from quire.log.gap import OnGap
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
+from quire.log.reading.bounds import EVERYTHING, Bounds
+from quire.log.reading.gaps import OnGap
+from quire.log.reading.search import Tail
+from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Start
-from quire.log.search import Tail
-from quire.log.span import Slice, Span
 from quire.metadata.check import Finding
 from quire.service import Application, ServiceOptions
 from quire.service.service import R

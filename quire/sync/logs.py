@@ -13,10 +13,10 @@ from quire.log.directory import LogDirectory
 from quire.log.log import Log
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
-from quire.log.reader import LogReader
+from quire.log.reading.reader import LogReader
+from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Position, Record
 from quire.log.records.producers import Stamp
-from quire.log.segment_reader import RecordBatch
 from quire.sync.handle import SyncHandle
 from quire.sync.offloads import SyncOffload
 from quire.sync.portal import Portal

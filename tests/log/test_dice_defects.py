@@ -18,7 +18,7 @@ from quire.errors import (
     PositionTrimmedError,
 )
 from quire.log.manifest.options import LogOptions
-from quire.log.reader import LogReader
+from quire.log.reading.reader import LogReader
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.layout import LEDGERS, ledger_path
 from tests.support.log_cluster import (

@@ -159,16 +159,16 @@ EDITS: Final = (
     ),
     Edit(
         "a gap is told of while a bookie of the write set is away",
-        "quire/log/gap.py",
+        "quire/log/reading/gaps.py",
         "        return not error.silent\n",
         "        return True\n",
-        ("tests/log/test_gap.py",),
+        ("tests/log/reading/test_gaps.py",),
     ),
     Edit(
         "an entry that some bookie may still have counts as lost",
-        "quire/log/gap.py",
+        "quire/log/reading/gaps.py",
         "        return isinstance(error, EntryLostError)\n",
         "        return True\n",
-        ("tests/log/test_gap.py",),
+        ("tests/log/reading/test_gaps.py",),
     ),
 )

@@ -20,13 +20,13 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from quire.errors import IntegrityError, PositionTrimmedError, QuireError
-from quire.log.bounds import Bounds
 from quire.log.directory import LogDirectory
-from quire.log.gap import Gap
+from quire.log.reading.bounds import Bounds
+from quire.log.reading.gaps import Gap
+from quire.log.reading.segment_reader import RecordBatch
+from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position
-from quire.log.segment_reader import RecordBatch
-from quire.log.span import Slice, Span
 from tests.sim.clients import ClientMachine, outcome
 from tests.sim.history import LogEnd, LogReading, Violation, require, seen_of
 from tests.sim.world import SimWorld

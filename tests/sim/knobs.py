@@ -12,9 +12,9 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from quire.ledger import recovery, run_stream, tail
-from quire.log import gap
 from quire.log.cold import parquet
 from quire.log.manifest import capacity, jobs
+from quire.log.reading import gaps
 from quire.log.records import producers
 from quire.run import RUN_BYTES_MAX
 from quire.wire.transport import BATCH_BYTES_MAX
@@ -25,7 +25,7 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (run_stream, "BATCH_BYTES_MAX", (1, 1000, BATCH_BYTES_MAX)),
     (tail, "WAIT_SECONDS", (0.5, tail.WAIT_SECONDS)),
     (producers, "FORGOTTEN_MAX", (1, 3, producers.FORGOTTEN_MAX)),
-    (gap, "PATIENCE_SECONDS", (0.1, 1.0, gap.PATIENCE_SECONDS)),
+    (gaps, "PATIENCE_SECONDS", (0.1, 1.0, gaps.PATIENCE_SECONDS)),
     (capacity, "WARNING_BYTES", (500, capacity.WARNING_BYTES)),
     (capacity, "GROWTH_BYTES_MAX", (700, 1500, capacity.GROWTH_BYTES_MAX)),
     (parquet, "GROUP_ROWS", (1, 3, parquet.GROUP_ROWS)),

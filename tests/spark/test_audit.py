@@ -14,7 +14,7 @@ import quire.cli.spark
 import quire.sync
 from quire.cli import main
 from quire.errors import LogReplacedError, UnreadableError
-from quire.log.span import Slice, Span
+from quire.log.reading.span import Slice, Span
 from quire.spark.jobs import LogAudit, audit_logs
 from quire.spark.options import ReadOptions
 from quire.sync import SyncClient

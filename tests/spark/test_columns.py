@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 
 from quire.entry import Entry
-from quire.log.bounds import EVERYTHING
+from quire.log.reading.bounds import EVERYTHING
+from quire.log.reading.span import Slice, Span
 from quire.log.records.batch import decode_batch, encode_batch
 from quire.log.records.producers import encode_columns
 from quire.log.records.transactions import TRANSACTIONS, encode_transactions
-from quire.log.span import Slice, Span
 from quire.spark import columns
 from quire.spark.columns import entry_batches, record_batches
 from quire.spark.options import LEDGER_COLUMNS, LOG_COLUMNS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quire.errors import ConfigurationError
-from quire.log.bounds import Bounds
+from quire.log.reading.bounds import Bounds
 from quire.log.records.position import Position
 from quire.spark.jobs.copy import Place
 from quire.spark.options import ReadOptions, WriteOptions, read_schema

@@ -10,7 +10,7 @@ import pytest
 import quire.sync
 from quire import LATEST
 from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
-from quire.log.span import Span
+from quire.log.reading.span import Span
 from quire.spark import patience
 from quire.spark.batch import LogReader
 from quire.spark.options import ReadOptions

@@ -12,7 +12,7 @@ from quire.ledger.numbered import NumberedWriter
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.log.log import Log
-from quire.log.reader import LogReader
+from quire.log.reading.reader import LogReader
 from quire.sync import (
     SyncLedgerReader,
     SyncLedgerWriter,

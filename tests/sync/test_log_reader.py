@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from quire.errors import HandleClosedError
-from quire.log.reader import LogReader
+from quire.log.reading.reader import LogReader
+from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Position, Record
-from quire.log.segment_reader import RecordBatch
 from quire.sync import SyncLogReader
 from quire.sync.portal import Portal, T
 

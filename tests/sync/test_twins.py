@@ -19,7 +19,7 @@ from quire.log.cursor import Cursor, LogCursors
 from quire.log.directory import LogDirectory
 from quire.log.log import Log
 from quire.log.offload import Offload
-from quire.log.reader import LogReader
+from quire.log.reading.reader import LogReader
 from quire.service import Service
 
 PAIRS: dict[type, type] = {

@@ -32,8 +32,8 @@ from quire.errors import (
     RetryError,
 )
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.reading.span import Span
 from quire.log.records.errors import MissingKeyError
-from quire.log.span import Span
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.options import ReadOptions
 from quire.sync import SyncClient

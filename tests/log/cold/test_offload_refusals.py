@@ -13,16 +13,17 @@ import pytest
 
 from quire.entry import Entry
 from quire.errors import ConfigurationError, CorruptRecordError, CorruptStorageError, QuireError
-from quire.log import gap, reader
-from quire.log.bounds import Bounds
 from quire.log.cold import parquet, tier
 from quire.log.cold import reader as cold_reader
 from quire.log.cold.checksums import Summing
-from quire.log.gap import Gap
 from quire.log.manifest import manifest
 from quire.log.manifest.cold_files import ColdFileMissingError, ColdTierError
 from quire.log.manifest.manifest import LogManifest
 from quire.log.offload import target_uri
+from quire.log.reading import gaps as gap
+from quire.log.reading import reader
+from quire.log.reading.bounds import Bounds
+from quire.log.reading.gaps import Gap
 from quire.log.records.position import Position
 from tests.log.offloading import files, offload, spanned, write_log
 from tests.support.log_cluster import NAME, PATH, LogCluster, numbered

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from quire.errors import CorruptEntryError, EntryTooLargeError, InvalidRequestError, NoSuchLogError
 from quire.log.log import Log
 from quire.log.manifest.manifest import Job
+from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.batch import BATCH_BYTES_MAX, decode_batch, encode_batch
 from quire.log.records.errors import TransactionOrderError
 from quire.log.records.keyring import Keyring
@@ -25,7 +26,6 @@ from quire.log.records.transactions import (
     first_slot,
     of_slots,
 )
-from quire.log.segment_reader import SegmentReader
 from tests.log.parts import write_part
 from tests.support.log_cluster import NAME, Client, LogCluster, numbered, run
 

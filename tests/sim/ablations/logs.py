@@ -9,25 +9,10 @@ from functools import partialmethod
 from typing import Any
 
 from quire.errors import NoSuchLedgerError, QuireError, StoreOutcomeUnknownError
-from quire.log import (
-    chain,
-    course,
-    cursor,
-    directory,
-    gap,
-    log,
-    pipeline,
-    reader,
-    restore,
-    roller,
-    search,
-    snapshot,
-    takeover,
-    threshold,
-    upkeep,
-)
+from quire.log import chain, cursor, directory, log, pipeline, restore, roller, takeover, upkeep
 from quire.log.manifest import jobs, manifest, recovery
 from quire.log.manifest import record as manifest_record
+from quire.log.reading import gaps, reader, search, snapshot, start, threshold
 from quire.log.records import producers
 from quire.log.records.position import LATEST
 from quire.log.takeover import LostRaceError
@@ -133,9 +118,9 @@ def accept_forgotten_producers() -> list[Patch]:
 
 def take_what_is_away_for_lost() -> list[Patch]:
     def is_lost(error: Exception) -> bool:
-        return isinstance(error, gap.LOST)
+        return isinstance(error, gaps.LOST)
 
-    return [(gap, "is_lost", is_lost), (reader, "is_lost", is_lost)]
+    return [(gaps, "is_lost", is_lost), (reader, "is_lost", is_lost)]
 
 
 def roll_full_manifests() -> list[Patch]:
@@ -223,7 +208,7 @@ def look_at_each_segment_as_it_is_then() -> list[Patch]:
 
     return [
         (search, "_walk", walk),
-        (course.Course, "take", partialmethod(_take_unchecked, course.Course.take)),
+        (start.Course, "take", partialmethod(_take_unchecked, start.Course.take)),
     ]
 
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from quire.entry import EntryId
 from quire.errors import InvalidRequestError
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.reading.search import OpenSegment
+from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.position import Position
-from quire.log.search import OpenSegment
-from quire.log.segment_reader import SegmentReader
 
 
 def check_place(position: Position) -> None:

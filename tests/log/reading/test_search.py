@@ -19,9 +19,7 @@ import pytest
 from quire.errors import UnreadableError
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.segment import SegmentEnd
-from quire.log.records.batch import BatchHeader, Compression
-from quire.log.records.position import Position
-from quire.log.search import (
+from quire.log.reading.search import (
     OpenSegment,
     find_offset,
     find_record,
@@ -30,7 +28,9 @@ from quire.log.search import (
     find_transaction,
     offset_of,
 )
-from quire.log.segment_reader import SegmentReader
+from quire.log.reading.segment_reader import SegmentReader
+from quire.log.records.batch import BatchHeader, Compression
+from quire.log.records.position import Position
 
 STARTS: Final = (0, 3, 5, 8)
 """The first offsets of the segments, and the end of the last. One record is an entry; its offset

@@ -15,9 +15,9 @@ from quire.errors import (
     PositionTrimmedError,
     StoreWentBackError,
 )
-from quire.log.gap import Gap
+from quire.log.reading.gaps import Gap
+from quire.log.reading.seek import Asked
 from quire.log.records.position import BEGINNING, AtTransaction, Position
-from quire.log.seek import Asked
 from quire.metastore.layout import ledger_path
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered, run
 

@@ -228,7 +228,7 @@ def test_a_reader_by_offset_begins_nowhere_behind_it(monkeypatch: pytest.MonkeyP
             async def astray(*_: object) -> Position:
                 return positions[6]
 
-            monkeypatch.setattr("quire.log.seek.find_offset", astray)
+            monkeypatch.setattr("quire.log.reading.seek.find_offset", astray)
             client = cluster.new_client()
             assert await client.payloads(7) == numbered(7, 5)
             for start in (0, 5):

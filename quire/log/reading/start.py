@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from quire.entry import LedgerId
 from quire.errors import CorruptEntryError
+from quire.log.reading.segment_reader import RecordBatch
+from quire.log.reading.threshold import NO_OFFSET, Threshold
 from quire.log.records.position import Position
-from quire.log.segment_reader import RecordBatch
-from quire.log.threshold import NO_OFFSET, Threshold
 
 
 class Course:

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from quire.log.manifest.segment import Segment
+from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import AtTransaction, Position, check_offset, to_ms
 from quire.log.records.transactions import NO_TRANSACTION, check_transaction, first_slot
-from quire.log.segment_reader import RecordBatch
 
 NO_OFFSET: Final = -1
 NO_TIME: Final = -1

@@ -22,8 +22,8 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.position import LATEST, Position, check_offset
-from quire.log.segment_reader import SegmentReader
 
 LOOKS_MAX: Final = 5
 """Looks that are begun because trims, offloads or take-overs overtook the ones before."""

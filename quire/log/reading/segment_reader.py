@@ -23,6 +23,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.manifest.manifest import Segment
 from quire.log.manifest.record import ManifestRecord
+from quire.log.reading.source import Source, open_source, read_head
 from quire.log.records.batch import (
     Batch,
     BatchHeader,
@@ -34,7 +35,6 @@ from quire.log.records.batch import (
 from quire.log.records.encryption import Decryption, last_transaction_of
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position, Record
-from quire.log.source import Source, open_source, read_head
 
 
 @dataclass(frozen=True, slots=True)

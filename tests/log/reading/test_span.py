@@ -8,9 +8,9 @@ import pytest
 
 from quire.errors import LogReplacedError, NoSuchLedgerError, NoSuchLogError, PositionTrimmedError
 from quire.ledger.metadata import LedgerMetadata
-from quire.log.bounds import EVERYTHING, Bounds
+from quire.log.reading.bounds import EVERYTHING, Bounds
+from quire.log.reading.snapshot import CLOSING_SECONDS_MAX
 from quire.log.records.position import LATEST, Position
-from quire.log.snapshot import CLOSING_SECONDS_MAX
 from quire.metastore.layout import LEDGERS, PARTS
 from tests.support.log_cluster import NAME, Client, Gate, LogCluster, append_all, numbered, run
 from tests.support.memory_cluster import down

@@ -27,10 +27,10 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.manifest.manifest import Segment
+from quire.log.reading.segment_reader import RecordBatch, SegmentReader
+from quire.log.reading.threshold import Threshold
 from quire.log.records.position import Position
 from quire.log.retry import retry
-from quire.log.segment_reader import RecordBatch, SegmentReader
-from quire.log.threshold import Threshold
 
 T = TypeVar("T")
 

@@ -22,9 +22,10 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.bounds import Bounds
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.manifest import LogManifest
+from quire.log.reading.bounds import Bounds
+from quire.log.reading.source import open_source
 from quire.log.records.batch import (
     Base,
     Batch,
@@ -35,7 +36,6 @@ from quire.log.records.batch import (
 from quire.log.records.encryption import Decryption
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position
-from quire.log.source import open_source
 
 Describe: TypeAlias = Callable[[str], Awaitable[LogManifest]]
 """Reads a log's manifest. Raises `NoSuchLogError`."""

@@ -17,10 +17,10 @@ from quire.errors import (
     StoreUnavailableError,
     UnreadableError,
 )
-from quire.log.gap import PATIENCE_SECONDS, Gap
 from quire.log.manifest.manifest import Job
 from quire.log.manifest.options import LogOptions
-from quire.log.reader import LogReader
+from quire.log.reading.gaps import PATIENCE_SECONDS, Gap
+from quire.log.reading.reader import LogReader
 from quire.log.records.batch import encode_batch
 from quire.log.records.position import Position, Record
 from quire.metastore.layout import ledger_path

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from quire.errors import HandleClosedError
-from quire.log.reader import LogReader
+from quire.log.reading.reader import LogReader
 from quire.log.records.position import BEGINNING, LATEST, Position
 from quire.metastore.layout import LEDGERS, ledger_path
 from tests.support.log_cluster import (

@@ -33,18 +33,27 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
-from quire.log.course import Course
-from quire.log.gap import LOST, NO_VERDICT, Found, OnGap, all_of, be_patient, find_behind, is_lost
 from quire.log.manifest.cold_files import ColdFileMissingError
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
-from quire.log.manifest_reader import ManifestReader
+from quire.log.reading.gaps import (
+    LOST,
+    NO_VERDICT,
+    Found,
+    OnGap,
+    all_of,
+    be_patient,
+    find_behind,
+    is_lost,
+)
+from quire.log.reading.manifest_reader import ManifestReader
+from quire.log.reading.seek import Asked, find_in_front, find_start, is_behind_last_slot
+from quire.log.reading.segment_reader import RecordBatch, SegmentReader, open_segment
+from quire.log.reading.start import Course
+from quire.log.reading.threshold import Threshold
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.log.retry import retry
-from quire.log.seek import Asked, find_in_front, find_start, is_behind_last_slot
-from quire.log.segment_reader import RecordBatch, SegmentReader, open_segment
-from quire.log.threshold import Threshold
 from quire.timing import time_limit
 
 RETRY_SECONDS: Final = 10.0

@@ -18,7 +18,7 @@ from quire.errors import (
     QuireError,
     UnreadableError,
 )
-from quire.log.gap import Gap
+from quire.log.reading.gaps import Gap
 from quire.log.records.position import AtCursor, AtTransaction, Position
 from quire.log.records.producers import Stamp
 from tests.support.interrupted import at_wait
