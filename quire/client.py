@@ -32,10 +32,10 @@ from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.roster import BookieRoster
 from quire.ledger.writer import LedgerWriter
-from quire.log.adoption import Adoption
-from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
 from quire.log.log import Log
+from quire.log.maintenance.cursors import LogCursors
+from quire.log.maintenance.ingest import Adoption
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.bounds import EVERYTHING, Bounds

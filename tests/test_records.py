@@ -21,7 +21,7 @@ from quire.entry import DigestKind
 from quire.errors import CorruptRecordError, CorruptStorageError, QuireError
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
-from quire.log.cursor import CursorState
+from quire.log.maintenance.cursors import CursorState
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position
 from quire.metastore.record import decode_record, encode_record

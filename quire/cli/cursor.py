@@ -10,7 +10,7 @@ from quire.cli.output import Value, note, print_json, print_table
 from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import InvalidRequestError, NoSuchCursorError
-from quire.log.cursor import Cursor
+from quire.log.maintenance.cursors import Cursor
 from quire.log.records.position import Position
 
 

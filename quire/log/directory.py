@@ -10,16 +10,18 @@ from random import Random
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.adoption import Adoption
-from quire.log.cursor import LogCursors
-from quire.log.deletion import Attachment, delete_log
 from quire.log.log import Log
+from quire.log.maintenance.cursors import LogCursors
+from quire.log.maintenance.deletion import Attachment, delete_log
+from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.offload import Offload, sweep_each
+from quire.log.maintenance.orphans import find_orphans, find_unlisted, rebuild_log
+from quire.log.maintenance.trimming import trim_log
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
 from quire.log.manifest.recovery import find_last_transaction, recover_open_segments
 from quire.log.manifest.watching import names_of, watch_manifest, watch_names
-from quire.log.offload import Offload, sweep_each
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import OnGap
 from quire.log.reading.reader import LogReader
@@ -40,8 +42,6 @@ from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, St
 from quire.log.restore import Restoration
 from quire.log.retry import retry
 from quire.log.takeover import TakeOver
-from quire.log.trimming import trim_log
-from quire.log.upkeep import find_orphans, find_unlisted, rebuild_log
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
 
@@ -234,7 +234,7 @@ class LogDirectory:
         )
 
     def adoption(self, name: str) -> Adoption:
-        """Return the jobs of a log: ledgers written outside it that it adopts (adoption.py)."""
+        """Return the jobs of a log: ledgers written outside it that it adopts (ingest.py)."""
         return Adoption(
             self._store, self._record(name), self._catalog, rng=self._rng, clock=self._clock
         )

@@ -6,7 +6,7 @@
 Appends never wait for any of it, but for one drain of what is in flight. While metadata is out of
 reach, or the manifest may not grow (capacity.py), the old ledger goes on. A ledger created ahead
 costs nothing that a roll would not cost, it is only there earlier; what is left of it by a crash is
-an orphan (upkeep.py).
+an orphan (orphans.py).
 """
 
 from __future__ import annotations

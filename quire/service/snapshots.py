@@ -5,7 +5,7 @@
 The record only moves forward, so it does not matter who writes a snapshot, nor whether he still
 leads: the state of a replica is always that of some prefix of the log. Who ends in between leaves
 a ledger that no record names, labelled with service, log and offset (`sweep_snapshots`). Record and
-ledger go with the log when that is deleted (log/deletion.py).
+ledger go with the log when that is deleted (log/maintenance/deletion.py).
 """
 
 from __future__ import annotations

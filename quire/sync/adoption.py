@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quire.entry import LedgerId
-from quire.log.adoption import Adoption
+from quire.log.maintenance.ingest import Adoption
 from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.sync.ledgers import SyncLedgerWriter

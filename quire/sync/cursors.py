@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quire.log.cursor import Cursor, CursorState, LogCursors
+from quire.log.maintenance.cursors import Cursor, CursorState, LogCursors
 from quire.log.records.position import BEGINNING, Position
 from quire.sync.portal import Portal
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from quire.log.maintenance.offload import Offload
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.manifest import LogManifest, Segment
-from quire.log.offload import Offload
 from quire.sync.portal import Portal
 
 

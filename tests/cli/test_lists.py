@@ -15,8 +15,8 @@ from quire.entry import DigestKind
 from quire.errors import CorruptRecordError, NoSuchCursorError
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
-from quire.log.cursor import LogCursors
 from quire.log.directory import LogDirectory
+from quire.log.maintenance.cursors import LogCursors
 
 
 def returning(value: object) -> Any:

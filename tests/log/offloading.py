@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from quire.log.adoption import Adoption
+from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.offload import Offload
 from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
-from quire.log.offload import Offload
 from quire.log.reading.bounds import Bounds
 from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.position import Record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quire.log.adoption import Adoption
+from quire.log.maintenance.ingest import Adoption
 from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import UNPLACED, encode_batch

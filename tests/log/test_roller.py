@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from quire.log.log import Log
+from quire.log.maintenance.orphans import Labels
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position
-from quire.log.upkeep import Labels
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (
     NAME,

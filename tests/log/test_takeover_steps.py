@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from quire.errors import LeadershipLostError, StoreOutcomeUnknownError, StoreUnavailableError
+from quire.log.maintenance.orphans import Labels
 from quire.log.manifest.options import LogOptions
-from quire.log.upkeep import Labels
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import NAME, PATH, Gate, LogCluster, append_all, numbered, run
 

@@ -9,7 +9,7 @@ from tests.mutations.edit import Edit
 TAKEOVER: Final = "quire/log/takeover.py"
 CHAIN: Final = "quire/log/chain.py"
 PRODUCERS: Final = "quire/log/records/producers.py"
-RETENTION: Final = "quire/log/retention.py"
+RETENTION: Final = "quire/log/maintenance/retention.py"
 BALLOT: Final = "quire/election/ballot.py"
 ELECTION: Final = "quire/election/election.py"
 SNAPSHOTS: Final = "quire/service/snapshots.py"
@@ -99,14 +99,14 @@ EDITS: Final = (
         RETENTION,
         "age_ms > seconds * 1000",
         "age_ms >= seconds * 1000",
-        ("tests/log/test_retention.py",),
+        ("tests/log/maintenance/test_retention.py",),
     ),
     Edit(
         "a ledger that could not be deleted is forgotten",
         RETENTION,
         "                await catalog.delete(ledger)\n            deleted.append(ledger)\n",
         "                await catalog.delete(ledger)\n        deleted.append(ledger)\n",
-        ("tests/log/test_retention.py",),
+        ("tests/log/maintenance/test_retention.py",),
     ),
     Edit(
         "producers are forgotten in the order of their first append",

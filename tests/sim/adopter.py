@@ -22,8 +22,8 @@ from typing import Final
 from quire.entry import LedgerId
 from quire.errors import NoSuchLedgerError, QuireError
 from quire.ledger.writer import LedgerWriter
-from quire.log.adoption import Adoption
 from quire.log.directory import LogDirectory
+from quire.log.maintenance.ingest import Adoption
 from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import UNPLACED, encode_batch

@@ -14,8 +14,8 @@ import random
 from dataclasses import replace
 
 from quire.errors import PositionTrimmedError, QuireError
-from quire.log.cursor import CursorState
 from quire.log.directory import LogDirectory
+from quire.log.maintenance.cursors import CursorState
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.records.position import Position

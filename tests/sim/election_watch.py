@@ -14,8 +14,8 @@ from collections.abc import Callable
 from quire.election.ballot import Term, decode_term
 from quire.election.election import Leader
 from quire.ledger.metadata import LedgerMetadata, LedgerState
+from quire.log.maintenance.orphans import Labels
 from quire.log.manifest.manifest import LogManifest
-from quire.log.upkeep import Labels
 from quire.metastore.layout import LEDGERS, election_candidates_path, election_epoch_path
 from tests.sim.history import Violation, require
 

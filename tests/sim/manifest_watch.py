@@ -14,10 +14,10 @@ from collections.abc import Callable
 from quire.entry import LedgerId
 from quire.errors import CorruptRecordError
 from quire.ledger.metadata import LedgerMetadata
+from quire.log.maintenance.orphans import Labels
 from quire.log.manifest import capacity
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.records.position import Position
-from quire.log.upkeep import Labels
 from quire.metastore.layout import LEDGERS, LOGS
 from tests.sim.history import Violation, require
 

@@ -37,7 +37,7 @@ from tests.spark.drivers import GaveUpError, kill, start_driver, wait_for
 STEPS: Final = {
     "written": ("quire.sync.offloads", "SyncOffload", "commit"),
     "named": ("quire.sync.offloads", "SyncOffload", "release"),
-    "doomed": ("quire.log.offload", "", "delete_doomed"),
+    "doomed": ("quire.log.maintenance.offload", "", "delete_doomed"),
     "swept": ("quire.sync.offloads", "SyncOffload", "sweep"),
 }
 """What a driver is about to call when it stops."""

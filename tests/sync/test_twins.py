@@ -14,11 +14,11 @@ from quire.election.election import Election, Leadership
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
-from quire.log.adoption import Adoption
-from quire.log.cursor import Cursor, LogCursors
 from quire.log.directory import LogDirectory
 from quire.log.log import Log
-from quire.log.offload import Offload
+from quire.log.maintenance.cursors import Cursor, LogCursors
+from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.offload import Offload
 from quire.log.reading.reader import LogReader
 from quire.service import Service
 

@@ -1,6 +1,6 @@
 """Offload: Spark's workers write a log's closed segments into Parquet files, each in one task.
 
-The driver has the manifest name the files round by round (quire/log/offload.py), so that a job that
+The driver has the manifest name the files round by round (quire/log/maintenance/offload.py), so that a job that
 was killed goes on where it was. Tasks that ran twice, or whose driver died, leave files that nobody
 names; they are swept as soon as it is certain that nobody will.
 """

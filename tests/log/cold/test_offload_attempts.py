@@ -20,10 +20,10 @@ from quire.errors import ConfigurationError, NoSuchLogError
 from quire.log.cold import tier as cold_tier
 from quire.log.cold.parquet import FileWriter
 from quire.log.cold.reader import open_file
+from quire.log.maintenance.offload import is_orphan
 from quire.log.manifest import manifest
 from quire.log.manifest.cold_files import ATTEMPTS, ColdFile
 from quire.log.manifest.manifest import LogManifest
-from quire.log.offload import is_orphan
 from quire.log.records.position import Position
 from quire.metastore.layout import PARTS
 from tests.log.offloading import files, offload, write_log

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.log.maintenance.retention import retention_point
 from quire.log.manifest.manifest import (
     EMPTY,
     LogManifest,
@@ -17,7 +18,6 @@ from quire.log.manifest.manifest import (
     SegmentEnd,
 )
 from quire.log.records.position import BEGINNING, Position
-from quire.log.retention import retention_point
 
 
 def _end(entries: int, slots: int = 1, timestamp_ms: int = 0) -> SegmentEnd:

@@ -339,7 +339,7 @@ ABLATIONS: Final = (
         "deletion",
         deletions.create_a_log_twice,
         "rare: a log must be deleted between its creation and the creator's next look; "
-        "tests/log/test_deletion.py has it",
+        "tests/log/maintenance/test_deletion.py has it",
         _expiry,
     ),
     Ablation(

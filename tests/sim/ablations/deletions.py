@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from quire.errors import DeposedError
-from quire.log import chain, deletion, directory, takeover
+from quire.log import chain, directory, takeover
+from quire.log.maintenance import deletion
 from quire.log.reading import manifest_reader
 from tests.sim.ablations.patch import Patch
 

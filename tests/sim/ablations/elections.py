@@ -7,7 +7,8 @@ from typing import Any
 
 from quire.election import ballot, election
 from quire.election.ballot import Standing, Term, encode_term, judge, next_term
-from quire.log import adoption, log
+from quire.log import log
+from quire.log.maintenance import ingest
 from quire.log.manifest import manifest, recovery
 from quire.log.manifest.manifest import EMPTY, SegmentEnd
 from quire.log.records.producers import Producers
@@ -82,7 +83,7 @@ def leave_the_log_open() -> list[Patch]:
 
 
 def adopt_beside_the_leader() -> list[Patch]:
-    return [(adoption, "recover_open_segments", without_recovery)]
+    return [(ingest, "recover_open_segments", without_recovery)]
 
 
 def adopt_over_a_newer_leader() -> list[Patch]:
@@ -92,7 +93,7 @@ def adopt_over_a_newer_leader() -> list[Patch]:
     async def recover(*args: Any) -> dict[int, SegmentEnd]:
         return defaultdict(lambda: EMPTY, await recovery.recover_open_segments(*args))
 
-    return [(adoption, "_shape", shape), (adoption, "recover_open_segments", recover)]
+    return [(ingest, "_shape", shape), (ingest, "recover_open_segments", recover)]
 
 
 def forget_producers_at_an_adoption() -> list[Patch]:

@@ -9,7 +9,8 @@ from functools import partialmethod
 from typing import Any
 
 from quire.errors import NoSuchLedgerError, QuireError, StoreOutcomeUnknownError
-from quire.log import chain, cursor, directory, log, pipeline, restore, roller, takeover, upkeep
+from quire.log import chain, directory, log, pipeline, restore, roller, takeover
+from quire.log.maintenance import cursors, orphans
 from quire.log.manifest import jobs, manifest, recovery
 from quire.log.manifest import record as manifest_record
 from quire.log.reading import gaps, reader, search, snapshot, start, threshold
@@ -145,7 +146,7 @@ def forget_cursors() -> list[Patch]:
     async def slowest(self: Any, log_id: str) -> None:
         return None
 
-    return [(cursor.LogCursors, "slowest", slowest)]
+    return [(cursors.LogCursors, "slowest", slowest)]
 
 
 def append_at_any_tail() -> list[Patch]:
@@ -167,12 +168,12 @@ def seal_before_the_ledger_is_closed() -> list[Patch]:
 
 def sweep_young_ledgers() -> list[Patch]:
     def is_orphan(metadata: Any, manifest: Any, now_ms: int) -> bool:
-        labels = upkeep.Labels.of(metadata.custom)
+        labels = orphans.Labels.of(metadata.custom)
         if labels is None or manifest is None or manifest.log_id != labels.log_id:
             return False
         return not manifest.lists(metadata.ledger) and metadata.ledger not in manifest.doomed
 
-    return [(upkeep, "is_orphan", is_orphan)]
+    return [(orphans, "is_orphan", is_orphan)]
 
 
 def delete_a_spare_that_may_be_listed() -> list[Patch]:

@@ -6,9 +6,9 @@ from typing import Any
 
 from pyarrow import fs
 
-from quire.log import offload
 from quire.log.cold import reader
 from quire.log.cold import tier as cold_tier
+from quire.log.maintenance import offload
 from quire.log.manifest import cold_files
 from tests.sim.ablations.patch import Patch
 

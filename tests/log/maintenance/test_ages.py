@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from quire.log.ages import ages_ms, longest_step_ms
+from quire.log.maintenance.ages import ages_ms, longest_step_ms
 from quire.log.manifest.segment import Segment, SegmentEnd
 
 DAY = 86_400_000

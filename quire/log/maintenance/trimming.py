@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from quire.errors import LogReplacedError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.maintenance.retention import delete_doomed
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.reach import check_reached
 from quire.log.reading.search import OpenSegment, find_place, look
 from quire.log.records.position import Position
-from quire.log.retention import delete_doomed
 
 
 async def trim_log(

@@ -23,8 +23,8 @@ from quire.errors import (
     NoSuchNodeError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.adoption import Adoption
-from quire.log.cursor import CURSORS_AT_ONCE, LogCursors
+from quire.log.maintenance.cursors import CURSORS_AT_ONCE, LogCursors
+from quire.log.maintenance.ingest import Adoption
 from quire.log.manifest.cold_files import ColdTierError, tier_of
 from quire.log.manifest.manifest import EMPTY, LogManifest
 from quire.log.manifest.record import ManifestRecord

@@ -41,6 +41,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.cold.checksums import Summing
+from quire.log.maintenance.retention import delete_doomed
 from quire.log.manifest.capacity import check_growth, manifest_bytes
 from quire.log.manifest.cold_files import (
     ColdFile,
@@ -55,7 +56,6 @@ from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.segment_reader import open_segment
 from quire.log.reading.source import door, parquet
-from quire.log.retention import delete_doomed
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ import pytest
 
 from quire.errors import NoSuchLedgerError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.maintenance.retention import delete_doomed, retention_point
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position
-from quire.log.retention import delete_doomed, retention_point
 
 TIMES = (1000, 3000, 7000)
 BYTES = 100

@@ -15,9 +15,9 @@ from quire.errors import (
     NoSuchLogError,
     StoreUnavailableError,
 )
-from quire.log import cursor as cursor_module
-from quire.log import deletion
-from quire.log.cursor import CursorState
+from quire.log.maintenance import cursors as cursor_module
+from quire.log.maintenance import deletion
+from quire.log.maintenance.cursors import CursorState
 from quire.log.records.position import LATEST, Position
 from quire.metastore.layout import CURSORS, cursors_path
 from tests.support.log_cluster import (
