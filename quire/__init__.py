@@ -15,7 +15,7 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.maintenance.cursors import Cursor, CursorState, LogCursors
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.options import LogOptions

@@ -33,7 +33,7 @@ from quire.ledger.reader import LedgerReader
 from quire.ledger.roster import BookieRoster
 from quire.ledger.writer import LedgerWriter
 from quire.log.directory import LogDirectory
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.ingest import Adoption
 from quire.log.manifest.manifest import LogManifest

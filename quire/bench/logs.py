@@ -16,7 +16,7 @@ from quire.bench.crash import measure_crash
 from quire.bench.figures import Figures
 from quire.bench.operations import count_operations
 from quire.client import Client
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 from quire.log.records.position import BEGINNING, LATEST, Position
 from quire.timing import time_limit

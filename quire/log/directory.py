@@ -10,7 +10,9 @@ from random import Random
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.log import Log
+from quire.log.leader.log import Log
+from quire.log.leader.producer_state import Restoration
+from quire.log.leader.takeover import TakeOver
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.deletion import Attachment, delete_log
 from quire.log.maintenance.ingest import Adoption
@@ -39,9 +41,7 @@ from quire.log.reading.threshold import Threshold
 from quire.log.records.errors import LogExistsError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
-from quire.log.restore import Restoration
 from quire.log.retry import retry
-from quire.log.takeover import TakeOver
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
 

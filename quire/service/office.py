@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from quire.errors import DeposedError
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.records.position import Position
 
 T = TypeVar("T")

@@ -40,7 +40,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.directory import LogDirectory
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.store import MetadataStore
 from quire.service.application import Application, Applied, Role, ServiceOptions

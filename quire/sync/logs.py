@@ -10,7 +10,7 @@ from typing import Self
 
 from quire.entry import LedgerId
 from quire.log.directory import LogDirectory
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader

@@ -17,7 +17,7 @@ from quire.errors import (
     StoreWentBackError,
 )
 from quire.ledger.ids import LedgerIds, decode_counter
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.manifest.manifest import LogManifest
 from quire.metadata.adopt import MARGIN, adopt
 from quire.metadata.backup import back_up

@@ -6,8 +6,8 @@ from typing import Final
 
 from tests.mutations.edit import Edit
 
-TAKEOVER: Final = "quire/log/takeover.py"
-CHAIN: Final = "quire/log/chain.py"
+TAKEOVER: Final = "quire/log/leader/takeover.py"
+CHAIN: Final = "quire/log/leader/segments.py"
 PRODUCERS: Final = "quire/log/records/producers.py"
 RETENTION: Final = "quire/log/maintenance/retention.py"
 BALLOT: Final = "quire/election/ballot.py"
@@ -78,21 +78,21 @@ EDITS: Final = (
         TAKEOVER,
         "        offset += ends[segment.number].records\n",
         "",
-        ("tests/log/test_takeover_steps.py",),
+        ("tests/log/leader/test_takeover_steps.py",),
     ),
     Edit(
         "a take-over asks only once whether the candidate still leads",
         TAKEOVER,
         "            if not self._is_leader():\n",
         "            if not attempt and not self._is_leader():\n",
-        ("tests/log/test_takeover_steps.py",),
+        ("tests/log/leader/test_takeover_steps.py",),
     ),
     Edit(
         "a take-over deletes its ledger though the creation of the log may yet arrive",
         TAKEOVER,
         "        except UnsettledRaceError:\n            writer.abandon()\n            raise\n",
         "",
-        ("tests/log/test_takeover_steps.py",),
+        ("tests/log/leader/test_takeover_steps.py",),
     ),
     Edit(
         "retention deletes a millisecond early",
@@ -134,28 +134,28 @@ EDITS: Final = (
         CHAIN,
         "Position(self.current.number, self.current.confirmed.last_entry + 1, 0)",
         "Position(self.current.number, self.current.entries, 0)",
-        ("tests/log/test_chain.py",),
+        ("tests/log/leader/test_segments.py",),
     ),
     Edit(
         "a ledger made ahead is discarded after a change that lists it was attempted",
         CHAIN,
         "        if self._spare is not None and not self._is_offered:\n",
         "        if self._spare is not None:\n",
-        ("tests/log/test_chain.py",),
+        ("tests/log/leader/test_segments.py",),
     ),
     Edit(
         "a ledger made ahead counts as not offered",
         CHAIN,
         "        self._is_offered = True\n        manifest",
         "        manifest",
-        ("tests/log/test_chain.py",),
+        ("tests/log/leader/test_segments.py",),
     ),
     Edit(
         "a leader does not compare the log's id",
         CHAIN,
         "        if manifest is None or manifest.log_id != self.log_id:\n",
         "        if manifest is None:\n",
-        ("tests/log/test_chain.py",),
+        ("tests/log/leader/test_segments.py",),
     ),
     Edit(
         "a gap is told of while a bookie of the write set is away",

@@ -29,7 +29,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.quorum import Replication
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.manifest.manifest import LogManifest
 from quire.log.records.position import BEGINNING
 from quire.metastore.layout import ledger_path, log_path

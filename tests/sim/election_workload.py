@@ -19,7 +19,7 @@ from typing import Final
 from quire.election.election import Election, Leadership
 from quire.errors import InvalidRequestError, QuireError
 from quire.ledger.quorum import Replication
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.metastore.layout import election_candidates_path
 from tests.sim.adopter import Adopter
 from tests.sim.clients import ClientMachine, Work, join, outcome

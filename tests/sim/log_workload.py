@@ -27,7 +27,7 @@ from quire.errors import (
 )
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.records.keyring import Keyring

@@ -23,7 +23,7 @@ from quire.errors import (
     RetryError,
     SequenceConflictError,
 )
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.records.position import Position
 from quire.log.records.producers import WINDOW, Stamp

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from quire.errors import QuireError
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.records.position import Position, Record
 from tests.sim import deletion_workload, history, run
 from tests.sim.ablations import deletions

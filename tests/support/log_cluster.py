@@ -16,7 +16,7 @@ from quire.leaving import OpenHandles
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
 from quire.log.directory import LogDirectory
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.records.position import BEGINNING, Position, Record

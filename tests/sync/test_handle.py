@@ -11,7 +11,7 @@ from quire.ledger.handle import Handle
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.reading.reader import LogReader
 from quire.sync import (
     SyncLedgerReader,

@@ -15,7 +15,7 @@ from quire.ledger.numbered import NumberedWriter
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.log.directory import LogDirectory
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.maintenance.cursors import Cursor, LogCursors
 from quire.log.maintenance.ingest import Adoption
 from quire.log.maintenance.offload import Offload

@@ -16,7 +16,7 @@ from quire.errors import (
     NoSuchLogError,
     StoreOutcomeUnknownError,
 )
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.records.errors import LogBeingDeletedError
 from quire.metastore.layout import LEDGERS, PARTS
 from tests.log.parts import adopt, write_part

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.manifest import capacity
 from quire.log.manifest.capacity import check_growth, check_takeover, manifest_bytes, warning
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd

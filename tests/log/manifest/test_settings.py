@@ -10,7 +10,7 @@ import pytest
 
 from quire.errors import ConfigurationError
 from quire.ledger.quorum import Replication
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import BATCH_BYTES_MAX, Compression, decode_header
 from tests.support.log_cluster import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from quire.errors import InvalidRequestError, NoSuchLogError
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position
 from quire.metastore.layout import LEDGERS, cursors_path
 from tests.support.log_cluster import NAME, PATH, Client, Gate, LogCluster, numbered, run

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import CorruptEntryError, EntryTooLargeError, InvalidRequestError, NoSuchLogError
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.manifest.manifest import Job
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.batch import BATCH_BYTES_MAX, decode_batch, encode_batch

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from quire.errors import DeposedError
-from quire.log import chain, directory, takeover
+from quire.log import directory
+from quire.log.leader import segments, takeover
 from quire.log.maintenance import deletion
 from quire.log.reading import manifest_reader
 from tests.sim.ablations.patch import Patch
@@ -39,7 +40,7 @@ def lead_the_next_log_of_the_name() -> list[Patch]:
         self._options.follow(manifest.settings)
         return manifest
 
-    return [(chain.Chain, "check_mine", check_mine)]
+    return [(segments.Chain, "check_mine", check_mine)]
 
 
 def create_a_log_twice() -> list[Patch]:

@@ -7,12 +7,12 @@ from typing import Any
 
 from quire.election import ballot, election
 from quire.election.ballot import Standing, Term, encode_term, judge, next_term
-from quire.log import log
+from quire.log.leader import log
+from quire.log.leader.producer_state import Restoration
 from quire.log.maintenance import ingest
 from quire.log.manifest import manifest, recovery
 from quire.log.manifest.manifest import EMPTY, SegmentEnd
 from quire.log.records.producers import Producers
-from quire.log.restore import Restoration
 from tests.sim.ablations.logs import without_recovery
 from tests.sim.ablations.patch import Patch
 

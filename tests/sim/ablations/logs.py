@@ -9,14 +9,16 @@ from functools import partialmethod
 from typing import Any
 
 from quire.errors import NoSuchLedgerError, QuireError, StoreOutcomeUnknownError
-from quire.log import chain, directory, log, pipeline, restore, roller, takeover
+from quire.log import directory
+from quire.log.leader import log, pipeline, producer_state, roller, takeover
+from quire.log.leader import segments as chain
+from quire.log.leader.takeover import LostRaceError
 from quire.log.maintenance import cursors, orphans
 from quire.log.manifest import jobs, manifest, recovery
 from quire.log.manifest import record as manifest_record
 from quire.log.reading import gaps, reader, search, snapshot, start, threshold
 from quire.log.records import producers
 from quire.log.records.position import LATEST
-from quire.log.takeover import LostRaceError
 from tests.sim.ablations.patch import Patch
 
 
@@ -139,7 +141,7 @@ def forget_producers() -> list[Patch]:
     async def finish(self: Any) -> producers.Producers:
         return producers.Producers()
 
-    return [(restore.Restoration, "finish", finish)]
+    return [(producer_state.Restoration, "finish", finish)]
 
 
 def forget_cursors() -> list[Patch]:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from quire.log.room import Room
+from quire.log.leader.flow_control import Room
 
 
 def take(calls: list[int], number: int) -> bool:

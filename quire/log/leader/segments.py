@@ -38,16 +38,16 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
+from quire.log.leader.accumulator import Parcel
+from quire.log.leader.takeover import Tenure
 from quire.log.manifest.capacity import check_takeover
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest.record import Look, ManifestRecord
 from quire.log.manifest.recovery import ledger_labels, recover_segment
-from quire.log.outbox import Parcel
 from quire.log.reading.reach import check_place
 from quire.log.records.encryption import Encryption
 from quire.log.records.position import Position
-from quire.log.takeover import Tenure
 
 Taken: TypeAlias = LedgerFencedError | LedgerClosedError | NoSuchLedgerError
 """What tells a leader that its ledger is another one's by now."""

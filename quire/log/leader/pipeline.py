@@ -34,16 +34,16 @@ from quire.errors import (
     QuireError,
     TailConflictError,
 )
-from quire.log.chain import Chain, LiveSegment, Taken, deposed_by
+from quire.log.leader.accumulator import Outbox, Parcel
+from quire.log.leader.conditions import ALWAYS, Terms
+from quire.log.leader.flow_control import Room
+from quire.log.leader.outcome import SINGLE, Outcome, SharedOutcome, answer
+from quire.log.leader.segments import Chain, LiveSegment, Taken, deposed_by
 from quire.log.manifest.live_options import LiveOptions
-from quire.log.outbox import Outbox, Parcel
-from quire.log.outcome import SINGLE, Outcome, SharedOutcome, answer
 from quire.log.records.position import Position
 from quire.log.records.producers import Numbered, Producers
 from quire.log.records.transactions import check_order
 from quire.log.retry import retry
-from quire.log.room import Room
-from quire.log.terms import ALWAYS, Terms
 
 PARTIAL_OUTSTANDING_MAX: Final = 4
 """A ledger has two runs under way to each bookie: more entries would only wait there instead."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import Client, Gate, LogCluster, append_all, numbered, run
 

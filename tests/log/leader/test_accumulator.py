@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quire.log.leader.accumulator import Outbox, Parcel
+from quire.log.leader.outcome import SINGLE
 from quire.log.manifest.options import LogOptions
-from quire.log.outbox import Outbox, Parcel
-from quire.log.outcome import SINGLE
 from quire.log.records.batch import decode_batch
 from quire.log.records.position import Position
 

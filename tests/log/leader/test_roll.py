@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from quire.errors import AppendOutcomeUnknownError
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.records.position import Position
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.maintenance.orphans import Labels
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from quire.election.election import Election, Leadership
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from tests.support.log_cluster import Client, LogCluster, append_all, eventually, numbered, run
 
 SESSION_SECONDS = 6.0

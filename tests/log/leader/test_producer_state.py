@@ -14,14 +14,14 @@ import pytest
 
 from quire.errors import ConfigurationError
 from quire.ledger.reader import LedgerReader
-from quire.log import outbox
-from quire.log.log import Log
+from quire.log.leader import accumulator
+from quire.log.leader.log import Log
+from quire.log.leader.producer_state import Restoration
 from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.log.records.errors import DecryptionError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import LATEST
 from quire.log.records.producers import Producers, Stamp
-from quire.log.restore import Restoration
 from quire.metastore.layout import LEDGERS
 from tests.log.offloading import adopt, offload, write_log
 from tests.support.log_cluster import NAME, Client, Gate, LogCluster, run
@@ -238,7 +238,7 @@ def test_a_log_without_producers_costs_one_batch() -> None:
 def test_what_is_read_in_pieces_is_what_is_read_at_once(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "SNAPSHOT_BYTES", 400)
+    monkeypatch.setattr(accumulator, "SNAPSHOT_BYTES", 400)
     rng = random.Random(seed)
 
     async def main() -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from quire.log.chain import Chain
+from quire.log.leader.segments import Chain
 from quire.log.manifest.capacity import check_growth, warning
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from quire.errors import AppendOutcomeUnknownError, DeposedError, PositionTrimmedError
-from quire.log.log import Log
+from quire.log.leader.log import Log
 from quire.log.records.position import Position
 from quire.log.records.producers import Stamp
 from tests.support.log_cluster import NAME, PATH, Gate, LogCluster, refuse, run

@@ -33,22 +33,22 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
-from quire.log.chain import Chain
-from quire.log.failure import Failure
+from quire.log.leader.conditions import make_terms
+from quire.log.leader.failure import Failure
+from quire.log.leader.outcome import SINGLE
+from quire.log.leader.pipeline import Pipeline
+from quire.log.leader.roller import Roller
+from quire.log.leader.segments import Chain
+from quire.log.leader.takeover import Tenure
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.retention import apply_retention, delete_doomed
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
-from quire.log.outcome import SINGLE
-from quire.log.pipeline import Pipeline
 from quire.log.reading.search import OpenSegment, find_record, look
 from quire.log.records.position import Position
 from quire.log.records.producers import Producers, Stamp
 from quire.log.retry import retry
-from quire.log.roller import Roller
-from quire.log.takeover import Tenure
-from quire.log.terms import make_terms
 
 _log = logging.getLogger(__name__)
 

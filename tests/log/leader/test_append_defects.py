@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from quire.errors import EntryTooLargeError, InvalidRequestError, QuireError, TailConflictError
-from quire.log import chain, outbox
-from quire.log.outbox import MARKED_BYTES_MAX
+from quire.log.leader import accumulator, segments
+from quire.log.leader.accumulator import MARKED_BYTES_MAX
 from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.log.records.position import Position
 from quire.log.records.producers import Stamp
@@ -115,10 +115,10 @@ def fail(*_: Any, **options: Any) -> None:
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        (outbox, "encode_batch"),
-        (chain.LiveSegment, "note_sent"),
-        (chain.LiveSegment, "note_confirmed"),
-        (outbox.Parcel, "confirm"),
+        (accumulator, "encode_batch"),
+        (segments.LiveSegment, "note_sent"),
+        (segments.LiveSegment, "note_confirmed"),
+        (accumulator.Parcel, "confirm"),
     ],
 )
 def test_whoever_waits_hears_of_a_defect_in_the_pump(
@@ -136,7 +136,7 @@ def test_whoever_waits_hears_of_a_defect_in_the_pump(
             assert all(isinstance(each, QuireError) for each in told), told
             assert "a defect" in str(told[0])
 
-    with caplog.at_level(logging.CRITICAL, "quire.log.log"):
+    with caplog.at_level(logging.CRITICAL, "quire.log.leader.log"):
         run(main)
 
 
