@@ -365,7 +365,9 @@ class Client:
         return await self._logs.describe(name)
 
     async def configure_log(self, name: str, settings: Mapping[str, str]) -> LogManifest:
-        """Store options (`quire.log.manifest.options.SETTINGS`) that hold for every leader of a log.
+        """Store settings that hold for every leader of a log.
+
+        Their names are in `quire.log.manifest.options.SETTINGS`.
 
         The present leader obeys them as soon as it sees them, `replication` from its next segment
         on. Those set before stay as they are; the value "" takes one back. Raises

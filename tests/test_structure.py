@@ -114,6 +114,20 @@ ARROWS: dict[str, tuple[str, ...]] = {
 }
 """Longest matching prefix wins. `ledger` and `storage` meet only at `quire.bookie`."""
 
+ROOMS: dict[str, tuple[str, ...]] = {
+    "quire.log": (
+        "retry",
+        "records",
+        "manifest",
+        "cold",
+        "reading",
+        "maintenance",
+        "leader",
+        "directory",
+    ),
+}
+"""The rooms of a package, lowest first. A room imports itself and the rooms before it."""
+
 DOORS: dict[str, tuple[str, ...]] = {
     "grpc": ("quire.wire", "quire.bench"),
     "google.protobuf": ("quire.wire",),
@@ -261,6 +275,21 @@ def test_imports_follow_the_arrows(name: str, path: Path) -> None:
             )
 
 
+@pytest.mark.parametrize("package", ROOMS)
+def test_rooms_keep_their_order(package: str) -> None:
+    rooms = ROOMS[package]
+    depth = package.count(".") + 1
+    for name, path in modules():
+        if not under(name, package) or name == package:
+            continue
+        room = name.split(".")[depth]
+        assert room in rooms, f"{name} stands in no room of {package}"
+        for target in imported(path):
+            if under(target, package) and target != package:
+                other = target.split(".")[depth]
+                assert rooms.index(other) <= rooms.index(room), f"{name} imports {target}"
+
+
 @pytest.mark.parametrize(("name", "path"), all_modules())
 def test_each_library_has_one_door(name: str, path: Path) -> None:
     for target in imported(path):
@@ -308,6 +337,19 @@ def test_the_ratchet_holds_nothing_superfluous() -> None:
             lines = len(path.read_text(encoding="utf-8").splitlines())
             assert lines > LINES_MAX, f"{key} fits the general limit now: take it off the list"
             assert limit - lines < 50, f"{key} shrank to {lines}: lower its limit of {limit}"
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_room_says_how_to_read_it(package: str) -> None:
+    """Its head names each of its modules, so that none is overlooked."""
+    base = ROOT.joinpath(*package.split("."))
+    for head in sorted(base.glob("*/__init__.py")):
+        text = ast.get_docstring(tree(head)) or ""
+        for module in sorted(head.parent.glob("*.py")):
+            assert module.name == "__init__.py" or module.name in text, (
+                f"{head.relative_to(ROOT)} does not name {module.name}"
+            )
+        assert "May import" in text, f"{head.relative_to(ROOT)} does not say what it may import"
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -1,7 +1,7 @@
 """Reading in batches.
 
-Planning takes a snapshot (quire/log/reading/snapshot.py): what a reader could see at that moment, cut into
-ranges of entries. Every range is read by the worker that gets it, never fencing: the writer is not
+Planning takes a snapshot (quire/log/reading/snapshot.py): what a reader could see at that moment,
+cut into ranges of entries. Each worker reads its ranges without fencing, so the writer is not
 disturbed. Make a new data frame to see newer records.
 
 Spark's filters narrow nothing here. Spark keeps one plan of a Python source for all uses of a data

@@ -1,8 +1,9 @@
 """Writing data frames and streams into a log: whole jobs or nothing.
 
 Every task writes ledgers of its own, parts; when all tasks are done the driver has the log adopt
-them in one compare-and-set, in the order of the partitions (quire/log/maintenance/ingest.py). Until then no
-reader sees any of it. A write is a take-over: a leader that is writing the log is deposed.
+them in one compare-and-set, in the order of the partitions (quire/log/maintenance/ingest.py).
+Before that, no reader sees any of it. A write is a takeover: it deposes a leader that is writing
+the log.
 
 A batch is remembered by the option `job`, a batch of a stream by `job`, its number, the query that
 wrote it and what is in it (content.py). So what is done again, after a failure that hid the

@@ -1,1 +1,8 @@
-"""See docs/architecture.md."""
+"""Changes of a log beside its leader: trim, retention, deletion, offload, ingest, cursors, orphans.
+
+Read `trimming.py`, `retention.py` with `ages.py` (when records are old enough), `deletion.py`,
+`orphans.py` (ledgers that no log lists), `offload.py` (segments into files), `ingest.py` (ledgers
+written elsewhere), `cursors.py` (places of consumers).
+
+May import: reading, cold, manifest, records. Never: leader. Each change is a compare-and-set.
+"""

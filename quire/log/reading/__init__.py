@@ -1,1 +1,9 @@
-"""See docs/architecture.md."""
+"""Reading a log: from a start, over segments, to its end; never disturbs the writer.
+
+Read `reader.py` (the iterator), `segment_reader.py` with `source.py` (one segment, from its ledger
+or its file), `start.py`, `seek.py`, `search.py`, `threshold.py` and `reach.py` (where to begin),
+`gaps.py` (records that are lost), `manifest_reader.py` (the list of segments as it grows),
+`snapshot.py` with `bounds.py` and `span.py` (a frozen view, cut for parallel readers).
+
+May import: cold, manifest, records. Never: leader, maintenance.
+"""

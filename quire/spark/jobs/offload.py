@@ -1,8 +1,8 @@
 """Offload: Spark's workers write a log's closed segments into Parquet files, each in one task.
 
-The driver has the manifest name the files round by round (quire/log/maintenance/offload.py), so that a job that
-was killed goes on where it was. Tasks that ran twice, or whose driver died, leave files that nobody
-names; they are swept as soon as it is certain that nobody will.
+The driver has the manifest name the files round by round (quire/log/maintenance/offload.py). A job
+that was killed goes on at the round where it ended. A task that ran twice, or outlived its driver,
+leaves files that no manifest names. They are deleted once no manifest can name them.
 """
 
 from __future__ import annotations

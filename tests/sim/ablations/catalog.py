@@ -292,7 +292,7 @@ ABLATIONS: Final = (
         "a spare is kept while it may be listed",
         "log",
         logs.delete_a_spare_that_may_be_listed,
-        "rare: a lost answer and an outage must meet in a roll; tests/log/leader/test_roller.py has both",
+        "rare: a lost answer and an outage in one roll; tests/log/leader/test_roller.py has both",
         _expiry,
     ),
     Ablation("a trim changes the manifest first", "log", logs.delete_before_the_manifest_says_so),
