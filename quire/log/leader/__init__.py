@@ -3,7 +3,7 @@
 Read `takeover.py` (how an epoch begins), `log.py` (the handle), `pipeline.py` (from a record to its
 ack), `accumulator.py` (records into batches), `flow_control.py` (bounds), `segments.py` (the chain
 of ledgers under it), `roller.py` (when a new one begins), `producer_state.py` (numbers after a
-takeover), `conditions.py` (conditional appends), `outcome.py` (what an append ended with).
+takeover), `conditions.py` (conditional appends), `outcome.py` (how an append ends), `failure.py`.
 
 May import: every other room of the log but the directory.
 """
