@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from quire.log.position import Position
+from quire.log.records.position import Position
 from tests.judges.history import Kind, Operation, Outcome, value_of
 from tests.sim import history as sim
 from tests.sim.run import Result, run_seed

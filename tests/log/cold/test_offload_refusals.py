@@ -129,12 +129,12 @@ def test_a_program_without_pyarrow_says_what_to_install(
             records = await write_log(cluster)
             client = cluster.new_client()
             await offload(client, tmp_path)
-            for name in [each for each in sys.modules if each.startswith("quire.log.cold_")]:
+            for name in [each for each in sys.modules if each.startswith("quire.log.cold.")]:
                 monkeypatch.delitem(sys.modules, name)
-            import quire.log
+            import quire.log.cold
 
-            for name in ("cold_reader", "cold_parquet", "cold_tier"):
-                monkeypatch.delattr(quire.log, name, raising=False)
+            for name in ("reader", "parquet", "tier"):
+                monkeypatch.delattr(quire.log.cold, name, raising=False)
             monkeypatch.setitem(sys.modules, "pyarrow", None)
             with pytest.raises(ConfigurationError, match=r"pip install 'quire\[cold\]'"):
                 await client.read()
