@@ -120,7 +120,7 @@ mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))
 
-judges: $(VENV)/test.stamp build/judges/porcupine s2 ## histories of soaks of MINUTES=n and of RUNS=n simulated runs before judges; needs Go
+judges: $(VENV)/test.stamp build/judges/porcupine s2 ## soaks of MINUTES=n, drills and RUNS=n simulated runs before judges of their histories; needs Go
 	@$(BIN)/python -m tests.judges --porcupine build/judges/porcupine --s2 build/judges/s2-porcupine \
 	  --minutes $(MINUTES) --zookeeper $(or $(ZOOKEEPER),3) --simulated $(RUNS) --jobs $(JOBS)
 

@@ -47,9 +47,13 @@ now = time.monotonic_ns
 class Worker:
     client: quire.Client
 
-    def __init__(self, name: str, give_up: float, history: Path) -> None:
+    def __init__(
+        self, name: str, give_up: float, history: Path, replication: quire.Replication
+    ) -> None:
         self.name = name
-        self.options = quire.LogOptions(open_timeout=give_up, roll_entries=ENTRIES_PER_SEGMENT)
+        self.options = quire.LogOptions(
+            replication=replication, open_timeout=give_up, roll_entries=ENTRIES_PER_SEGMENT
+        )
         self.next: quire.Position | int = quire.BEGINNING
         self.passes = itertools.count()
         self.numbers = itertools.count()
@@ -195,9 +199,10 @@ async def main() -> None:
     arguments.add_argument("--name", required=True)
     arguments.add_argument("--give-up", type=float, default=30.0, help="seconds without bookies")
     arguments.add_argument("--history", type=Path, default=Path(os.devnull))
+    arguments.add_argument("--replication", type=quire.Replication.parse, default="3/3/2")
     options = arguments.parse_args()
     limits = LedgerOptions(append_timeout=options.give_up)
-    worker = Worker(options.name, options.give_up, options.history)
+    worker = Worker(options.name, options.give_up, options.history, options.replication)
     while True:
         try:
             async with quire.connect(options.store, options=limits) as client:

@@ -20,13 +20,13 @@ import asyncio
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from quire.cluster.process import BookieProcess, ProcessState, Ready
+from quire.cluster.process import PROGRAM, BookieProcess, ProcessState, Ready
 from quire.cluster.zookeeper import LocalZooKeeper, servers_of
 from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, HandleClosedError
@@ -76,6 +76,9 @@ class LocalCluster:
     from one event loop. Raises `ConfigurationError` for a number of bookies below one, for what
     contradicts the directory, and when Java or the jars are missing.
     """
+
+    program: Sequence[str] = PROGRAM
+    """What Python runs as a bookie. Drills put a disk of their own below it."""
 
     def __init__(
         self,
@@ -300,7 +303,7 @@ class LocalCluster:
         )
         name = f"bookie-{index}"
         self._expected.discard(index)
-        process = await BookieProcess.start(name, arguments, self.bookie_log(index))
+        process = await BookieProcess.start(name, arguments, self.bookie_log(index), self.program)
         self._processes[index] = process
         self._watchers[index] = asyncio.create_task(self._watch(index, process))
         await process.wait_ready(START_SECONDS)

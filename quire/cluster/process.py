@@ -31,6 +31,8 @@ STOP_SECONDS: Final = 10.0
 
 LOG_TAIL_BYTES: Final = 4096
 
+PROGRAM: Final = ("-m", "quire")
+
 
 class ProcessState(StrEnum):
     """What a child process is doing, as far as its parent knows."""
@@ -87,16 +89,19 @@ class BookieProcess:
         self.log = log
 
     @classmethod
-    async def start(cls, name: str, arguments: Sequence[str], log: Path) -> BookieProcess:
-        """Start `python -m quire` with some arguments; what it says on stderr is added to `log`."""
+    async def start(
+        cls, name: str, arguments: Sequence[str], log: Path, program: Sequence[str] = PROGRAM
+    ) -> BookieProcess:
+        """Start `python -m quire` with some arguments, or what else `program` names after `python`;
+        its standard error is added to `log`.
+        """
         loop = asyncio.get_running_loop()
         with log.open("ab") as stderr:
             transport, protocol = await loop.subprocess_exec(
                 _Protocol,
                 sys.executable,
                 "-P",  # what lies about in our current directory is no module of the child's
-                "-m",
-                "quire",
+                *program,
                 *arguments,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -17,19 +17,24 @@ import multiprocessing
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from tests.judges.drills import DRILLS, run_drill
 from tests.judges.history import History, load, save
 from tests.judges.judging import ILLEGAL, OK, Court, Verdict, is_condemned, summary
 from tests.judges.planted import HONEST, PLANTED
+from tests.judges.power import LAZY
 from tests.judges.simulated import WORKLOADS, Simulated, simulate
 from tests.soak import soak
 
 SOAK_KILLS: Final = 3
 SOAK_SEED: Final = 1
+FAILING: Final = "power-loss-of-all"
+FAILING_SIZE: Final = 1000
 CHUNK: Final = 50
 """So many simulated histories are judged at a time."""
 
@@ -79,6 +84,27 @@ class Session:
                 self.fail(f"{name}: its own checks failed")
         self._judge_directory(name, directory)
 
+    def drill(self, names: Iterable[str]) -> None:
+        """Run and judge drills on real processes."""
+        for name in names:
+            directory = self.directory / f"drill-{name}"
+            report = asyncio.run(run_drill(name, directory))
+            print(report)
+            if report.wrong:
+                self.fail(f"drill {name}: its own checks failed")
+            self._judge_directory(f"drill {name}", directory)
+
+    def try_drill(self) -> None:
+        """Show that a drill can fail: bookies acknowledge before they sync."""
+        directory = self.directory / "drill-that-fails"
+        report = asyncio.run(run_drill(FAILING, directory, size=FAILING_SIZE, mode=LAZY))
+        verdicts = self.court.judge({LAZY: load(sorted(directory.glob("*.ndjson")))})
+        lost = [each for each in verdicts if each.verdict == ILLEGAL]
+        print(f"bookies that sync too late lost records: {report.wrong[0] if report.wrong else ''}")
+        print("\n".join(f"  {each}"[:200] for each in verdicts))
+        if len(lost) < len(verdicts) - (self.court.s2 is None):
+            self.fail("records were lost, and a judge did not see it")
+
     def _judge_directory(self, name: str, directory: Path) -> None:
         history = load(sorted(directory.glob("*.ndjson")))
         print(f"{name}: {len(history)} operations, in {directory}")
@@ -94,6 +120,8 @@ class Session:
                 done = pool.starmap(simulate, runs[start : start + CHUNK])
                 operations += sum(len(each.history) for each in done)
                 verdicts += self.court.judge(self._keep(done))
+                counts = Counter((each.judge, each.verdict) for each in verdicts)
+                print(f"{start + len(done)} runs, {dict(counts)}", file=sys.stderr, flush=True)
         title = f"{count} simulated runs, {operations} operations"
         self.hear(title, verdicts)
 
@@ -127,6 +155,7 @@ def main() -> None:
     arguments.add_argument("--zookeeper", type=int, default=3, help="0 leaves this soak out")
     arguments.add_argument("--simulated", type=int, default=1000, help="how many simulated runs")
     arguments.add_argument("--jobs", type=int, default=2)
+    arguments.add_argument("--drills", nargs="*", default=list(DRILLS), help="all by default")
     options = arguments.parse_args()
     shutil.rmtree(options.directory, ignore_errors=True)
     options.directory.mkdir(parents=True)
@@ -138,6 +167,9 @@ def main() -> None:
         session.soak(options.minutes, None)
         if options.zookeeper:
             session.soak(options.minutes, options.zookeeper)
+    if options.drills:
+        session.drill(options.drills)
+        session.try_drill()
     if options.simulated:
         session.simulate(options.simulated, options.jobs)
     print("every judge agrees" if session.is_good else "FAILED")
