@@ -97,6 +97,18 @@ def settle(cold: ColdFile, log_id: str) -> None:
             sync_one(os.path.dirname(attempt))
 
 
+def is_there(cold: ColdFile, log_id: str) -> bool:
+    """Whether a file that a manifest names is in its place, as large as it was.
+
+    A bucket that vanished looks like an empty one. Raises `ColdTierError`, `CorruptStorageError`,
+    `ConfigurationError`.
+    """
+    system, path = _ours(cold.uri, log_id)
+    with tier_errors(cold.uri):
+        found = system.get_file_info(path)
+    return bool(found.type == fs.FileType.File and found.size == cold.size)
+
+
 def delete_file(uri: str, log_id: str) -> None:
     """Delete a file of a log, also where it is an attempt; harmless when it is gone.
 

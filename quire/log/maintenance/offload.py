@@ -226,20 +226,35 @@ class Offload:
     async def release(self) -> LogManifest:
         """Give up the ledgers of all segments that are in files: doom them, then delete them.
 
-        The files are in their place before. Raises `NoSuchLogError`, `ColdTierError`.
+        Each file is in its place before, and as large as it was: the ledger of a file that is away
+        stays, and readers go on with it. Raises `NoSuchLogError`, `ColdTierError`, also for a file
+        that is away, when all other ledgers are given up.
         """
         seen, _ = await self._record.read()
-        await self._settle([each.cold for each in seen.segments if each.cold and each.is_hot])
+        files = [each.cold for each in seen.segments if each.cold and each.is_hot]
+        await self._settle(files)
+        there = {each for each in files if await _is_there(each)}
 
         def change(manifest: LogManifest) -> LogManifest:
-            doomed = [each.ledger for each in manifest.segments if each.cold and each.is_hot]
+            doomed = [each.ledger for each in manifest.segments if each.cold in there]
             segments = tuple(
-                replace(each, cold=each.cold._replace(alone=True)) if each.cold else each
+                replace(each, cold=each.cold._replace(alone=True))
+                if each.cold and each.cold in there
+                else each
                 for each in manifest.segments
             )
             return replace(manifest, segments=segments, doomed=(*manifest.doomed, *doomed))
 
-        return await delete_doomed(self._catalog, await self._edit(change), self._edit)
+        manifest = await delete_doomed(self._catalog, await self._edit(change), self._edit)
+        for each in manifest.segments:
+            if each.cold in files and each.cold not in there:
+                raise ColdTierError(
+                    each.cold.uri,
+                    f"the file is missing, or is not {each.cold.size} bytes; bookies keep ledger "
+                    f"{each.ledger} of segment {each.number}, and readers use it: put the file "
+                    "back, then offload again",
+                )
+        return manifest
 
     async def sweep(self) -> Sequence[str]:
         """Delete files that no manifest names, nor ever will, and return their URIs.
@@ -313,6 +328,11 @@ async def sweep_each(offloads: Iterable[Offload]) -> list[str]:
     if failures:
         raise failures[0]
     return orphans
+
+
+async def _is_there(file: ColdFile) -> bool:
+    found: bool = await asyncio.to_thread(door(file.tier).is_there, file, log_id_of(file.uri))
+    return found
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -6,13 +6,14 @@ when a segment lies in one.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from quire.entry import EntryId
 from quire.errors import ConfigurationError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.manifest.cold_files import ColdFile
+from quire.log.manifest.cold_files import ColdFile, ColdFileMissingError
 from quire.log.records.batch import Base
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from quire.log.cold.reader import ColdReader
 
 Source: TypeAlias = Union[LedgerReader, "ColdReader"]
+
+
+_log = logging.getLogger(__name__)
 
 
 async def open_source(
@@ -33,6 +37,7 @@ async def open_source(
 ) -> Source:
     """Open what holds a segment's entries, without disturbing its writer.
 
+    A file that is missing is no loss as long as bookies keep the ledger: that is opened then.
     Raises the ledger's errors, and for a file `ConfigurationError` where pyarrow is missing,
     `ColdFileMissingError`, `CorruptStorageError`, `ColdTierError`.
     """
@@ -43,7 +48,13 @@ async def open_source(
         from quire.log.cold import reader
     except ImportError as error:
         raise missing(cold.uri, error) from error
-    return await reader.open_file(cold, ledger, last, base)
+    try:
+        return await reader.open_file(cold, ledger, last, base)
+    except ColdFileMissingError:
+        if cold.alone:
+            raise
+        _log.warning("%s is missing: ledger %d, which bookies keep, is read", cold.uri, ledger)
+        return await catalog.open_without_recovery(ledger, password=password)
 
 
 async def read_head(source: Source, entry: EntryId) -> bytes:
