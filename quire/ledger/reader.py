@@ -143,7 +143,10 @@ class LedgerReader(Handle):
         deadline = asyncio.get_running_loop().time() + timeout
         while await self.last_confirmed() < end and not self.is_closed:
             if asyncio.get_running_loop().time() >= deadline:
-                reason = "it is not confirmed, and its writer is silent: recovery decides"
+                reason = (
+                    "it is not confirmed, and its writer is silent: open the ledger, or its log, "
+                    "to recover it (client.logs.recover, `quire log read --recover`)"
+                )
                 raise UnreadableError(self.ledger, end, reason)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LAC_POLL_SECONDS_MAX)
