@@ -29,8 +29,10 @@ from quire.storage.record import (
     read_header,
     read_records,
 )
+from quire.storage.reserve import RESERVE
 from quire.storage.retired_file import MAGIC as RETIRED_MAGIC
 from quire.storage.retired_file import parse_retired
+from quire.storage.segments import SPARE_SUFFIX
 from quire.storage.state_file import decode_state
 from quire.storage.view import BytesFile
 
@@ -54,8 +56,10 @@ async def describe(path: str, data: bytes) -> AsyncIterator[Row]:
             yield row
     elif data.startswith(_STATE_PREFIX):
         yield _state_file(path, data)
-    elif path.endswith(".spare"):
+    elif path.endswith(SPARE_SUFFIX):
         yield {"part": "spare", "bytes": len(data)}
+    elif path.rpartition("/")[2] == RESERVE:
+        yield {"part": "reserve", "bytes": len(data)}
     else:
         raise CorruptStorageError(path, "it does not begin as any file of a bookie does")
 

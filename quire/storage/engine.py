@@ -8,6 +8,7 @@ and durable records into state. What may be accepted is the node's business (nod
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 import struct
@@ -37,6 +38,7 @@ from quire.storage.options import StorageOptions
 from quire.storage.patching import Patcher
 from quire.storage.record import BLOCK_BYTES, Record, RecordKind
 from quire.storage.replay import JournalPosition, replay
+from quire.storage.reserve import Reserve
 from quire.storage.scrub import Scrubber
 from quire.storage.segments import Segments
 from quire.storage.upkeep import NEARLY_FULL, Upkeep
@@ -124,7 +126,8 @@ class Engine:
             "compaction": self.compactor.counts,
             "read": self.storage.read_counts,
         }
-        self._segments = Segments(disk, bookie, options, rng, self._die)
+        self._reserve = Reserve(disk, options)
+        self._segments = Segments(disk, bookie, options, rng, self._die, self._reserve.restore)
         self._journal: Journal[_Subject] = Journal(
             self._segments,
             options,
@@ -154,22 +157,67 @@ class Engine:
         begun = asyncio.get_running_loop().time()
         await self.upkeep.look_for_room()
         await self.storage.load()
-        start, sequence = self.storage.checkpoint.position, 0
+        await self._reserve.load()
+        start = self.storage.checkpoint.position
         numbers = await self._segments.load(start.segment)
-        if start != FIRST.position:
-            sequence = await replay(self._disk, self.bookie, start, numbers, self._replay)
-        await self.storage.remove_unlisted()
-        segment = await self._segments.create(previous=0)
-        position = JournalPosition(segment.header.number, BLOCK_BYTES, sequence)
-        await self.storage.flush(lambda: position)
-        if start == FIRST.position:
+        is_first = start == FIRST.position
+        end = start if is_first else await self._replay_all(start, numbers)
+        segment = await self._with_reserve(lambda: self._segments.create(previous=0))
+        position = JournalPosition(segment.header.number, BLOCK_BYTES, end.sequence)
+        await self._flush_replayed(position)
+        if is_first:
             await self.storage.flush(lambda: position)  # nobody falls back on it any more: fresh.py
         await self._segments.release(position.segment)
+        await self._stock(is_first)
         for ledger in self.storage.limbo():
             self.observer.salvaged(ledger)
-        self._journal.start(segment, sequence)
+        self._journal.start(segment, end.sequence)
         self.upkeep.start()
         self._tell_of_replay(asyncio.get_running_loop().time() - begun)
+
+    async def _stock(self, is_first: bool) -> None:
+        """Make what the next start needs on a full disk. A bookie that served before has had it, so
+        it serves without, and entries wait for room; a new bookie needs it before it serves.
+        """
+        try:
+            await self._segments.stock()
+        except OSError as error:
+            if is_first or error.errno != errno.ENOSPC:
+                raise
+            self._segments.is_starved = True
+
+    async def _replay_all(self, start: JournalPosition, numbers: list[int]) -> JournalPosition:
+        """Replay the journal, and move all of it into entry logs. Return where it ended, which is
+        in the one segment that is left: others have become spares.
+        """
+        end = await replay(
+            self._disk, self.bookie, start, numbers, self._replay, self._keep_replayed
+        )
+        await self.storage.remove_unlisted()
+        await self._flush_replayed(end)
+        await self._segments.keep_only(end.segment)
+        return end
+
+    async def _keep_replayed(self, position: JournalPosition) -> None:
+        """Flush what was replayed before a segment, so that with the segment it is never more than
+        the reserve has room for.
+        """
+        if self.storage.cached_bytes >= self.options.replayed_bytes_max:
+            await self._flush_replayed(position)
+            await self._segments.release(position.segment)
+
+    async def _flush_replayed(self, position: JournalPosition) -> None:
+        await self._with_reserve(lambda: self.storage.flush(lambda: position))
+
+    async def _with_reserve(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what a start needs, on a full disk in the room of the reserve."""
+        try:
+            return await work()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            await self._reserve.give_up()
+            return await work()
 
     def _tell_of_replay(self, seconds: float) -> None:
         found = self._replayed
@@ -324,9 +372,14 @@ class Engine:
         return self.is_moving and self.upkeep.is_writable and not self.gate.is_stalled
 
     @property
-    def is_stalled(self) -> bool:
-        """The journal has waited for its disk for so long that nothing more is sent to it."""
+    def is_hanging(self) -> bool:
+        """The disk has kept the journal for so long that nothing more is sent to it."""
         return self._journal.busy_seconds() > self.options.stall_seconds
+
+    @property
+    def is_stalled(self) -> bool:
+        """The disk hangs, or the journal has waited as long for room on it."""
+        return self.is_hanging or self._journal.waiting_seconds() > self.options.stall_seconds
 
     @property
     def is_moving(self) -> bool:
@@ -339,7 +392,15 @@ class Engine:
         """
         self.check_alive()
         if self.is_stalled:
-            raise BookieBusyError(self.bookie, FULL if self._segments.is_starved else HANGING)
+            raise BookieBusyError(self.bookie, HANGING if self.is_hanging else FULL)
+
+    def check_fencing(self) -> None:
+        """Raise as `check_moving`, but while the journal waits for room only when what it keeps for
+        fences is used up.
+        """
+        if self.is_hanging or not self._journal.takes_fences:
+            self.check_moving()
+        self.check_alive()
 
     async def from_disk(self, reading: Awaitable[T]) -> T:
         """Return as `watched`. Raises `BookieBusyError` when the disk hangs."""

@@ -56,8 +56,11 @@ KIND: Final = "cookie"
 VERSION: Final = 1
 ID_BITS: Final = 128
 
-FORMAT_BYTES_MIN: Final = 64 * 2**20
-"""Two segments of the journal, the next one, and as much for the first entry logs."""
+FORMAT_BYTES_MIN: Final = 160 * 2**20
+"""The journal's segment and the next one, the spare and the reserve that a start on a full disk
+needs (74 MiB), and more than half of the disk for entry logs: a bookie that was read-only takes
+entries again when half of its disk is free.
+"""
 
 
 async def format_directory(

@@ -7,6 +7,10 @@ answer goes into it, and does not become a batch and a sync of its own behind it
 what was applied is exactly the records up to `position().sequence`: a flush can start anywhere
 between two awaits, a read sees durable entries only, and nobody sees half a batch.
 
+While the next segment is not there the end of the present one takes no runs, and once the disk was
+found full all of its rest takes none: it is for fences. They go ahead of the recovery's runs that
+wait for room; ordinary runs are refused before that, so none that was accepted comes after a fence.
+
 When the journal falls idle a record of its own follows (`on_idle`), because only a later batch can
 prove that the last one was durable (record.py).
 
@@ -54,6 +58,10 @@ class _Pending(NamedTuple, Generic[SubjectT]):
     """Whether it stays in the queue when the disk is full."""
 
 
+def _seconds_since(moment: float | None) -> float:
+    return 0.0 if moment is None else asyncio.get_running_loop().time() - moment
+
+
 class Journal(Generic[SubjectT]):
     """Group commit over segments. `apply` gets the subjects of a durable batch, in order."""
 
@@ -70,7 +78,7 @@ class Journal(Generic[SubjectT]):
     ) -> None:
         self._segments = segments
         self._on_refused = on_refused
-        self._is_rolling = False
+        self._waits_since: float | None = None
         segments.on_starved = self._turn_away
         self._on_idle = on_idle
         self._is_witnessed = True
@@ -80,6 +88,7 @@ class Journal(Generic[SubjectT]):
         self._on_fatal = on_fatal
         self._queue: deque[_Pending[SubjectT]] = deque()
         self._arrived = asyncio.Event()
+        segments.on_ready = self._arrived.set
         self._is_closing = False
         self._busy_since: float | None = None
         self._failure: BaseException | None = None
@@ -100,8 +109,16 @@ class Journal(Generic[SubjectT]):
 
     def busy_seconds(self) -> float:
         """Return for how long the disk has kept the present batch."""
-        since = self._busy_since
-        return 0.0 if since is None else asyncio.get_running_loop().time() - since
+        return _seconds_since(self._busy_since)
+
+    def waiting_seconds(self) -> float:
+        """Return for how long the journal has waited for another segment."""
+        return 0.0 if self._segments.is_ready else _seconds_since(self._waits_since)
+
+    @property
+    def takes_fences(self) -> bool:
+        """Whether a fence has room without another segment."""
+        return self._options.segment_bytes - self._offset >= BLOCK_BYTES
 
     def append(
         self, kind: RecordKind, body: bytes, subject: SubjectT, *, can_wait: bool = True
@@ -109,7 +126,8 @@ class Journal(Generic[SubjectT]):
         """Queue a record; the future is done when it is durable and applied.
 
         One that cannot wait is refused, with `ReadOnlyBookieError` and a call of `on_refused`, when
-        it is still in the queue while the disk is too full for another segment.
+        it is still in the queue while the disk is too full for another segment. A fence need not
+        wait while `takes_fences`.
         Cancelling the future abandons the wait, not the record. Raises `BookieUnavailableError`,
         as the future does, when the journal failed or is closed.
         """
@@ -134,6 +152,11 @@ class Journal(Generic[SubjectT]):
                     await self._wait()
                     continue
                 batch = self._take_batch()
+                if self._segments.is_ready:
+                    self._waits_since = None
+                elif not batch:
+                    await self._wait_for_segment()
+                    continue
                 self._busy_since = asyncio.get_running_loop().time()
                 await (self._commit(batch) if batch else self._roll())
                 self._busy_since = None
@@ -167,29 +190,54 @@ class Journal(Generic[SubjectT]):
 
     def _take_batch(self) -> list[_Pending[SubjectT]]:
         """Take from the queue what fits into the segment; nothing when a new one is needed."""
+        if self._segments.is_starved:
+            self._turn_away()
+            self._let_fences_go_ahead()
         room = self._options.segment_bytes - self._offset
+        room_for_runs = self._room_for_runs(room)
         batch: list[_Pending[SubjectT]] = []
         size = 0
         while self._queue:
-            size += RECORD_HEADER_BYTES + len(self._queue[0].body)
-            if size > room or (batch and size > self._options.batch_bytes_max):
+            pending = self._queue[0]
+            size += RECORD_HEADER_BYTES + len(pending.body)
+            is_run = pending.kind is RecordKind.RUN
+            if size > (room_for_runs if is_run else room):
+                break
+            if batch and size > self._options.batch_bytes_max:
                 break
             batch.append(self._queue.popleft())
         return batch
 
+    def _room_for_runs(self, room: int) -> int:
+        """Return how much of the room in the segment runs may take now."""
+        if self._segments.is_ready:
+            return room
+        return 0 if self._segments.is_starved else room - self._options.last_bytes
+
+    def _let_fences_go_ahead(self) -> None:
+        """Put fences before what waits for room: that is of recoveries, whose order says nothing.
+
+        (A key that a fence overtakes is in the fence too.)
+        """
+        fences = [pending for pending in self._queue if pending.kind is RecordKind.FENCE]
+        if fences:
+            others = (each for each in self._queue if each.kind is not RecordKind.FENCE)
+            self._queue = deque((*fences, *others))
+
+    async def _wait_for_segment(self) -> None:
+        """Wait until the next segment is there, or something comes that may need none."""
+        if self._waits_since is None:
+            self._waits_since = asyncio.get_running_loop().time()
+        self._arrived.clear()
+        await self._arrived.wait()
+
     async def _roll(self) -> None:
-        self._is_rolling = True
-        if self._segments.is_starved:
-            self._turn_away()
         segment = await self._segments.take()
-        self._is_rolling = False
         old, self._segment, self._offset = self._segment, segment, BLOCK_BYTES
         await old.file.close()
 
     def _turn_away(self) -> None:
         """Refuse what waits for a segment that the disk has no room for, and need not wait."""
-        if not self._is_rolling:
-            return
         refused = [pending for pending in self._queue if not pending.can_wait]
         self._queue = deque(pending for pending in self._queue if pending.can_wait)
         for pending in refused:
@@ -197,6 +245,7 @@ class Journal(Generic[SubjectT]):
             if not pending.done.done():
                 pending.done.set_exception(ReadOnlyBookieError(self._bookie, FULL))
                 pending.done.exception()  # looked at: see _fail
+        self._arrived.set()
 
     async def _commit(self, batch: list[_Pending[SubjectT]]) -> None:
         data, end = self._encode(batch)

@@ -277,7 +277,7 @@ class BookieNode:
 
     async def _fence(self, ledger: LedgerId, key: bytes) -> None:
         """Fence a ledger; returns when key and fence are durable and older adds are applied."""
-        self._engine.check_moving()
+        self._engine.check_fencing()
         self._storage.retired.check_kept(ledger)
         state = await self._authorize(ledger, key)
         if state.is_fenced:

@@ -44,7 +44,7 @@ class StorageOptions:
     they fill the write cache."""
 
     spare_segments_max: int = 4
-    """Reclaimed segments kept for reuse; more are removed."""
+    """Reclaimed segments kept for reuse; more are removed. One is kept in any case."""
 
     low_space_bytes: int = 256 * 1024 * 1024
     """With less free the bookie takes no new entries: room for one flush and the segments of a
@@ -136,6 +136,27 @@ class StorageOptions:
     def high_mark(self, total_bytes: int) -> int:
         """Return the high mark of a disk, in bytes: one that it has when it is half empty."""
         return min(self.high_space_bytes, total_bytes // 2)
+
+    @property
+    def reserve_bytes(self) -> int:
+        """What is kept back for a start on a full disk, besides the room for the records that it
+        replays: a mebibyte, which lists 100,000 entry logs or keeps 20,000 fences.
+        """
+        return self.segment_bytes // 16
+
+    @property
+    def replayed_bytes_max(self) -> int:
+        """Replayed entries beyond which a start flushes before it reads another segment. Small
+        entries of several segments share an entry log, and none is much larger than a segment.
+        """
+        return self.segment_bytes // 2
+
+    @property
+    def last_bytes(self) -> int:
+        """The end of a journal segment that takes no runs while the next segment is not there:
+        room for fences if the disk is found full.
+        """
+        return self.segment_bytes // 4 // BLOCK_BYTES * BLOCK_BYTES
 
     @property
     def run_bytes_max(self) -> int:

@@ -7,7 +7,7 @@ bookie does not start, because what it dropped may be the only copy of something
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from quire.errors import CorruptStorageError
@@ -35,27 +35,38 @@ class JournalPosition(NamedTuple):
     sequence: int
 
 
+async def _go_on(_: JournalPosition) -> None:
+    """Do nothing between two segments."""
+
+
 async def replay(
     disk: Disk,
     bookie: str,
     start: JournalPosition,
     numbers: list[int],
     apply: Callable[[Record], None],
-) -> int:
-    """Apply every record after `start`; return the sequence number of the last one.
+    between: Callable[[JournalPosition], Awaitable[None]] = _go_on,
+) -> JournalPosition:
+    """Apply every record after `start`; return where the next one would begin.
 
-    `numbers` are the segments found, from `start.segment` on. Raises `CorruptStorageError` when a
+    `numbers` are the segments found, from `start.segment` on. `between` is called before each
+    further segment, with its position: the caller may make durable there what was applied, and give
+    up the segments before it. Raises `CorruptStorageError` when a
     segment is missing, is not ours, or is damaged where damage cannot be the trace of a crash.
     """
     if numbers[:1] != [start.segment]:
         raise CorruptStorageError(segment_path(start.segment), "the checkpoint needs it: missing")
-    offset, sequence = start.offset, start.sequence
+    reached = start
     previous: SegmentHeader | None = None
     for number in numbers:
         data, header = await load_segment(disk, bookie, number)
-        if previous is not None and not _continues(previous, header, data):
-            continue
-        records, end = _read(number, data, offset, header.identity, sequence + 1)
+        if previous is not None:
+            if not _continues(previous, header, data):
+                continue
+            reached = JournalPosition(number, BLOCK_BYTES, reached.sequence)
+            await between(reached)
+        sequence = reached.sequence
+        records, end = _read(number, data, reached.offset, header.identity, sequence + 1)
         for record in records:
             apply(record)
         sequence += len(records)
@@ -66,8 +77,8 @@ async def replay(
                 f"record {sequence + 1} is missing or damaged, and the batch at byte {proof} "
                 "was written after it was durable",
             )
-        offset, previous = BLOCK_BYTES, header
-    return sequence
+        reached, previous = JournalPosition(number, end, sequence), header
+    return reached
 
 
 def _continues(previous: SegmentHeader, header: SegmentHeader, data: bytes) -> bool:

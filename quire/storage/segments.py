@@ -10,16 +10,19 @@ that promises it:
 
     n.journal → n.spare, sync directory → write header of m, sync → m.journal, sync directory
 
-The next segment is prepared in the background while the present one fills. When the disk is full
-that waits, `is_starved` is set, and the preparation is tried again when space may be back.
+The next segment is prepared in the background while the present one fills. One spare is kept back
+for the next start, which may find the disk full, and before a next segment is made the bookie's
+reserve must be whole (reserve.py). When the disk has no room for all of this, the preparation
+waits, `is_starved` is set, and it is tried again when space may be back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +37,9 @@ SPARE_SUFFIX: Final = ".spare"
 ZERO_BYTES: Final = 1024 * 1024
 """A new spare is written and synced in steps of this, so that adds never wait behind all of it."""
 
+KEPT_BACK: Final = 1
+"""Spares that only a start may use: the one in which this process ends may have been the last."""
+
 
 def numbered(names: list[str], suffix: str) -> list[int]:
     """Return, ascending, the numbers of the files that are ours: 16 hexadecimal digits and a
@@ -42,6 +48,23 @@ def numbered(names: list[str], suffix: str) -> list[int]:
     digits = "0123456789abcdef"
     stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
     return sorted(int(stem, 16) for stem in stems if len(stem) == 16 and not stem.strip(digits))
+
+
+async def write_zeros(disk: Disk, path: str, size: int) -> None:
+    """Make a file full of zeros, in steps; on a full disk leave nothing of it. Raises OSError."""
+    if (await disk.space(path.rpartition("/")[0])).free_bytes < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)  # before it is filled in vain
+    file = await disk.open(path, create=True)
+    zeros = bytes(min(ZERO_BYTES, size))
+    try:
+        for offset in range(0, size, len(zeros)):
+            await file.write(offset, [zeros[: size - offset]], sync=True)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            await disk.unlink(path)
+        raise
+    finally:
+        await file.close()
 
 
 def segment_path(number: int) -> str:
@@ -60,6 +83,10 @@ class Segment:
     file: File
 
 
+async def _whole() -> None:
+    """Do nothing: there is no reserve."""
+
+
 class Segments:
     """Makes, hands out and takes back segments. One owner: the journal and its checkpoints."""
 
@@ -70,12 +97,17 @@ class Segments:
         options: StorageOptions,
         rng: random.Random,
         on_fatal: Callable[[BaseException], None],
+        restore: Callable[[], Awaitable[None]] = _whole,
     ) -> None:
+        """`restore` makes the bookie's reserve whole, and raises ENOSPC when there is no room."""
         self._disk = disk
         self._bookie = bookie
         self._options = options
         self._rng = rng
         self._on_fatal = on_fatal
+        self._restore = restore
+        self._turn = asyncio.Lock()
+        """Held while spares are made, used or dropped."""
         self._spares: list[int] = []
         self._live: list[int] = []
         self._number = 0
@@ -83,8 +115,11 @@ class Segments:
         self._preparing: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self.is_starved = False
+        """There is no room for a next segment, or it is not known yet whether there is."""
         self.on_starved: Callable[[], None] = lambda: None
         """Called when a segment cannot be made because the disk is full, every time it is tried."""
+        self.on_ready: Callable[[], None] = lambda: None
+        """Called when `take` need not wait any more."""
 
     @property
     def live(self) -> list[int]:
@@ -104,19 +139,27 @@ class Segments:
             file = await self._disk.open(spare_path(number))
             is_whole = file.size == self._options.segment_bytes
             await file.close()
-            if is_whole and len(self._spares) < self._options.spare_segments_max:
+            if is_whole and len(self._spares) < self._spares_max:
                 self._spares.append(number)
             else:
                 await self._disk.unlink(spare_path(number))
         return [number for number in self._live if number >= first]
 
+    @property
+    def _spares_max(self) -> int:
+        return max(KEPT_BACK, self._options.spare_segments_max)
+
     async def create(self, previous: int) -> Segment:
-        """Return a new segment whose name and header are durable.
+        """Return a new segment whose name and header are durable, be it of the last spare.
 
         Raises OSError; after ENOSPC nothing changed, so numbers stay without a gap.
         """
+        async with self._turn:
+            return await self._create(previous)
+
+    async def _create(self, previous: int) -> Segment:
         number = self._number + 1
-        spare, file = await self._open_spare(number)
+        spare, file = await self._open_spare()
         identity = self._rng.getrandbits(64) | 1
         header = SegmentHeader(number, identity, previous, file.size, self._bookie)
         try:
@@ -131,13 +174,13 @@ class Segments:
             raise
         return Segment(header, file)
 
-    async def _open_spare(self, number: int) -> tuple[int, File]:
-        """Open a spare, made under a number if there is none. One that was a segment when segments
-        had another size is removed.
+    async def _open_spare(self) -> tuple[int, File]:
+        """Open a spare, made if there is none. One that was a segment when segments had another
+        size is removed.
         """
         while True:
             if not self._spares:
-                self._spares.append(await self._make_spare(number))
+                await self._make_spare()
             spare = self._spares[-1]
             file = await self._disk.open(spare_path(spare))
             if file.size == self._options.segment_bytes:
@@ -146,22 +189,25 @@ class Segments:
             await self._disk.unlink(spare_path(spare))
             self._spares.remove(spare)
 
-    async def _make_spare(self, number: int) -> int:
-        """Write a file full of zeros; on a full disk leave nothing behind."""
-        path = spare_path(number)
-        file = await self._disk.open(path, create=True)
-        zeros = bytes(min(ZERO_BYTES, self._options.segment_bytes))
-        try:
-            for offset in range(0, self._options.segment_bytes, len(zeros)):
-                room = self._options.segment_bytes - offset
-                await file.write(offset, [zeros[:room]], sync=True)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                await self._disk.unlink(path)
-            raise
-        finally:
-            await file.close()
-        return number
+    async def stock(self) -> None:
+        """Make what a start on a full disk needs: the reserve, and the spare that is kept back.
+
+        Raises OSError; after ENOSPC what is there stays, and this may be called again.
+        """
+        await self._restore()
+        async with self._turn:
+            await self._make_spares(KEPT_BACK)
+
+    async def _make_spares(self, wanted: int) -> None:
+        while len(self._spares) < wanted:
+            await self._make_spare()
+
+    async def _make_spare(self) -> None:
+        number = self._number + 1
+        while number in self._spares:
+            number += 1
+        await write_zeros(self._disk, spare_path(number), self._options.segment_bytes)
+        self._spares.append(number)
 
     def prepare(self, previous: int) -> None:
         """Begin to make the segment that `take` will return."""
@@ -172,7 +218,8 @@ class Segments:
         try:
             while True:
                 try:
-                    segment = await self.create(previous)
+                    await self.stock()
+                    segment = await self._create_next(previous)
                     break
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
@@ -180,9 +227,16 @@ class Segments:
                 await self._wait_for_room()
             self.is_starved = False
             ready.set_result(segment)
+            self.on_ready()
         except Exception as error:
             ready.cancel()
+            self.on_ready()
             self._on_fatal(error)
+
+    async def _create_next(self, previous: int) -> Segment:
+        async with self._turn:
+            await self._make_spares(KEPT_BACK + 1)
+            return await self._create(previous)
 
     async def _wait_for_room(self) -> None:
         self.is_starved = True
@@ -193,6 +247,11 @@ class Segments:
                 await self._room.wait()
         except TimeoutError:
             return
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `take` need not wait."""
+        return self._next is not None and self._next.done()
 
     async def take(self) -> Segment:
         """Return the prepared segment, waiting until it is ready, and begin the one after it."""
@@ -205,18 +264,39 @@ class Segments:
         """Give up the segments below a number: nothing in them is needed any more. Raises
         OSError.
         """
-        old = [number for number in self._live if number < before]
-        kept = old[: max(0, self._options.spare_segments_max - len(self._spares))]
-        self._live = [number for number in self._live if number >= before]
-        for number in old:
-            if number in kept:
-                await self._disk.rename(segment_path(number), spare_path(number))
-            else:
-                await self._disk.unlink(segment_path(number))
-        if old:
-            await self._disk.sync_directory(JOURNAL)
-            self._spares.extend(kept)
-            self._room.set()
+        await self._give_up([number for number in self._live if number < before])
+
+    async def keep_only(self, kept: int) -> None:
+        """Give up all segments but one: those after it have no record. Raises OSError."""
+        await self._give_up([number for number in self._live if number != kept])
+
+    async def _give_up(self, old: list[int]) -> None:
+        """Turn segments into spares, as many as are wanted, and remove the others."""
+        async with self._turn:
+            wanted = max(0, self._spares_max - len(self._spares))
+            kept = [number for number in old if number not in self._spares][:wanted]
+            self._live = [number for number in self._live if number not in old]
+            for number in old:
+                if number in kept:
+                    await self._disk.rename(segment_path(number), spare_path(number))
+                else:
+                    await self._disk.unlink(segment_path(number))
+            if old:
+                await self._disk.sync_directory(JOURNAL)
+                self._spares.extend(kept)
+                self._room.set()
+
+    async def drop_spares(self) -> None:
+        """Remove all spares but the one that is kept back: others need the room. Raises
+        OSError.
+        """
+        async with self._turn:
+            dropped, self._spares = self._spares[KEPT_BACK:], self._spares[:KEPT_BACK]
+            for number in dropped:
+                await self._disk.unlink(spare_path(number))
+            if dropped:
+                await self._disk.sync_directory(JOURNAL)
+                self._room.set()
 
     async def close(self) -> None:
         """Stop preparing."""

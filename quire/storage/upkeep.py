@@ -61,6 +61,11 @@ class Upkeep:
         self._task: asyncio.Task[None] | None = None
 
     @property
+    def has_room(self) -> bool:
+        """Whether the disk had room for new entries when it was looked at."""
+        return self._has_room
+
+    @property
     def is_writable(self) -> bool:
         """There is room for new entries, and for what recovery needs after that."""
         return self._has_room and not self._segments.is_starved
@@ -128,6 +133,7 @@ class Upkeep:
             self._has_room = not self._is_blocked
         else:
             self._close_door()
+            await self._segments.drop_spares()
         if free < high and len(self._segments.live) > SEGMENTS_MIN and not self._is_blocked:
             self.request_flush()
 

@@ -106,7 +106,7 @@ def nothing(directory: Path) -> None:
 def checkpoints_and_an_index(directory: Path) -> None:
     for name in ("checkpoint-0", "checkpoint-1"):
         flip(directory / name)
-    cut(min((directory / "entries").iterdir()))
+    cut(min((directory / "entries").glob("*.entries")))
 
 
 def a_segment(directory: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_look_tells_of_damage_inside_entry_logs_too(tmp_path: Path) -> None:
         await node.add(7, KEY, run_of(7, *range(9), payload=bytes(1000)))
         await node.close()
         await disk.close()
-        (log,) = (home / "entries").iterdir()
+        (log,) = (home / "entries").glob("*.entries")
         flip(log)
         (found,) = (await examine_directory(home, uri)).damage
         assert (found.ledger, found.first, found.last) == (7, 0, 8)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from quire.errors import CorruptStorageError
 from quire.storage.record import BLOCK_BYTES, decode_segment, read_header
-from tests.sim.disk import SimDisk
+from tests.sim.disk import ENDLESS_BYTES, SimDisk
 
 if TYPE_CHECKING:
     from tests.sim.machines import BookieMachine
@@ -103,11 +103,11 @@ def fail_reads(machine: BookieMachine, rng: random.Random) -> Callable[[], None]
 
 
 def fill(disk: SimDisk) -> Callable[[], None]:
-    """Let the disk be full; return what ends it."""
-    disk.faults.is_full = True
+    """Let the disk be full: only what its bookie removes makes room. Return what ends it."""
+    disk.capacity_bytes = disk.used_bytes
 
     def mend() -> None:
-        disk.faults.is_full = False
+        disk.capacity_bytes = ENDLESS_BYTES
 
     return mend
 

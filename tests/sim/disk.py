@@ -146,6 +146,7 @@ class SimDisk:
         """End every fault; what was lost or damaged stays so."""
         self.release()
         self.faults = DiskFaults(latency_seconds=0.0003)
+        self.capacity_bytes = ENDLESS_BYTES
 
     def rot(self, path: str, offset: int, mask: int = 0xFF) -> None:
         """Flip bits of one stored byte, in the cache and on the platter."""
@@ -180,15 +181,16 @@ class SimDisk:
         }
 
     @property
+    def used_bytes(self) -> int:
+        """Return what its files take."""
+        trees = self.directories.values()
+        return sum(len(inode.content) for tree in trees for inode in tree.names.values())
+
+    @property
     def free_bytes(self) -> int:
         if self.faults.is_full:
             return 0
-        used = sum(
-            len(inode.content)
-            for tree in self.directories.values()
-            for inode in tree.names.values()
-        )
-        return self.capacity_bytes - self.taken_bytes - used
+        return self.capacity_bytes - self.taken_bytes - self.used_bytes
 
     def check_room(self, growth: int) -> None:
         is_bounded = growth > 0 and self.capacity_bytes < ENDLESS_BYTES

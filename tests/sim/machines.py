@@ -8,6 +8,7 @@ says that it cannot go on, the process dies and is started again a little later,
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections import Counter
 from dataclasses import replace
@@ -173,6 +174,8 @@ class BookieMachine(Machine):
         self.is_retired = False
         self.is_damaged = False
         """Something durable was taken from its disk: it may find that out at any time."""
+        self.has_reserve = False
+        """Served once, so it starts however full its disk is. A repair needs room of its own."""
         self.must_repair = False
         self.was_repaired = False
         self.doubted: set[LedgerId] = set()
@@ -236,6 +239,8 @@ class BookieMachine(Machine):
         try:
             node = await self._open(life, rng)
         except OSError as error:
+            if error.errno == errno.ENOSPC and self.has_reserve and not self.is_damaged:
+                self.world.loop.fail(Violation("B14 a bookie starts on a full disk", self.name))
             self._fatal(life, error)
             return
         except IntegrityError as error:
@@ -244,6 +249,7 @@ class BookieMachine(Machine):
         serving = Serving(self, life, node, CLUSTER, rng)
         self._served.append(serving)
         self.node, self.host.bookie = node, serving.bookie
+        self.has_reserve = True
         self.ready.set()
         self.settled.set()
         try:
@@ -262,6 +268,7 @@ class BookieMachine(Machine):
         mount = self.disk.mount()
         await format_bookie(mount, self.name, CLUSTER)
         if self.must_repair:
+            self.has_reserve = False
             await operator.repair(self, life, mount, STORAGE)
             self.must_repair, self.was_repaired = False, True
         return await BookieNode.open(

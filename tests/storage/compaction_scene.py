@@ -54,7 +54,7 @@ def collector_of(scene: Scene, answers: Answers) -> Collector:
 
 def entries_bytes(scene: Scene) -> int:
     files = scene.disk.files()
-    return sum(len(data) for path, data in files.items() if path.startswith("entries/"))
+    return sum(len(data) for path, data in files.items() if path.endswith(".entries"))
 
 
 async def check(scene: Scene, held: dict[int, dict[int, bytes]], *gone: int) -> None:
@@ -72,7 +72,7 @@ async def check(scene: Scene, held: dict[int, dict[int, bytes]], *gone: int) -> 
 
 
 def entry_logs(scene: Scene) -> set[str]:
-    return {path for path in scene.disk.files() if path.startswith("entries/")}
+    return {path for path in scene.disk.files() if path.endswith(".entries")}
 
 
 def listed(scene: Scene) -> set[str]:

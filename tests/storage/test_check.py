@@ -83,7 +83,7 @@ def test_a_sound_disk_is_found_sound_and_left_alone(is_closed: bool) -> None:
         before = scene.disk.files()
         done: list[tuple[int, int]] = []
         findings = await checked(scene, lambda *progress: done.append(progress))
-        logs = [path for path in before if path.startswith("entries/")]
+        logs = [path for path in before if path.endswith(".entries")]
         assert done == [(at, len(logs)) for at in range(1, len(logs) + 1)] != []
         assert findings.damage == []
         assert findings.bookie == BOOKIE
@@ -98,7 +98,7 @@ def test_a_sound_disk_is_found_sound_and_left_alone(is_closed: bool) -> None:
 def test_a_damaged_chunk_is_named_by_ledger_and_entries() -> None:
     async def main() -> None:
         scene = await written()
-        path = next(path for path in scene.disk.files() if path.startswith("entries/"))
+        path = next(path for path in scene.disk.files() if path.endswith(".entries"))
         scene.disk.rot(path, 54 + 3000)
         (damage,) = (await checked(scene)).damage
         assert (damage.path, damage.ledger, damage.first) == (path, 7, 0)
@@ -173,7 +173,8 @@ def test_every_kind_of_file_is_described() -> None:
         assert parts["cookie"] == {"cookie"}
         assert parts["checkpoint"] == {"checkpoint"}
         assert parts["journal"] >= {"segment", "run", "ledger", "fence", "end"}
-        assert parts["entries"] == {"entry-log", "chunk", "state"}
+        assert parts["entries"] == {"entry-log", "chunk", "state", "reserve"}
+        assert parts["reserve"] == {"reserve"}
 
     drive(main())
 
@@ -197,7 +198,7 @@ def test_damage_ends_a_description() -> None:
 def test_a_description_finds_what_a_check_does() -> None:
     async def main() -> None:
         scene = await written()
-        path = next(each for each in scene.disk.files() if each.startswith("entries/"))
+        path = next(each for each in scene.disk.files() if each.endswith(".entries"))
         scene.disk.rot(path, 54 + 30)
         found = await rows_of_damaged(path, scene.disk.files()[path])
         assert [row["damaged"] for row in found if row["part"] == "chunk"].count(True) == 1

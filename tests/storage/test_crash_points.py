@@ -11,7 +11,9 @@ never sent.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,7 @@ from quire.errors import (
 )
 from quire.run import split_run
 from quire.storage.options import StorageOptions
-from tests.sim.disk import Cut
+from tests.sim.disk import Cut, SimDisk
 from tests.storage.scene import KEY, Scene, drive, run_of
 
 TINY = StorageOptions(
@@ -175,16 +177,39 @@ def test_a_crash_with_the_page_cache_kept_loses_nothing_either() -> None:
     drive(main())
 
 
+class Ends(list[BaseException]):
+    """What ends the process, which does nothing after it."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        super().__init__()
+        self._disk = disk
+        self.happened = asyncio.Event()
+
+    def append(self, error: BaseException) -> None:
+        super().append(error)
+        self._disk.kill()
+        self.happened.set()
+
+
+async def until_it_ends(work: Coroutine[Any, Any, None], ends: Ends) -> None:
+    working = asyncio.ensure_future(work)
+    ending = asyncio.ensure_future(ends.happened.wait())
+    await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, ending):
+        task.cancel()
+    for result in await asyncio.gather(working, ending, return_exceptions=True):
+        if not isinstance(result, OSError | BookieUnavailableError | asyncio.CancelledError):
+            assert not isinstance(result, BaseException), result
+
+
 def test_a_failed_sync_anywhere_fails_the_process_and_loses_nothing() -> None:
     async def main() -> None:
         for path in ("journal", "entries", "checkpoint", ""):
             for skipped in range(12):
                 scene, promises = Scene(seed=skipped, options=TINY), Promises()
+                scene.fatal = ends = Ends(scene.disk)
                 scene.disk.fail_sync(path, skipped)
-                try:
-                    await workload(scene, promises)
-                except (OSError, BookieUnavailableError):
-                    assert scene.disk.faults.sync_error is None
+                await until_it_ends(workload(scene, promises), ends)
                 if hasattr(scene, "node"):
                     await scene.node.abort()
                 scene.fatal.clear()

@@ -8,7 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from quire.errors import BookieBusyError, ConfigurationError, ReadOnlyBookieError
+from quire.errors import (
+    BookieBusyError,
+    ConfigurationError,
+    LedgerFencedError,
+    ReadOnlyBookieError,
+)
 from quire.storage.disk import File
 from quire.storage.gate import Gate
 from quire.storage.options import StorageOptions
@@ -45,10 +50,26 @@ def test_a_read_only_bookie_opens_again_above_the_high_mark_only() -> None:
 def test_a_bookie_that_starts_on_a_nearly_full_disk_is_read_only_at_once() -> None:
     async def main() -> None:
         scene = Scene()
+        await scene.start()
+        await scene.close()
         set_free(scene, SMALL.low_space_bytes - 1)
         node = await scene.start()
         with pytest.raises(ReadOnlyBookieError):
             await node.add(7, KEY, run_of(7, 0))
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_bookie_serves_for_the_first_time_where_it_has_room_for_its_reserve() -> None:
+    async def main() -> None:
+        scene = Scene()
+        set_free(scene, SMALL.low_space_bytes - 1)
+        with pytest.raises(OSError, match="No space left"):
+            await scene.start()
+        scene.disk.kill()
+        set_free(scene, 1 << 30)
+        await scene.start()
         await scene.close()
 
     drive(main())
@@ -86,6 +107,7 @@ def test_adds_that_wait_when_the_disk_fills_are_refused() -> None:
     async def main() -> None:
         scene = Scene(options=replace(PATIENT, low_space_bytes=0))
         node = await scene.start()
+        await eventually(lambda: node._engine._segments.is_ready)
         scene.disk.faults.is_full = True
         adding = [
             asyncio.ensure_future(node.add(7, KEY, run_of(7, entry, payload=bytes(4000))))
@@ -159,10 +181,14 @@ def test_a_journal_that_waits_long_for_room_says_so() -> None:
         ]
         await eventually(lambda: node._engine.is_stalled)
         with pytest.raises(BookieBusyError, match="its disk is full"):
-            await node.read_tail(7, fence_key=KEY)
+            await node.add(7, KEY, run_of(7, 101), recovery=True)
+        assert not all(add.done() for add in waiting)
+        assert (await node.read_tail(7, fence_key=KEY)).fenced, "fences have room of their own"
+        assert not all(add.done() for add in waiting)
         scene.disk.faults.is_full = False
         await asyncio.gather(*waiting)
-        await node.read_tail(7, fence_key=KEY)
+        with pytest.raises(LedgerFencedError):
+            await node.add(7, KEY, run_of(7, 101))
         assert scene.fatal == []
         await scene.close()
 
@@ -287,7 +313,7 @@ def test_a_disk_of_entries_that_hangs_alone_is_answered_for() -> None:
         opened = scene.mount.open
 
         async def hanging(path: str, *, create: bool = False) -> File:
-            if path.startswith("entries/"):
+            if path.endswith(".entries"):
                 await comes_back.wait()
             return await opened(path, create=create)
 

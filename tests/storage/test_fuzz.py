@@ -193,7 +193,7 @@ def test_a_missing_file_is_never_taken_for_an_empty_one() -> None:
 
 
 def test_half_an_entry_file_is_named() -> None:
-    for path in [path for path in written() if path.startswith("entries/")]:
+    for path in [path for path in written() if path.endswith(".entries")]:
         files = dict(written())
         files[path] = files[path][: len(files[path]) // 2]
         assert asyncio.run(check(files)) in ("refused", "damage named")

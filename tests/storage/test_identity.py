@@ -288,11 +288,13 @@ def test_a_store_that_was_put_back_is_refused_until_it_is_adopted(tmp_path: Path
 def test_a_disk_that_is_too_small_is_not_formatted(tmp_path: Path) -> None:
     class Small(LocalDisk):
         async def space(self, directory: str = "") -> DiskSpace:
-            return DiskSpace(free_bytes=63 * 2**20, total_bytes=64 * 2**20)
+            return DiskSpace(free_bytes=159 * 2**20, total_bytes=160 * 2**20)
 
     async def main() -> None:
         disk, store = Small(tmp_path / "disk", create=True), MemoryStore()
-        with pytest.raises(ConfigurationError, match=r"63 MiB of free space.* needs 64"):
+        with pytest.raises(
+            ConfigurationError, match=r"159 MiB of free space.* needs 160.* larger disk"
+        ):
             await format_disk(disk, store, random.Random(1))
         assert await disk.list() == []
         assert await store.children(COOKIES) == []

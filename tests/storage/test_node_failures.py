@@ -127,7 +127,7 @@ def test_damage_in_an_entry_file_is_never_called_absence() -> None:
         await node.add(7, KEY, run_of(7, 0, 1))
         await scene.close()
         node = await scene.start()
-        (path,) = [path for path in scene.disk.files() if path.startswith("entries/")]
+        (path,) = [path for path in scene.disk.files() if path.endswith(".entries")]
         spot = scene.disk.files()[path].index(b"7/1")
         scene.disk.rot(path, spot)
         for entry in (0, 1):

@@ -43,6 +43,6 @@ def test_entries_survive_stops_of_both_kinds_through_flushes(tmp_path: Path) -> 
     async def main() -> None:
         for number in range(4):
             await life(number)
-        assert len(list((tmp_path / "entries").iterdir())) > 3
+        assert len(list((tmp_path / "entries").glob("*.entries"))) > 3
 
     drive(main())

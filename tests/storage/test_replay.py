@@ -183,7 +183,7 @@ def test_an_unfinished_entry_file_is_removed_and_a_listed_one_must_be_there() ->
         node = await scene.start()
         await node.add(7, KEY, run_of(7, 0))
         await scene.close()
-        (path,) = [path for path in scene.disk.files() if path.startswith("entries/")]
+        (path,) = [path for path in scene.disk.files() if path.endswith(".entries")]
         names = scene.disk.directories["entries"].names
         names["00000000000000ff.entries"] = type(next(iter(names.values())))()
         names["notes.txt"] = type(next(iter(names.values())))()

@@ -44,7 +44,7 @@ def test_a_sound_bookie_has_no_damage() -> None:
 def test_every_damaged_chunk_is_named_and_its_file_kept() -> None:
     async def main() -> None:
         scene = await stored(3)
-        paths = [path for path in sorted(scene.disk.files()) if path.startswith("entries/")]
+        paths = [path for path in sorted(scene.disk.files()) if path.endswith(".entries")]
         scene.disk.rot(paths[1], 54 + 100)
         scene.disk.rot(paths[2], len(scene.disk.files()[paths[2]]) - 5)
         scrubber = scene.node.scrubber()
@@ -61,7 +61,7 @@ def test_every_damaged_chunk_is_named_and_its_file_kept() -> None:
 def test_it_works_by_itself_and_ends_with_its_owner() -> None:
     async def main() -> None:
         scene = await stored(1)
-        path = next(path for path in scene.disk.files() if path.startswith("entries/"))
+        path = next(path for path in scene.disk.files() if path.endswith(".entries"))
         scrubber = scene.node.scrubber()
         scrubber.start()
         await eventually(lambda: scrubber.counts.rounds > 0)
@@ -101,7 +101,7 @@ def test_a_bookie_that_is_often_restarted_is_read_all_the_same(lived: float) -> 
 
 
 def paths(scene: Scene) -> list[str]:
-    return [path for path in sorted(scene.disk.files()) if path.startswith("entries/")]
+    return [path for path in sorted(scene.disk.files()) if path.endswith(".entries")]
 
 
 def test_what_is_damaged_is_taken_from_others_and_its_file_written_anew() -> None:

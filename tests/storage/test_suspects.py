@@ -31,7 +31,7 @@ async def stored(suspect_seconds: float = 60.0) -> Scene:
 
 
 def logs(scene: Scene) -> list[str]:
-    return [path for path in sorted(scene.disk.files()) if path.startswith("entries/")]
+    return [path for path in sorted(scene.disk.files()) if path.endswith(".entries")]
 
 
 def rot(scene: Scene, entry: int, ledger: int) -> None:

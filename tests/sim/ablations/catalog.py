@@ -411,6 +411,27 @@ ABLATIONS: Final = (
         _failing_syncs,
     ),
     Ablation(
+        "a reserve lets a bookie start on a full disk",
+        "ledger",
+        disks.start_without_a_reserve,
+        "",
+        _full,
+    ),
+    Ablation(
+        "a spare lets a bookie start on a full disk",
+        "ledger",
+        disks.start_without_a_spare,
+        "",
+        _full,
+    ),
+    Ablation(
+        "a full disk takes no entries that a start cannot write",
+        "ledger",
+        disks.take_entries_on_a_full_disk,
+        "",
+        _full,
+    ),
+    Ablation(
         "each entry of a batch is on enough bookies",
         "ledger",
         recovery.look_at_the_first_of_a_batch,

@@ -1,10 +1,13 @@
-"""Safeguards against a disk whose sync failed: the process ends, and writes nothing again."""
+"""Safeguards against a disk whose sync failed, after which the process ends and writes nothing
+again, and against one that is full when the bookie starts.
+"""
 
 from __future__ import annotations
 
 import errno
 from typing import Any
 
+from quire.storage import journal, reserve, segments
 from tests.sim.ablations.patch import Patch
 from tests.sim.disk import SimFile, SimMount
 
@@ -57,3 +60,21 @@ def _try_again(room: str) -> list[Patch]:
         (SimFile, "sync", sync_again),
         (SimMount, "sync_directory", sync_directory_again),
     ]
+
+
+def start_without_a_reserve() -> list[Patch]:
+    async def restore(self: Any) -> None:
+        return None
+
+    return [(reserve.Reserve, "restore", restore)]
+
+
+def start_without_a_spare() -> list[Patch]:
+    return [(segments, "KEPT_BACK", 0)]
+
+
+def take_entries_on_a_full_disk() -> list[Patch]:
+    def room_for_runs(self: Any, room: int) -> int:
+        return room
+
+    return [(journal.Journal, "_room_for_runs", room_for_runs)]
