@@ -217,6 +217,7 @@ class Engine:
             if error.errno != errno.ENOSPC:
                 raise
             await self._reserve.give_up()
+            await self._segments.drop_spares()  # of what the replay has released
             return await work()
 
     def _tell_of_replay(self, seconds: float) -> None:
