@@ -82,8 +82,6 @@ async def format_directory(
     _check_distinct([directory, *(path for _, path in wanted)])
     _check_apart([directory, *(path for _, path in wanted)])
     async with AsyncExitStack() as stack:
-        store = await open_store(store_uri)
-        stack.push_async_callback(store.close)
         main, *others = [
             _created(stack, path) for path in (directory, *(path for _, path in wanted))
         ]
@@ -91,6 +89,9 @@ async def format_directory(
             NewPart(role, str(path.absolute()), disk)
             for (role, path), disk in zip(wanted, others, strict=True)
         ]
+        await _check_new(main, parts)  # first: what is wrong here waits for no store
+        store = await open_store(store_uri)
+        stack.push_async_callback(store.close)
         return await format_disk(main, store, rng or random.SystemRandom(), parts)
 
 
@@ -185,17 +186,7 @@ async def format_disk(
     """Make an empty disk, and others as its parts, that of a new bookie. Raises as
     `format_directory`.
     """
-    for name, unused in (("the directory", disk), *((new.path, new.disk) for new in parts)):
-        found = await read_cookie(unused)
-        if found is not None:
-            raise ConfigurationError(f"{name} is formatted already, as bookie {found.bookie}")
-        await check_empty(unused)
-        space = await unused.space()
-        if space.free_bytes < FORMAT_BYTES_MIN:
-            raise ConfigurationError(
-                f"{name} has {space.free_bytes // 2**20} MiB of free space, and a bookie needs "
-                f"{FORMAT_BYTES_MIN // 2**20} to begin with: use a larger disk"
-            )
+    await _check_new(disk, parts)
     named = [Part(new_id(rng), each.role, each.path) for each in parts]
     cookie = BookieCookie(new_id(rng), await cluster_id(store, rng))
     if named:
@@ -214,6 +205,21 @@ async def format_disk(
             await store.delete(path)
         raise
     return cookie.bookie
+
+
+async def _check_new(disk: Disk, parts: Sequence[NewPart]) -> None:
+    """Raise `ConfigurationError` when a disk is not empty, or too small."""
+    for name, unused in (("the directory", disk), *((new.path, new.disk) for new in parts)):
+        found = await read_cookie(unused)
+        if found is not None:
+            raise ConfigurationError(f"{name} is formatted already, as bookie {found.bookie}")
+        await check_empty(unused)
+        space = await unused.space()
+        if space.free_bytes < FORMAT_BYTES_MIN:
+            raise ConfigurationError(
+                f"{name} has {space.free_bytes // 2**20} MiB of free space, and a bookie needs "
+                f"{FORMAT_BYTES_MIN // 2**20} to begin with: use a larger disk"
+            )
 
 
 async def _forget(disk: Disk) -> None:

@@ -12,6 +12,7 @@ import pytest
 from quire.errors import (
     ConfigurationError,
     CorruptRecordError,
+    DirectoryInUseError,
     NodeExistsError,
     StoreOutcomeUnknownError,
     StoreWentBackError,
@@ -206,6 +207,29 @@ def test_directories_inside_each_other_are_refused_before_they_are_made(
         with pytest.raises(ConfigurationError, match="is inside"):
             await format_directory(directory, uri, journal=journal, entries=entries)
         assert not outer.exists()
+
+    asyncio.run(main())
+
+
+def test_a_directory_that_cannot_be_formatted_waits_for_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreachable(uri: str) -> MemoryStore:
+        raise AssertionError("the store was asked before the directory was looked at")
+
+    async def main() -> None:
+        monkeypatch.setattr("quire.storage.identity.open_store", unreachable)
+        used, held = tmp_path / "used", tmp_path / "held"
+        used.mkdir()
+        (used / "notes").write_text("mine")
+        with pytest.raises(ConfigurationError, match="notes"):
+            await format_directory(used, "zk://nowhere:2181/quire")
+        holder = LocalDisk(held, create=True)
+        with pytest.raises(DirectoryInUseError):
+            await format_directory(held, "zk://nowhere:2181/quire")
+        with pytest.raises(DirectoryInUseError):
+            await format_directory(tmp_path / "main", "zk://nowhere:2181/quire", journal=held)
+        await holder.close()
 
     asyncio.run(main())
 
