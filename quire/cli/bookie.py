@@ -246,6 +246,7 @@ async def _check(settings: Settings, directory: Path) -> None:
         "bookie": findings.bookie,
         "files": findings.files,
         "ledgers": len(findings.ledgers),
+        "highest_ledger": findings.highest,
         "in_limbo": len(findings.limbo),
         "chunks": findings.chunks,
         "bytes": findings.bytes,

@@ -60,7 +60,16 @@ class Findings:
     ledgers: set[LedgerId] = field(default_factory=set)
     limbo: set[LedgerId] = field(default_factory=set)
     """Ledgers of which the bookie knows that it may have lost something."""
+    retired: LedgerId = -1
+    """The highest ledger that the bookie dropped, -1 for none."""
     damage: list[Damage] = field(default_factory=list)
+
+    @property
+    def highest(self) -> LedgerId:
+        """The highest ledger that the bookie has entries of or dropped, -1 for none. With damage it
+        may have had a higher one.
+        """
+        return max(self.retired, *self.ledgers, -1)
 
 
 async def check_disk(
@@ -118,6 +127,7 @@ async def _check_generations(disk: Disk, findings: Findings) -> None:
 async def _check_retired(disk: Disk, findings: Findings, checkpoint: Checkpoint) -> None:
     """Report retired ids that are older than the checkpoint names, and each damaged generation."""
     newest, damage = await read_retired(disk, findings.bookie)
+    findings.retired = newest.ids.highest
     findings.files += len(set(RETIRED).intersection(await disk.list()))
     if newest.generation < checkpoint.retired and not damage:
         damage = [is_older(newest, checkpoint.retired)]

@@ -95,6 +95,35 @@ def test_a_sound_disk_is_found_sound_and_left_alone(is_closed: bool) -> None:
     drive(main())
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize("dropped", [3, 60])
+def test_the_highest_ledger_is_the_one_that_the_bookie_says_when_it_serves(
+    is_closed: bool, dropped: int
+) -> None:
+    """One with a fence alone proves nothing; one that was dropped counts."""
+
+    async def main() -> None:
+        scene = await written(is_closed=is_closed)
+        assert (await checked(scene)).highest == 48
+        node = await scene.start()
+        await node._storage.retire([dropped])
+        assert node.highest() == max(48, dropped)
+        await (scene.close() if is_closed else scene.kill())
+        assert (await checked(scene)).highest == max(48, dropped)
+
+    drive(main())
+
+
+def test_a_bookie_that_never_served_has_no_highest_ledger() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await scene.formatted(scene.disk.mount())
+        scene.disk.kill()
+        assert (await checked(scene)).highest == -1
+
+    drive(main())
+
+
 def test_a_damaged_chunk_is_named_by_ledger_and_entries() -> None:
     async def main() -> None:
         scene = await written()
