@@ -103,8 +103,12 @@ def fail_reads(machine: BookieMachine, rng: random.Random) -> Callable[[], None]
 
 
 def fill(disk: SimDisk) -> Callable[[], None]:
-    """Let the disk be full: only what its bookie removes makes room. Return what ends it."""
-    disk.capacity_bytes = disk.used_bytes
+    """Let the disk be full: only what its bookie removes makes room. Return what ends it.
+
+    Others take what was free, and never what the bookie had and gave up: its reserve would be gone.
+    """
+    disk.filled_bytes = max(disk.filled_bytes, disk.used_bytes)
+    disk.capacity_bytes = disk.filled_bytes
 
     def mend() -> None:
         disk.capacity_bytes = ENDLESS_BYTES

@@ -77,6 +77,8 @@ class SimDisk:
         self.capacity_bytes = capacity_bytes
         self.taken_bytes = 0
         """What others have on the same file system."""
+        self.filled_bytes = 0
+        """The most that its bookie had when the disk was full."""
         self.faults = DiskFaults()
         self.directories: dict[str, Directory] = {"": Directory()}
         self.mounted: SimMount | None = None
