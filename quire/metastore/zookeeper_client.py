@@ -8,6 +8,8 @@ A few things are added to kazoo, all small:
 * connecting by TLS, with the name checked, and nothing left open when that fails.
 * its owner hears when a thread ends, for how long the server granted the session, and how long ago
   the server was heard of.
+* its owner hears when no server will take the session again. A server hangs up on a client that has
+  seen a later change than the server has, and kazoo would return to it forever.
 
 Nothing here knows an event loop.
 """
@@ -30,6 +32,7 @@ from kazoo.protocol.connection import ConnectionDropped
 from kazoo.security import ACL, make_acl
 
 from quire.errors import ConfigurationError
+from quire.metastore.zookeeper_probe import probe
 from quire.metastore.zookeeper_requests import reason_of
 from quire.metastore.zookeeper_uri import Access, Auth, ZooKeeperOptions
 
@@ -44,6 +47,9 @@ kazoo would wait for it as long as the session lasts, and lose the session meanw
 """
 
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+
+BROKEN: Final = "socket connection broken"
+"""What kazoo says of a server that hangs up without an answer."""
 
 COMPLAINTS_MAX: Final = 3
 """Different reasons that are remembered of why a client cannot connect."""
@@ -72,6 +78,15 @@ class Complaints:
     def __str__(self) -> str:
         return "; ".join(self._said)
 
+    def text(self, *, may_be_tls: bool) -> str:
+        """Return what to add to "no connection". `may_be_tls` tells that no server has ever
+        answered, and that TLS was not tried.
+        """
+        said = str(self)
+        if may_be_tls and BROKEN in said:
+            said += "; if it is a port for TLS, add tls=yes to the URI"
+        return f": {said}" if said else ""
+
 
 class Listening(logging.LoggerAdapter[logging.Logger]):
     """kazoo's logger; passes on what kazoo warns of, which is why it cannot connect."""
@@ -90,8 +105,11 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self._hosts = len(hosts.split(","))
         self._context = _tls_context(options) if options.tls else None
+        self.is_tls = options.tls
         self.on_end: Callable[[str], None] = lambda _: None
         self.on_grant: Callable[[float], None] = lambda _: None
+        self.on_refusal: Callable[[str], None] = lambda _: None
+        self.granted = math.inf
         self.heard_at = math.inf
 
     def spawn(self, func: Callable[..., None], *arguments: Any, **named: Any) -> Any:
@@ -166,10 +184,34 @@ def stop_client(client: KazooClient) -> None:
 
 def _connect(client: KazooClient, connect: Callable[..., Any], *host: Any) -> tuple[float, float]:
     """Connect, and tell for how many seconds the session was granted; kazoo reads for 2/3 of it."""
-    read_milliseconds, connect_milliseconds = connect(*host)
-    client.handler.heard_at = time.monotonic()
-    client.handler.on_grant(read_milliseconds * 1.5 / 1000)
+    try:
+        read_milliseconds, connect_milliseconds = connect(*host)
+    except ConnectionDropped:
+        if client._connection._socket is not None and client.last_zxid:
+            _explain_hang_up(client, *host[1:])
+        raise
+    handler = client.handler
+    handler.heard_at = time.monotonic()
+    handler.granted = read_milliseconds * 1.5 / 1000
+    handler.on_grant(handler.granted)
     return read_milliseconds, connect_milliseconds
+
+
+def _explain_hang_up(client: KazooClient, host: str, port: int) -> None:
+    """Tell the client's owner if the session cannot go on: the server that hung up is known to be
+    older than what the client has seen, or the session's time is over.
+    """
+    status = None if client.handler.is_tls else probe(host, port)
+    if status is not None and status.is_older_than(client.last_zxid):
+        client.handler.on_refusal(
+            f"the data of ZooKeeper at {host}:{port} ends at change 0x{status.zxid:x}, and this "
+            f"client has seen 0x{client.last_zxid:x}: it was put back from an older copy, or it "
+            "is another ensemble. If it was put back, run `quire metadata adopt`"
+        )
+    elif seconds_of_silence(client) >= client.handler.granted:
+        client.handler.on_refusal(
+            f"ZooKeeper at {host}:{port} hangs up on a session whose time is over"
+        )
 
 
 def _read(client: KazooClient, read: Callable[[float], Any], timeout: float) -> Any:

@@ -15,7 +15,8 @@ that does not come within ANSWER_SECONDS counts as lost; kazoo sends in order, s
 this connection is answered after anything it still holds.
 
 A thread of kazoo's that dies takes its client and session along: requests under way are lost as by
-a lost connection, a lease is over, the store's own connection begins again with a new client.
+a lost connection, a lease is over, the store's own connection begins again with a new client. So it
+is with a session that no server will take again, because ZooKeeper was put back from an older copy.
 
 A *lease* (`expires=True`) is over for good once its session is; it also ends itself when it was
 disconnected for its whole timeout: its owner can know no better. The first look after a SIGSTOP
@@ -80,9 +81,6 @@ _LOST: Final = (
 )
 
 
-_BROKEN: Final = "socket connection broken"
-"""What kazoo says of a server that hangs up without an answer."""
-
 Request: TypeAlias = Callable[[KazooClient], Any]
 Named: TypeAlias = tuple[str, int]
 
@@ -108,7 +106,7 @@ class ZooKeeperConnection:
         credentials: tuple[str, str] | None = None,
     ) -> None:
         self._uri = uri
-        self._plain = not target.options.tls
+        self._may_be_tls = not target.options.tls
         self.granted = timeout
         self._expires = expires
         self._loop = asyncio.get_running_loop()
@@ -259,11 +257,8 @@ class ZooKeeperConnection:
                     self._check_lease()
                     await self._changed.wait()
         except TimeoutError as error:
-            reason = f"no connection within {seconds:g} s"
-            if complaints := str(self._complaints):
-                reason += f": {complaints}"
-            if self._plain and _BROKEN in complaints:
-                reason += "; if it is a port for TLS, add tls=yes to the URI"
+            complaints = self._complaints.text(may_be_tls=self._may_be_tls)
+            reason = f"no connection within {seconds:g} s{complaints}"
             raise StoreUnavailableError(self._uri, reason) from error
 
     async def _read_once(self, path: str, call: Request) -> Any:
@@ -287,7 +282,10 @@ class ZooKeeperConnection:
         self._hand_over(self._follow_state, client, state, client.client_state)
 
     def _on_thread_end(self, client: KazooClient, reason: str) -> None:
-        self._hand_over(self._follow_thread_end, client, reason)
+        self._hand_over(self._lose_client, client, f"a thread of its client died: {reason}")
+
+    def _on_refusal(self, client: KazooClient, reason: str) -> None:
+        self._hand_over(self._lose_client, client, reason)
 
     def _on_grant(self, seconds: float) -> None:
         self._hand_over(setattr, self, "granted", seconds)
@@ -305,12 +303,13 @@ class ZooKeeperConnection:
         client.add_listener(partial(self._on_state, client))
         client.handler.on_end = partial(self._on_thread_end, client)
         client.handler.on_grant = self._on_grant
+        client.handler.on_refusal = partial(self._on_refusal, client)
         return client
 
-    def _follow_thread_end(self, client: KazooClient, reason: str) -> None:
+    def _lose_client(self, client: KazooClient, complaint: str) -> None:
+        """End a lease, or begin again with a new client: this one cannot go on."""
         if client is not self._client or self._stopping is not None or self._refused:
             return
-        complaint = f"a thread of its client died: {reason}"
         self._complaints.add(complaint)
         LOG.error("%s: %s", self._uri, complaint)
         self._is_connected = False
@@ -341,6 +340,7 @@ class ZooKeeperConnection:
         self._is_connected = state == KazooState.CONNECTED
         if self._is_connected:
             self._complaints.clear()
+            self._may_be_tls = False
         if detail == KeeperState.AUTH_FAILED:
             self._refused = True  # kazoo does not try again
         self._cancel_alarm()

@@ -17,6 +17,7 @@ PROBE_SECONDS: Final = 1.0
 _VERSION: Final = re.compile(r"^Zookeeper version: ([0-9.]+)", re.MULTILINE)
 _MODE: Final = re.compile(r"^Mode: (\S+)", re.MULTILINE)
 _RECORDS: Final = re.compile(r"^Node count: (\d+)", re.MULTILINE)
+_ZXID: Final = re.compile(r"^Zxid: 0x([0-9a-f]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,16 @@ class ServerStatus:
     mode: str
     """`standalone`, `leader`, `follower` or `observer`."""
     records: int
+    zxid: int
+    """The last change that it has."""
+
+    def is_older_than(self, seen: int) -> bool:
+        """Return whether the server's data ends before a change that a client has seen.
+
+        A follower may only lag. A leader, or a server alone, has every change that was ever
+        answered, unless its data was replaced by an older copy.
+        """
+        return self.mode in ("standalone", "leader") and self.zxid < seen
 
 
 def probe(host: str, port: int, seconds: float = PROBE_SECONDS) -> ServerStatus | None:
@@ -41,7 +52,8 @@ def probe(host: str, port: int, seconds: float = PROBE_SECONDS) -> ServerStatus 
     except OSError:
         return None
     text = said.decode(errors="replace")
-    version, mode, records = (pattern.search(text) for pattern in (_VERSION, _MODE, _RECORDS))
-    if not version or not mode or not records:
+    found = [pattern.search(text) for pattern in (_VERSION, _MODE, _RECORDS, _ZXID)]
+    if not all(found):
         return None
-    return ServerStatus(version[1].rstrip("."), mode[1], int(records[1]))
+    version, mode, records, zxid = (each[1] for each in found if each)
+    return ServerStatus(version.rstrip("."), mode, int(records), int(zxid, 16))
