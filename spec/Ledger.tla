@@ -170,7 +170,7 @@ Start(x, lac) ==  \* lac: some LAC that a bookie may know
     /\ r[x].ph = "fence" /\ lac <= w.lac
     /\ LET f == LastFrag(r[x].read)
            need == IF FenceIsCovered THEN Cover ELSE 1
-       IN /\ r[x].all \/ \A e \in 1..E :
+       IN /\ ~r[x].all => \A e \in 1..E :
                 Cardinality({i \in 0..(Qw-1) : Answered(f.ens[((e-1+i) % E)+1])}) >= need
           /\ r' = [r EXCEPT ![x].ph = "read",
                             ![x].next = IF r[x].all \/ lac < f.first THEN f.first ELSE lac + 1]
