@@ -177,6 +177,14 @@ class Bookie(Protocol):
         """
         ...
 
+    async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
+        """Return the ids from `first` on of ledgers of which an entry is held, as ascending,
+        disjoint, inclusive (first, last) ranges, complete up to the last of them.
+
+        What fills a message is cut: it goes on after the last range (`list_all`).
+        """
+        ...
+
     async def info(self) -> BookieInfo:
         """Return the bookie's account of itself."""
         ...
@@ -189,8 +197,8 @@ async def list_all(
 ) -> list[tuple[EntryId, EntryId]]:
     """Return the ids held from `first` to `last`, and perhaps some above, as one list.
 
-    `ask` is `Bookie.list_entries` of one ledger, and is called with where to go on. Raises what it
-    raises.
+    `ask` is `Bookie.list_entries` of one ledger, or `Bookie.list_ledgers`, and is called with
+    where to go on. Raises what it raises.
     """
     found: list[tuple[EntryId, EntryId]] = []
     while first <= last and (piece := await ask(first)):

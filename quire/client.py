@@ -46,6 +46,7 @@ from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Start
 from quire.metadata.check import Finding, check_ledgers
+from quire.metadata.recordless import RecordlessLedgers, find_recordless
 from quire.metastore import open_store
 from quire.metastore.place import resolve_store
 from quire.metastore.store import MetadataStore
@@ -243,6 +244,15 @@ class Client:
         """
         timeout = self._options.request_timeout
         return await take_inventory(self._store, self._roster, ledger, timeout)
+
+    async def recordless_ledgers(self) -> RecordlessLedgers:
+        """Return the ledgers that bookies hold entries of and the store has no record of.
+
+        They were made after a backup that was put back, or deleted and not collected yet. Raises
+        the store's errors.
+        """
+        timeout = self._options.request_timeout
+        return await find_recordless(self._roster, self._catalog, timeout)
 
     def check_ledgers(self) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
         """Compare every ledger with what the bookies hold (metadata/check.py)."""

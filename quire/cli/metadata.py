@@ -17,6 +17,7 @@ from quire.metadata.adopt import adopt as adopt_store
 from quire.metadata.archive import Summary
 from quire.metadata.backup import back_up
 from quire.metadata.check import Finding
+from quire.metadata.recordless import RecordlessLedgers
 from quire.metadata.restore import restore as restore_store
 from quire.metastore import open_store
 from quire.metastore.place import resolve_store
@@ -132,6 +133,10 @@ def check(settings: Settings) -> None:
     Prints ledgers with entries that are lost, short of copies, or beyond the end that the record
     names (the ledger went on after a backup). Exit code 9 when something is lost or beyond.
 
+    Also prints ledgers that bookies hold and the store has no record of: they were made after a
+    backup that was put back, or they were deleted and not collected yet. They do not change the
+    exit code.
+
     \b
     Example:
       quire metadata check --json
@@ -150,16 +155,41 @@ async def _check(settings: Settings) -> None:
                     ledgers = total
                     if finding is not None:
                         found.append(finding)
+        recordless = await client.recordless_ledgers()
     for each in found:
         _print_finding(settings, each)
+    _print_recordless(settings, recordless)
     losses = [each for each in found if each.is_loss]
     if not settings.json:
-        note(f"{ledgers} ledgers compared: {len(losses)} with losses, {len(found)} in all.")
+        note(
+            f"{ledgers} ledgers compared: {len(losses)} with losses, {len(found)} in all; "
+            f"{len(recordless.ledgers)} without a record."
+        )
     if losses:
         first = losses[0]
         entry = first.lost[0][0] if first.lost else first.beyond or 0
         reason = "no bookie that answered has it" if first.lost else "it is beyond the recorded end"
         raise CorruptEntryError(first.ledger, entry, reason)
+
+
+def _print_recordless(settings: Settings, found: RecordlessLedgers) -> None:
+    for each in found.ledgers:
+        if settings.json:
+            entries = [list(pair) for pair in each.entries]
+            print_json(
+                {
+                    "ledger": each.ledger,
+                    "recordless": True,
+                    "bookies": list(each.bookies),
+                    "entries": entries,
+                }
+            )
+            continue
+        count = sum(last - first + 1 for first, last in each.entries)
+        held = f"{count} entries ({ranges_text(each.entries)})" if count else "entries"
+        click.echo(f"ledger {each.ledger}: no record; {held} on {', '.join(each.bookies)}")
+    for bookie, reason in found.silent.items():
+        note(f"Bookie {bookie} did not say which ledgers it holds: {reason}")
 
 
 def _print_finding(settings: Settings, each: Finding) -> None:

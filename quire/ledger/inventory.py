@@ -90,7 +90,7 @@ async def take_inventory(
         answers: dict[BookieId, Ranges | QuireError] = {}
         async with Asking[BookieId, Ranges]() as asking:
             for bookie in sorted(bookies):
-                asking.ask(bookie, _ask(roster, bookie, ledger, request_timeout))
+                asking.ask(bookie, list_held(roster, bookie, ledger, request_timeout))
             while asking.outstanding:
                 bookie, answer = await asking.next()
                 answers[bookie] = answer
@@ -101,9 +101,15 @@ async def take_inventory(
     return compare(metadata, answers)
 
 
-async def _ask(
+async def list_held(
     roster: BookieRoster, bookie: BookieId, ledger: LedgerId, request_timeout: float
 ) -> Ranges:
+    """Return the entries of a ledger that a bookie says it holds.
+
+    Raises what the bookie raises, and `BookieUnavailableError` when a piece of the list takes
+    longer than `request_timeout` seconds.
+    """
+
     async def ask(first: EntryId) -> list[tuple[EntryId, EntryId]]:
         async def attempt() -> list[tuple[EntryId, EntryId]]:
             call = roster.bookie(bookie).list_entries(ledger, first)

@@ -188,6 +188,11 @@ class RemoteBookie:
         # A bookie that does not know of pieces says it all again.
         return [(max(low, first), high) for low, high in found if high >= first]
 
+    async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
+        """See `Bookie.list_ledgers`."""
+        request = _build(pb.ListLedgersRequest, bookie=self._bookie, first=first)
+        return await self._call_for_ranges(self._stub.ListLedgers, request)
+
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""
         request = pb.InfoRequest(bookie=self._bookie)

@@ -288,6 +288,10 @@ class BornBookie:
         """See `Bookie.list_entries`."""
         return await self._bookie.list_entries(ledger, first)
 
+    async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
+        """See `Bookie.list_ledgers`."""
+        return await self._bookie.list_ledgers(first)
+
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""
         return await self._bookie.info()

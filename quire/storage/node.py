@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
@@ -49,6 +50,7 @@ from quire.storage.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.mending import Mender
 from quire.storage.options import StorageOptions
 from quire.storage.scrub import Scrubber
+from quire.storage.slices import join_ranges
 from quire.storage.write_cache import cost
 from quire.timing import time_limit
 
@@ -412,6 +414,13 @@ class BookieNode:
         if first < 0:
             raise InvalidRequestError(f"there are no entries from {first} on")
         return await self._engine.from_disk(self._storage.lists.some(ledger, first))
+
+    async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
+        """See `Bookie.list_ledgers`."""
+        self._engine.check_alive()
+        states = self._storage.states.values()
+        held = sorted(each.ledger for each in states if each.last != NO_ENTRY)
+        return join_ranges((each, each) for each in held[bisect_left(held, first) :])
 
     def knows(self, ledger: LedgerId) -> bool:
         """Whether this bookie has something of a ledger, or had and dropped it."""

@@ -117,6 +117,11 @@ class BookieService:
                 return encode_ranges(await list_all(list_from))
             return encode_ranges((await list_from(request.first))[:RANGES_MAX])
 
+    @_answers(pb.ListEntriesReply)
+    async def ListLedgers(self, request: pb.ListLedgersRequest) -> pb.ListEntriesReply:  # noqa: N802
+        with self.reception.lists.take():
+            return encode_ranges((await self.bookie.list_ledgers(request.first))[:RANGES_MAX])
+
     @_answers(pb.InfoReply)
     async def Info(self, request: pb.InfoRequest) -> pb.InfoReply:  # noqa: N802
         return encode_info(await self.bookie.info())

@@ -23,6 +23,7 @@ from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Start
 from quire.metadata.check import Finding
+from quire.metadata.recordless import RecordlessLedgers
 from quire.service import Application, ServiceOptions
 from quire.service.service import R
 from quire.sync.adoption import SyncAdoption
@@ -119,6 +120,10 @@ class SyncClient:
     def ledger_inventory(self, ledger: LedgerId) -> Inventory:
         """See `Client.ledger_inventory`."""
         return self._portal.call(self._client.ledger_inventory(ledger))
+
+    def recordless_ledgers(self) -> RecordlessLedgers:
+        """See `Client.recordless_ledgers`."""
+        return self._portal.call(self._client.recordless_ledgers())
 
     def check_ledgers(self) -> Iterator[tuple[int, int, Finding | None]]:
         """See `Client.check_ledgers`."""

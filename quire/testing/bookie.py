@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail
@@ -246,13 +246,22 @@ class MemoryBookie:
         return found[: self.ranges_max]
 
     def _ranges(self, ledger: LedgerId) -> list[tuple[EntryId, EntryId]]:
-        ranges: list[tuple[EntryId, EntryId]] = []
-        for entry in sorted(self.ledgers[ledger].frames) if ledger in self.ledgers else ():
-            if ranges and ranges[-1][1] == entry - 1:
-                ranges[-1] = (ranges[-1][0], entry)
-            else:
-                ranges.append((entry, entry))
-        return ranges
+        return _ranges_of(sorted(self.ledgers[ledger].frames) if ledger in self.ledgers else ())
+
+    async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
+        await self.before("list_ledgers", first)
+        held = [each for each, state in self.ledgers.items() if state.frames and each >= first]
+        return _ranges_of(sorted(held))[: self.ranges_max]
 
     async def info(self) -> BookieInfo:
         return BookieInfo(self.bookie, self.writable, 1 << 40, 1 << 40, len(self.ledgers))
+
+
+def _ranges_of(ids: Iterable[int]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    for each in ids:
+        if ranges and ranges[-1][1] == each - 1:
+            ranges[-1] = (ranges[-1][0], each)
+        else:
+            ranges.append((each, each))
+    return ranges

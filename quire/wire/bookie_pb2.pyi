@@ -186,6 +186,14 @@ class ListEntriesRequest(_message.Message):
     first: int
     def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., first: _Optional[int] = ...) -> None: ...
 
+class ListLedgersRequest(_message.Message):
+    __slots__ = ("bookie", "first")
+    BOOKIE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    bookie: str
+    first: int
+    def __init__(self, bookie: _Optional[str] = ..., first: _Optional[int] = ...) -> None: ...
+
 class ListEntriesReply(_message.Message):
     __slots__ = ("bounds", "failure")
     BOUNDS_FIELD_NUMBER: _ClassVar[int]

@@ -64,6 +64,11 @@ class BookieStub(object):
                 request_serializer=quire_dot_wire_dot_bookie__pb2.ListEntriesRequest.SerializeToString,
                 response_deserializer=quire_dot_wire_dot_bookie__pb2.ListEntriesReply.FromString,
                 _registered_method=True)
+        self.ListLedgers = channel.unary_unary(
+                '/quire.v1.Bookie/ListLedgers',
+                request_serializer=quire_dot_wire_dot_bookie__pb2.ListLedgersRequest.SerializeToString,
+                response_deserializer=quire_dot_wire_dot_bookie__pb2.ListEntriesReply.FromString,
+                _registered_method=True)
         self.Info = channel.unary_unary(
                 '/quire.v1.Bookie/Info',
                 request_serializer=quire_dot_wire_dot_bookie__pb2.InfoRequest.SerializeToString,
@@ -113,6 +118,13 @@ class BookieServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListLedgers(self, request, context):
+        """The ids of ledgers of which the bookie holds an entry, as ranges.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Info(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -150,6 +162,11 @@ def add_BookieServicer_to_server(servicer, server):
             'ListEntries': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEntries,
                     request_deserializer=quire_dot_wire_dot_bookie__pb2.ListEntriesRequest.FromString,
+                    response_serializer=quire_dot_wire_dot_bookie__pb2.ListEntriesReply.SerializeToString,
+            ),
+            'ListLedgers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLedgers,
+                    request_deserializer=quire_dot_wire_dot_bookie__pb2.ListLedgersRequest.FromString,
                     response_serializer=quire_dot_wire_dot_bookie__pb2.ListEntriesReply.SerializeToString,
             ),
             'Info': grpc.unary_unary_rpc_method_handler(
@@ -319,6 +336,33 @@ class Bookie(object):
             target,
             '/quire.v1.Bookie/ListEntries',
             quire_dot_wire_dot_bookie__pb2.ListEntriesRequest.SerializeToString,
+            quire_dot_wire_dot_bookie__pb2.ListEntriesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLedgers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quire.v1.Bookie/ListLedgers',
+            quire_dot_wire_dot_bookie__pb2.ListLedgersRequest.SerializeToString,
             quire_dot_wire_dot_bookie__pb2.ListEntriesReply.FromString,
             options,
             channel_credentials,

@@ -8,6 +8,7 @@ word of the old copy, or that an id comes to mean two ledgers.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,17 +97,21 @@ def test_a_lost_store_is_put_back(tmp_path: Path, place: Callable[[Path], str]) 
         await run("metadata", "adopt")
 
         async with LocalCluster(data, 3, store=store):
-            found = await read(store, LOGS)
-            assert found == {name: [b"before " + name.encode()] for name in LOGS}
+            records = await read(store, LOGS)
+            assert records == {name: [b"before " + name.encode()] for name in LOGS}
             await append(store, LOGS + LATER, b"anew ")
-            found = await read(store, LOGS + LATER)
+            records = await read(store, LOGS + LATER)
             anew = {name: b"anew " + name.encode() for name in LOGS + LATER}
-            assert found == {
+            assert records == {
                 name: [b"before " + name.encode(), last] if name in LOGS else [last]
                 for name, last in anew.items()
             }
             checked = await run("metadata", "check", "--json")
-            assert checked == "", "no entry is lost, short of copies, or beyond a recorded end"
+            found = [json.loads(line) for line in checked.splitlines()]
+            assert all(each["recordless"] for each in found), "nothing lost, short, or beyond"
+            made_since = len(LATER) + len(LOGS[:5])
+            assert len(found) == made_since, "what was written after the backup, one ledger a log"
+            assert all(each["entries"] and each["bookies"] for each in found)
 
     async def limited() -> None:
         async with asyncio.timeout(WAIT_SECONDS):

@@ -148,6 +148,9 @@ class Line:
     ) -> list[tuple[EntryId, EntryId]]:
         return await self._carry("list_entries", lambda far: far.list_entries(ledger, first))
 
+    async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
+        return await self._carry("list_ledgers", lambda far: far.list_ledgers(first))
+
     async def info(self) -> BookieInfo:
         return await self._carry("info", lambda far: far.info())
 

@@ -349,6 +349,10 @@ class SimLink:
         )
         return ranges
 
+    async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
+        ranges: list[tuple[LedgerId, LedgerId]] = await self._ask("list_ledgers", first=first)
+        return ranges
+
     async def info(self) -> BookieInfo:
         info: BookieInfo = await self._ask("info")
         return info

@@ -143,6 +143,7 @@ def test_the_budget_is_one_bookie_where_an_ack_means_two_copies() -> None:
         ("sync", {"ledger": 7, "key": b"k", "first": 0, "last": 3}),
         ("list_entries", {"ledger": 7, "first": 0}),
         ("list_entries", {"ledger": 7, "first": 9}),
+        ("list_ledgers", {"first": 9}),
         ("info", {}),
     ],
 )
@@ -158,6 +159,7 @@ def test_requests_arrive_as_they_were_sent(method: str, args: dict[str, Any]) ->
         ("wait_tail", LedgerTail()),
         ("sync", [(0, 3), (5, 5)]),
         ("list_entries", []),
+        ("list_ledgers", [(0, 3), (5, 5)]),
         ("info", BookieInfo("b0", True, 1, 2, 3)),
     ],
 )

@@ -34,6 +34,7 @@ _REQUESTS: Final[dict[str, Callable[..., Any]]] = {
     "wait_tail": pb.WaitTailRequest,
     "sync": pb.SyncRequest,
     "list_entries": pb.ListEntriesRequest,
+    "list_ledgers": pb.ListLedgersRequest,
     "info": pb.InfoRequest,
 }
 
@@ -95,5 +96,6 @@ _ANSWERS: Final[dict[str, Callable[[BookieId, Any], Any]]] = {
     "wait_tail": _carry_reply(pb.TailReply, decode_tail, _encode_tail),
     "sync": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
     "list_entries": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
+    "list_ledgers": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
     "info": _carry_reply(pb.InfoReply, decode_info, encode_info),
 }

@@ -25,6 +25,7 @@ CALLS: Final[dict[str, Callable[[RemoteBookie], Awaitable[Any]]]] = {
     "WaitTail": lambda bookie: bookie.wait_tail(7, 0, 1.0),
     "Sync": lambda bookie: bookie.sync(7, KEY, 0, 1),
     "ListEntries": lambda bookie: bookie.list_entries(7),
+    "ListLedgers": lambda bookie: bookie.list_ledgers(),
     "Info": lambda bookie: bookie.info(),
 }
 

@@ -56,6 +56,7 @@ REQUESTS = [
     Request("WaitTail", pb.WaitTailRequest(bookie="b1", ledger=7, above=-2, timeout_ms=0)),
     Request("Sync", pb.SyncRequest(bookie="b1", ledger=7, key=KEY, first=0, last=2)),
     Request("ListEntries", pb.ListEntriesRequest(bookie="b1", ledger=7)),
+    Request("ListLedgers", pb.ListLedgersRequest(bookie="b1", first=1)),
     Request("Info", pb.InfoRequest(bookie="b1")),
 ]
 

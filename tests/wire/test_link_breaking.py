@@ -192,6 +192,7 @@ CALLS: dict[str, Callable[[RemoteBookie], Awaitable[object]]] = {
     "sync": lambda stub: stub.sync(7, KEY, 0, 0),
     "write_lac": lambda stub: stub.write_lac(7, KEY, SEALER.seal_lac(0)),
     "list_entries": lambda stub: stub.list_entries(7),
+    "list_ledgers": lambda stub: stub.list_ledgers(),
 }
 
 

@@ -118,6 +118,23 @@ def test_a_list_begins_where_it_is_to_begin(run: Run) -> None:
     run(check)
 
 
+def test_ledgers_with_entries_are_listed(run: Run) -> None:
+    async def check(subject: Subject) -> None:
+        bookie = subject.bookie
+        assert await bookie.list_ledgers() == []
+        for ledger in (9, 7, 8, 12):
+            sealer = Sealer(ledger, DigestKind.CRC32C, b"")
+            await bookie.add(ledger, sealer.access_key, pack_run([sealer.seal(0, -1, 1, b"o")]))
+        await bookie.read_tail(20, fence_key=KEY)
+        assert await list_all(bookie.list_ledgers) == [(7, 9), (12, 12)]
+        assert await bookie.list_ledgers(8) == [(8, 9), (12, 12)]
+        assert await bookie.list_ledgers(13) == [], "a fence alone is not an entry"
+        await subject.retire(8)
+        assert await bookie.list_ledgers() == [(7, 7), (9, 9), (12, 12)]
+
+    run(check)
+
+
 def test_entries_may_arrive_late_and_out_of_order(run: Run) -> None:
     async def check(subject: Subject) -> None:
         await subject.bookie.add(LEDGER, KEY, run_of(5, 6))
