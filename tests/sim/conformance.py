@@ -31,7 +31,14 @@ class Conformance:
     def __init__(self) -> None:
         self._shapes: dict[LedgerId, Shape] = {}
         self._traces: dict[LedgerId, list[Event]] = {}
+        self._older: set[LedgerId] = set()
         self._tokens = count(1)
+
+    def put_back(self) -> None:
+        """The store is an older copy of itself. The specification has this step (`Revive`,
+        `Forget`), and a trace does not: the traces of the ledgers of before end here.
+        """
+        self._older.update(self._shapes)
 
     def observer(self, name: str) -> Observer:
         """Return the observer of a process. For a bookie `name` is its id."""
@@ -43,7 +50,8 @@ class Conformance:
 
     def add(self, ledger: LedgerId, event: Event) -> None:
         """Write an event down where it happened."""
-        self._traces.setdefault(ledger, []).append(event)
+        if ledger not in self._older:
+            self._traces.setdefault(ledger, []).append(event)
 
     def changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree of the metadata store."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from quire.entry import LedgerId
-from quire.errors import IntegrityError
+from quire.errors import IntegrityError, StoreWentBackError
 from quire.ledger.options import LedgerOptions
 from quire.metastore import layout
 from quire.metastore.record import encode_record
@@ -108,6 +108,10 @@ class World:
 
     def refused_to_start(self, machine: BookieMachine, error: IntegrityError) -> None:
         """A bookie's disk is damaged."""
+        raise error
+
+    def store_went_back(self, machine: BookieMachine, error: StoreWentBackError) -> None:
+        """A bookie does not believe the metadata store, and ends."""
         raise error
 
     def store(self, client: Incarnation) -> SimStore:
@@ -254,6 +258,9 @@ class BookieMachine(Machine):
         self.settled.set()
         try:
             await serving.keep()
+        except StoreWentBackError as error:
+            self.world.store_went_back(self, error)
+            self.world.network.later(0.0, self._give_up, life)
         except asyncio.CancelledError:
             await serving.end_in_order()
             self.world.network.later(0.0, self._ended_in_order, life)
@@ -267,6 +274,7 @@ class BookieMachine(Machine):
     async def _open(self, life: Incarnation, rng: random.Random) -> BookieNode:
         mount = self.disk.mount()
         await format_bookie(mount, self.name, CLUSTER)
+        self._leave_cookie()
         if self.must_repair:
             self.has_reserve = False
             await operator.repair(self, life, mount, STORAGE)
@@ -280,6 +288,12 @@ class BookieMachine(Machine):
             options=STORAGE,
             observer=self.world.conformance.observer(self.name),
         )
+
+    def _leave_cookie(self) -> None:
+        """Let the store know that there is such a bookie, as a format does."""
+        path = layout.cookie_path(self.name)
+        if self.world.tree.version(path) is None:
+            self.world.tree.create(path, b"")
 
     def _fatal(self, life: Incarnation, error: BaseException) -> None:
         """The node cannot go on: the process ends at once, and a supervisor starts another."""

@@ -28,6 +28,7 @@ from tests.sim.log_workload import LogWorkload, draw_log_workload
 from tests.sim.loop import SimLoop, new_loop
 from tests.sim.numbered_workload import NumberedWorkload
 from tests.sim.process import NODE, last_words_ignored
+from tests.sim.restored_workload import RestoredWorkload
 from tests.sim.service_workload import ServiceWorkload
 from tests.sim.world import SimWorld
 from tests.spec.events import Event, Shape
@@ -46,6 +47,7 @@ WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "deletion": (DeletionWorkload, draw_log_workload),
     "service": (ServiceWorkload, draw_log_workload),
     "exile": (ExileWorkload, draw_ledger_workload),
+    "restored": (RestoredWorkload, draw_ledger_workload),
 }
 
 LOG_EVERY: Final = 5
@@ -63,13 +65,13 @@ def workload_of(seed: int) -> str:
     """The workload that a seed of a campaign runs.
 
     Four of five seeds are of a ledger; of those that end in 7, every second one numbers its entries
-    itself; those that end in 9 are of writers in exile. Every fifth is of a log: those that end in
-    0 with rival leaders, every fourth of them with deletions; those that end in 5 in turn with an
-    election and with a service.
+    itself; those that end in 9 are in turn of writers in exile and of a store that is put back.
+    Every fifth is of a log: those that end in 0 with rival leaders, every fourth of them with
+    deletions; those that end in 5 in turn with an election and with a service.
     """
     if seed % LOG_EVERY:
         if seed % (2 * LOG_EVERY) == EXILED:
-            return "exile"
+            return "exile" if seed % (4 * LOG_EVERY) == EXILED else "restored"
         return "numbered" if seed % (4 * LOG_EVERY) == NUMBERED else "ledger"
     if seed % (2 * LOG_EVERY) == 0:
         return "deletion" if seed % (8 * LOG_EVERY) == DELETED else "log"

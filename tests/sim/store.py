@@ -136,6 +136,32 @@ class WatchedTree(MemoryTree):
         for listener in self.listeners:
             listener(path, value, version)
 
+    def snapshot(self) -> dict[str, bytes]:
+        """Return all records that a backup has: those of sessions are not among them."""
+        lasting = {path: each.value for path, each in self._records.items() if each.owner is None}
+        return {path: value for path, value in lasting.items() if path != "/"}
+
+    def put_back(self, records: dict[str, bytes]) -> None:
+        """Hold these records and no others, and no session. Listeners are not told.
+
+        Versions go on: that a version of before comes up again is not simulated. A SQLite file
+        that was replaced stops its clients; ZooKeeper's versions have the number of a change in
+        them.
+        """
+        listeners, self.listeners = self.listeners, []
+        self._deadlines.clear()
+        for path in sorted(self._records, reverse=True):
+            if path != "/":
+                del self._records[path]
+        self._records["/"].names.clear()
+        for path in sorted(records):
+            if path not in self._records:
+                self.create(path, records[path])
+            else:
+                self._records[path].value = records[path]
+        self.listeners = listeners
+        self.wake()
+
     def sessions(self) -> list[int]:
         """The sessions that are alive, oldest first."""
         return sorted(self._deadlines)

@@ -265,12 +265,25 @@ class MetadataWatch:
         self._bookies = bookies
         self._report = report
         self.current: dict[LedgerId, LedgerMetadata] = {}
+        self._older: set[LedgerId] = set()
+        """Ledgers whose record may be older than they are."""
         self._gone: dict[LedgerId, LedgerMetadata] = {}
         """Ledgers that were deleted, as they were last."""
         self.confirmed: dict[LedgerId, list[EntryId]] = defaultdict(list)
         self.counters: Counter[str] = Counter()
         self.has_repairs = False
         """Somebody re-replicates: then the record of a closed ledger may change its bookies."""
+
+    def put_back(self, records: Iterable[LedgerMetadata]) -> None:
+        """The store holds these records of a former day, and no others.
+
+        What was acknowledged stays promised. Until such a ledger is closed, its record need not
+        name the bookies that hold it (docs/protocol.md, I2).
+        """
+        self.current = {each.ledger: each for each in records}
+        self._older = {ledger for ledger, each in self.current.items() if not each.is_closed}
+        for ledger in set(self.confirmed) - set(self.current):
+            del self.confirmed[ledger]
 
     def changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
@@ -353,6 +366,8 @@ class MetadataWatch:
 
     def _check_copies(self, metadata: LedgerMetadata, entry: EntryId) -> None:
         ledger = metadata.ledger
+        if ledger in self._older and not metadata.is_closed:
+            return
         write_set = metadata.write_set(entry)
         copies = [each for each in write_set if entry in self._bookies.acked(each, ledger)]
         require(

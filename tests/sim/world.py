@@ -15,7 +15,13 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from quire.entry import EntryId, LedgerId, Sealer
-from quire.errors import CorruptEntryError, IntegrityError, NotFoundError, QuireError
+from quire.errors import (
+    CorruptEntryError,
+    IntegrityError,
+    NotFoundError,
+    QuireError,
+    StoreWentBackError,
+)
 from quire.ledger.metadata import LedgerMetadata
 from quire.run import split_run
 from quire.storage.node import BookieNode
@@ -234,6 +240,13 @@ class SimWorld(World):
         machine.crash()
         machine.must_repair = True
         self.network.later(REPAIR_SECONDS, machine.boot)
+
+    def store_went_back(self, machine: BookieMachine, error: StoreWentBackError) -> None:
+        """Right if the store was put back, or lost its counter."""
+        if not (self.faults["store put back"] or self.faults["counter lost"]):
+            text = f"{machine.name} ends: {error}"
+            self.loop.fail(Violation("a sound store is believed", text))
+        self.faults["bookie did not believe the store"] += 1
 
     def _cut(self, pairs: set[tuple[str, str]]) -> Callable[[], None]:
         cuts = pairs - self.network.cut

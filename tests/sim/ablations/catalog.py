@@ -18,6 +18,7 @@ from tests.sim.ablations import (
     writing,
 )
 from tests.sim.ablations.patch import Ablation
+from tests.sim.ablations.restore_table import RESTORE
 from tests.sim.faults import STOP_CLIENT, FaultMix, Theme
 
 
@@ -475,4 +476,5 @@ ABLATIONS: Final = (
         "",
         _loss,
     ),
+    *RESTORE,
 )

@@ -1,0 +1,94 @@
+"""Safeguards of a metadata store that was put back from a backup, or lost its counter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from quire.ledger import ids, recovery, recovery_plan
+from quire.ledger.ids import LedgerIds, decode_counter, encode_counter
+from quire.metastore.cluster import Cluster
+from quire.metastore.layout import CLUSTER, LEDGER_IDS
+from quire.storage import deletions
+from tests.sim import restored_workload
+from tests.sim.ablations.patch import Patch
+from tests.sim.faults import FaultMix, Theme
+
+
+def churn(mix: FaultMix) -> None:
+    """Bookies that go away all the time: ensembles change between the backup and the disaster."""
+    mix.theme = Theme.RACE
+    mix.rates = {"crash": 4.0, "break streams": 3.0, "swizzle": 2.0}
+    mix.weather.watch_late = 0.8
+    mix.mending = 0.05
+
+
+def ask_the_recorded_ensemble() -> list[Patch]:
+    def is_older(metadata: Any, incarnation: int) -> bool:
+        return False
+
+    return [(recovery, "is_older", is_older)]
+
+
+def count_denials_of_one_ensemble() -> list[Patch]:
+    """All bookies are asked, and as many denials end the ledger as of a write set."""
+    whole = recovery_plan.every_bookie
+
+    def every_bookie(metadata: Any, cluster: Any) -> Any:
+        return _Few(*whole(metadata, cluster), metadata.replication.coverage)
+
+    return [(recovery, "every_bookie", every_bookie)]
+
+
+class _Few:
+    """A panel that a few denials satisfy."""
+
+    def __init__(self, replication: Any, bookies: Any, coverage: int) -> None:
+        self.replication = _FewDenials(replication, coverage)
+        self.bookies = bookies
+
+
+class _FewDenials:
+    def __init__(self, replication: Any, coverage: int) -> None:
+        self._replication = replication
+        self.coverage = coverage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._replication, name)
+
+
+def adopt_without_lifting_the_counter() -> list[Patch]:
+    async def adopt(store: Any, at_least: int = 0) -> None:
+        record, counter = await store.get(CLUSTER), await store.get(LEDGER_IDS)
+        following = decode_counter(counter.value).following
+        await store.put(LEDGER_IDS, encode_counter(following), counter.version)
+        adopted = replace(Cluster.decode(record.value), adopted=True)
+        await store.put(CLUSTER, adopted.encode(), record.version)
+
+    return [(restored_workload, "adopt", adopt)]
+
+
+def give_ids_out_before_the_adoption() -> list[Patch]:
+    whole = ids.decode_counter
+
+    def decode(data: bytes) -> Any:
+        return whole(data)._replace(is_withheld=False)
+
+    async def incarnation(store: Any) -> int:
+        return 0
+
+    return [(ids, "decode_counter", decode), (ids, "adopted_incarnation", incarnation)]
+
+
+def collect_before_the_adoption() -> list[Patch]:
+    async def check(self: Any) -> int:
+        return 0
+
+    return [(deletions.MetadataDeletions, "_check", check)]
+
+
+def begin_a_new_counter() -> list[Patch]:
+    async def nothing(self: Any) -> list[Any]:
+        return []
+
+    return [(LedgerIds, "_marking", nothing), (LedgerIds, "_check_no_ledgers", nothing)]
