@@ -44,6 +44,7 @@ REPORTING = [
         "rebuilding",
         "replicas",
         "resending",
+        "restored_workload",
         "run",
         "seeker",
         "service_workload",

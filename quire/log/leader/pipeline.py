@@ -12,7 +12,8 @@ Law kept here:
   * Nothing is sent to a segment before everything sent to the one before it is decided. The pump is
     the only sender, and it switches only when nothing is in flight.
   * Records are confirmed in order, and never after the leader was deposed.
-  * A parcel is sent again only when its ledger is closed and does not contain it.
+  * A parcel is sent again only when its ledger is closed and does not contain it; it is confirmed
+    by a recovery only when the ledger holds its bytes.
 
 A parcel is what queued up while earlier ones were under way: with `PARTIAL_OUTSTANDING_MAX` entries
 in flight only a full parcel is sent. There is no timer.
@@ -367,8 +368,10 @@ class Pipeline:
             raise cause
         timeout = self._open_timeout
         end = await retry(self._chain.recover_current, self._rng, timeout=timeout)
-        while self._sent and self._sent[0].entry <= end.last_entry:
-            self._confirm(segment, self._sent[0])
+        kept = [parcel for parcel in self._sent if parcel.entry <= end.last_entry]
+        await retry(partial(self._chain.check_kept, kept, end), self._rng, timeout=timeout)
+        for parcel in kept:
+            self._confirm(segment, parcel)
         assert segment.confirmed == end, f"{segment.confirmed} confirmed, {end} recovered"
         await retry(self._chain.replace_current, self._rng, timeout=timeout)
         self._again.extendleft(reversed(self._sent))

@@ -22,13 +22,14 @@ timers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias
 
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
+    CorruptEntryError,
     DeposedError,
     InvalidRequestError,
     LedgerClosedError,
@@ -44,7 +45,7 @@ from quire.log.manifest.capacity import check_takeover
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest.record import Look, ManifestRecord
-from quire.log.manifest.recovery import ledger_labels, recover_segment
+from quire.log.manifest.recovery import check_kept, ledger_labels, recover_segment
 from quire.log.reading.reach import check_place
 from quire.log.records.encryption import Encryption
 from quire.log.records.position import Position
@@ -305,6 +306,15 @@ class Chain:
         """Close the current segment's ledger by recovery, because its writer failed."""
         self.current.writer.abandon()
         return await self._recover(self.current)
+
+    async def check_kept(self, kept: Sequence[Parcel], end: SegmentEnd) -> None:
+        """Compare what recovery kept with what was sent. Raises as `recovery.check_kept`."""
+        ledger, password = self.current.writer.ledger, self._options.now.password
+        if end.last_entry >= self.current.entries:
+            raise CorruptEntryError(ledger, end.last_entry, "this leader sent no such entry")
+        if kept:
+            payloads = [parcel.stored for parcel in kept]
+            await check_kept(self._catalog, ledger, kept[0].entry, payloads, password)
 
     async def _recover(self, segment: LiveSegment) -> SegmentEnd:
         listed = (await self.find_mine()).segment_from(segment.number)

@@ -6,8 +6,11 @@ same way, and ask the same questions before they do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Final
 
+from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError, LogSealedError, NoSuchLedgerError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
@@ -22,6 +25,11 @@ ATTEMPTS_MAX: Final = 100
 
 KEY_LABEL: Final = "key"
 """The label of a ledger that names the key of its first batches."""
+
+OTHER_BYTES: Final = (
+    "recovery kept other bytes than this leader sent: does the ledger's id mean two ledgers? "
+    "`quire metadata check` compares ledgers"
+)
 
 
 async def recover_segment(
@@ -51,6 +59,28 @@ async def recover_segment(
         )
     records = header.next_offset - first_offset
     return SegmentEnd(last, header.count, records, length, header.timestamp_ms, transaction)
+
+
+async def check_kept(
+    catalog: LedgerCatalog,
+    ledger: LedgerId,
+    first: EntryId,
+    payloads: Sequence[bytes],
+    password: bytes,
+) -> None:
+    """Compare entries of a closed ledger, from `first` on, with what a leader sent as them.
+
+    An entry's id does not prove its bytes: in a store that went back in time a ledger's id may mean
+    two ledgers, and bookies keep the first bytes that they get for an entry.
+
+    Raises `CorruptEntryError` for the first entry with other bytes, and the ledger's errors.
+    """
+    reader = await catalog.open(ledger, password=password)
+    last = first + len(payloads) - 1
+    async with reader, aclosing(reader.read(first, last)) as entries:
+        async for entry in entries:
+            if entry.payload != payloads[entry.entry - first]:
+                raise CorruptEntryError(ledger, entry.entry, OTHER_BYTES)
 
 
 async def recover_open_segments(

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from quire.errors import AppendOutcomeUnknownError
+from quire.entry import DigestKind, Sealer
+from quire.errors import AppendOutcomeUnknownError, QuireError
 from quire.log.leader.log import Log
 from quire.log.records.position import Position
 from quire.metastore.layout import LEDGERS
@@ -21,7 +22,7 @@ from tests.support.log_cluster import (
     refuse,
     run,
 )
-from tests.support.memory_cluster import down
+from tests.support.memory_cluster import down, until
 
 
 def test_while_the_store_is_down_the_old_ledger_goes_on_and_the_roll_follows() -> None:
@@ -239,6 +240,40 @@ async def stranded(cluster: LogCluster) -> tuple[Log, asyncio.Future[Position]]:
     for bookie in cluster.bookies.values():
         bookie.before = down()
     return log, await log.submit(b"1")
+
+
+@pytest.mark.parametrize("is_mine", [True, False])
+def test_a_mended_ledger_confirms_only_the_bytes_that_were_sent(is_mine: bool) -> None:
+    """In a store that went back in time another leader's entry may stand under the same id."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            await log.append(b"0")
+            for bookie in cluster.bookies.values():
+                bookie.before = down("add")
+            future = await log.submit(b"mine")
+            await until(lambda: bool(log._pipeline._sent))
+            parcel, ledger = log._pipeline._sent[0], log._chain.current.writer.ledger
+            kept = parcel.stored if is_mine else parcel.stored.replace(b"mine", b"your")
+            assert len(kept) == len(parcel.stored)
+            sealer = Sealer(ledger, DigestKind.CRC32C, b"")
+            for bookie in cluster.bookies.values():
+                frames = bookie.ledgers[ledger].frames
+                length = sealer.unseal(0, frames[0]).length + len(kept)
+                frames[1] = sealer.seal(1, 0, length, kept)
+                bookie.before = down("nothing")
+            if is_mine:
+                assert await future == Position(1, 1, 0)
+                await log.close()
+                return
+            with pytest.raises(AppendOutcomeUnknownError):
+                await future
+            await log.wait_deposed()
+            with pytest.raises(QuireError, match=r"other bytes than this leader sent"):
+                await log.close()
+
+    run(main)
 
 
 def test_a_ledger_that_cannot_be_mended_leaves_outcomes_unknown_and_ends_the_handle() -> None:
