@@ -28,7 +28,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.remote import RemoteBookie
 from quire.ledger.roster import BookieRoster
 from quire.log.directory import LogDirectory
-from quire.metastore import open_store
+from quire.metastore import create_store
 from quire.metastore.store import MetadataStore
 
 STORES: Final = {"sqlite": None, "zookeeper": 1, "zookeeper3": 3}
@@ -76,7 +76,7 @@ class Bench:
 
 @contextlib.asynccontextmanager
 async def bench(uri: str, seconds: float) -> AsyncIterator[Bench]:
-    opened = await open_store(uri)
+    opened = await create_store(uri)
     store = Counted(opened)
     port = cast(MetadataStore, store)
     rng = random.Random()
@@ -173,7 +173,7 @@ async def succeed(store: MetadataStore) -> asyncio.Future[float]:
 
 async def lead(uri: str) -> None:
     """Lead until killed."""
-    store = await open_store(uri)
+    store = await create_store(uri)
     async with election(store, "killed").lead():
         print("leading", flush=True)
         await asyncio.Event().wait()

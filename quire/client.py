@@ -76,7 +76,9 @@ async def connect(
     """Connect to a cluster: `async with quire.connect(store) as client:`.
 
     `store` is `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
-    local cluster. `options` bound the ledgers written and read through this client.
+    local cluster. A SQLite file must exist: `quire cluster up` and `quire bookie format` create it,
+    and for elections without a cluster `quire.metastore.create_store`. `options` bound the ledgers
+    written and read through this client.
 
     Bookies are contacted when they are needed.
 
@@ -91,7 +93,7 @@ async def connect(
     warning also names a log that failed earlier, if no call has raised its error.
 
     Raises:
-        ConfigurationError: the store cannot exist.
+        ConfigurationError: the store does not exist, or cannot exist.
         StoreUnavailableError: there is no connection within `timeout` seconds; the error says why.
         OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
             `LeavingTimeoutError`: writers were abandoned at the deadline.

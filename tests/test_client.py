@@ -20,6 +20,7 @@ from quire.errors import (
     QuireError,
     StoreUnavailableError,
 )
+from quire.metastore import create_store
 from quire.metastore.place import cluster_store, resolve_store
 
 
@@ -37,6 +38,16 @@ def test_a_cluster_directory_stands_for_its_store(tmp_path: Path) -> None:
 def test_a_directory_without_a_cluster_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match="quire cluster up"):
         resolve_store(str(tmp_path / name))
+
+
+def test_a_store_that_does_not_exist_is_an_error_of_connect(tmp_path: Path) -> None:
+    uri = cluster_store(tmp_path)
+    with (
+        pytest.raises(ConfigurationError, match="quire bookie format"),
+        quire.sync.connect(uri),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["~nobody-of-this-name/data", "d" * 300, "d\0d"])
@@ -73,9 +84,21 @@ def test_a_store_that_does_not_answer_is_a_typed_error() -> None:
             run_against(f"zk://127.0.0.1:{port}/quire", timeout=0.5)
 
 
-def test_an_empty_cluster_answers_with_typed_errors(tmp_path: Path) -> None:
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """An empty store."""
+
+    async def make() -> str:
+        made = await create_store(cluster_store(tmp_path))
+        await made.close()
+        return made.uri
+
+    return asyncio.run(make())
+
+
+def test_an_empty_cluster_answers_with_typed_errors(store: str) -> None:
     async def main() -> None:
-        async with quire.connect(cluster_store(tmp_path)) as client:
+        async with quire.connect(store) as client:
             assert client.bookies() == []
             assert await client.list_logs() == []
             assert await client.list_ledgers() == []
@@ -91,9 +114,9 @@ def test_an_empty_cluster_answers_with_typed_errors(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_after_the_block_the_client_is_closed(tmp_path: Path) -> None:
+def test_after_the_block_the_client_is_closed(store: str) -> None:
     async def main() -> None:
-        async with quire.connect(cluster_store(tmp_path)) as client:
+        async with quire.connect(store) as client:
             election = client.election("office", "me")
         with pytest.raises(QuireError):
             await client.list_logs()
@@ -103,9 +126,9 @@ def test_after_the_block_the_client_is_closed(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_leaving_the_block_ends_a_reader_in_another_task(tmp_path: Path) -> None:
+def test_leaving_the_block_ends_a_reader_in_another_task(store: str) -> None:
     async def main() -> None:
-        async with quire.connect(cluster_store(tmp_path)) as client:
+        async with quire.connect(store) as client:
             reader = await client.read_log("orders", follow=True, wait_for_log=True)
             waiting = asyncio.create_task(anext(reader))
             await asyncio.sleep(0)
@@ -115,8 +138,8 @@ def test_leaving_the_block_ends_a_reader_in_another_task(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_a_reader_in_another_thread_is_closed(tmp_path: Path) -> None:
-    with quire.sync.connect(cluster_store(tmp_path)) as client:
+def test_a_reader_in_another_thread_is_closed(store: str) -> None:
+    with quire.sync.connect(store) as client:
         reader = client.read_log("orders", follow=True, wait_for_log=True)
         with ThreadPoolExecutor() as threads:
             waiting = threads.submit(lambda: next(reader))
@@ -125,9 +148,9 @@ def test_a_reader_in_another_thread_is_closed(tmp_path: Path) -> None:
                 waiting.result()
 
 
-def test_a_candidate_is_named_after_host_and_process(tmp_path: Path) -> None:
+def test_a_candidate_is_named_after_host_and_process(store: str) -> None:
     async def main() -> None:
-        async with quire.connect(cluster_store(tmp_path)) as client:
+        async with quire.connect(store) as client:
             assert client.election("office").candidate.startswith(socket.gethostname())
 
     asyncio.run(main())

@@ -40,7 +40,7 @@ def watch(settings: Settings, name: str, once: bool) -> None:
 
 
 async def _watch(settings: Settings, name: str, once: bool) -> None:
-    async with settings.connect_to_store() as client:
+    async with settings.connect() as client:
         seen = client.election(name)
         if once:
             _print_leader(settings, name, await seen.leader())
@@ -102,7 +102,8 @@ async def _lead(
     candidate: str | None,
     session_timeout: float,
 ) -> int:
-    async with settings.connect_to_store() as client:
+    await settings.create_store()
+    async with settings.connect() as client:
         return await _lead_once(client, name, command, candidate, session_timeout)
 
 

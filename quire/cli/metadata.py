@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import click
@@ -19,7 +19,7 @@ from quire.metadata.backup import back_up
 from quire.metadata.check import Finding
 from quire.metadata.recordless import RecordlessLedgers
 from quire.metadata.restore import restore as restore_store
-from quire.metastore import open_store
+from quire.metastore import create_store, open_store
 from quire.metastore.place import resolve_store
 from quire.metastore.store import MetadataStore
 
@@ -32,8 +32,10 @@ def metadata() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[MetadataStore]:
-    store = await open_store(resolve_store(settings.store_uri()))
+async def _opened(
+    settings: Settings, opener: Callable[[str], Awaitable[MetadataStore]] = open_store
+) -> AsyncIterator[MetadataStore]:
+    store = await opener(resolve_store(settings.store_uri()))
     try:
         yield store
     finally:
@@ -79,7 +81,7 @@ def restore(settings: Settings, file: Path) -> None:
 
 
 async def _restore(settings: Settings, file: Path) -> None:
-    async with _opened(settings) as store:
+    async with _opened(settings, create_store) as store:
         with progress_of("Restoring records") as on_progress:
             summary = await restore_store(store, file, on_progress)
     remedy = "Run `quire metadata adopt` next, then start the bookies."

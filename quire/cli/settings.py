@@ -18,6 +18,7 @@ from quire.cli.ending import handling
 from quire.cli.payloads import stdin_chunks
 from quire.client import Client, connect
 from quire.errors import ConfigurationError
+from quire.metastore import create_store
 from quire.metastore.place import resolve_store
 
 P = ParamSpec("P")
@@ -46,21 +47,13 @@ class Settings:
         )
 
     def connect(self) -> AbstractAsyncContextManager[Client]:
-        """Connect to a cluster. Raises `ConfigurationError` when its store's file is not there: an
-        empty one would be made, in which nothing is found.
-        """
-        uri = resolve_store(self.store_uri())
-        scheme, _, path = uri.partition("://")
-        if scheme == "sqlite" and not Path(path).exists():
-            raise ConfigurationError(
-                f"there is no metadata store {path}: name the one of a cluster, or make one with "
-                f"`quire cluster up --data DIRECTORY` or `quire bookie format DIRECTORY`"
-            )
-        return connect(uri)
-
-    def connect_to_store(self) -> AbstractAsyncContextManager[Client]:
-        """Connect to a store, which is made if need be: an election needs no cluster."""
+        """Connect to a cluster. Raises `ConfigurationError` when there is no such store."""
         return connect(self.store_uri())
+
+    async def create_store(self) -> None:
+        """Create a SQLite file that does not exist yet: a candidate needs no cluster."""
+        store = await create_store(resolve_store(self.store_uri()))
+        await store.close()
 
 
 def store_option(*, envvar: str | None = None) -> Callable[[Any], Any]:

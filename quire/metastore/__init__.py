@@ -8,7 +8,8 @@ zk://h1:2181,h2:2181/root        ZooKeeper; everything lives below /root, which 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore.memory import MemoryStore
@@ -16,7 +17,7 @@ from quire.metastore.shared import SCHEME, open_shared
 from quire.metastore.store import MetadataStore
 from quire.timing import time_limit
 
-__all__ = ["open_store"]
+__all__ = ["create_store", "open_store"]
 
 _FORMS: Final = "memory:, sqlite:///abs/path/metadata.db or zk://host:2181,host:2181/root"
 
@@ -24,29 +25,59 @@ _FORMS: Final = "memory:, sqlite:///abs/path/metadata.db or zk://host:2181,host:
 async def open_store(uri: str, *, timeout: float | None = None) -> MetadataStore:
     """Open the metadata store that a URI names; the caller closes it.
 
-    Raises `ConfigurationError` for a URI of another form or a store that cannot be used, and
+    A SQLite file must exist: a mistyped path would be an empty cluster. Raises
+    `ConfigurationError` for a URI of another form or a store that cannot be used, and
     `StoreUnavailableError`, saying why, when it cannot be reached within `timeout` seconds (when
     None, in the time that the store takes for granted: 5 s for a lock, 15 s for a connection).
     """
+    path = _sqlite_path(uri)
+    if path is None:
+        return await _open_other(uri, timeout)
+    from quire.metastore.sqlite import SqliteStore
+
+    return await _in_time(uri, SqliteStore.open(path), timeout)
+
+
+async def create_store(uri: str, *, timeout: float | None = None) -> MetadataStore:
+    """Open the metadata store that a URI names, creating a SQLite file that does not exist.
+
+    For the commands that begin a cluster. Raises as `open_store`.
+    """
+    path = _sqlite_path(uri)
+    if path is None:
+        return await _open_other(uri, timeout)
+    from quire.metastore.sqlite import SqliteStore
+
+    return await _in_time(uri, SqliteStore.open_or_create(path), timeout)
+
+
+async def _open_other(uri: str, timeout: float | None) -> MetadataStore:
     scheme, separator, rest = uri.partition("://")
     if uri == "memory:":
         return MemoryStore()
     if separator and scheme == SCHEME and rest:
         return open_shared(rest)
-    if separator and scheme == "sqlite" and _is_file(rest):
-        from quire.metastore.sqlite import SqliteStore
-
-        try:
-            async with time_limit(timeout):
-                return await SqliteStore.open(rest)
-        except TimeoutError:
-            reason = f"it did not answer within {timeout:g} s: it is locked, or its disk is slow"
-            raise StoreUnavailableError(uri, reason) from None
     if separator and scheme == "zk" and rest:
         from quire.metastore.zookeeper import ZooKeeperStore
 
         return await ZooKeeperStore.open(uri, timeout)
     raise ConfigurationError(f"{uri!r} names no metadata store: it must be {_FORMS}")
+
+
+async def _in_time(
+    uri: str, opening: Coroutine[Any, Any, MetadataStore], timeout: float | None
+) -> MetadataStore:
+    try:
+        async with time_limit(timeout):
+            return await opening
+    except TimeoutError:
+        reason = f"it did not answer within {timeout:g} s: it is locked, or its disk is slow"
+        raise StoreUnavailableError(uri, reason) from None
+
+
+def _sqlite_path(uri: str) -> str | None:
+    scheme, _, path = uri.partition("://")
+    return path if scheme == "sqlite" and _is_file(path) else None
 
 
 def _is_file(path: str) -> bool:

@@ -35,6 +35,7 @@ from quire.errors import (
 from quire.metastore.changes import Change
 from quire.metastore.layout import check_parent, check_path
 from quire.metastore.sqlite_file import SessionId, SqliteFile
+from quire.metastore.sqlite_path import Mode
 from quire.metastore.sqlite_waits import Seen, Waits
 from quire.metastore.store import Versioned
 
@@ -207,15 +208,24 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: str, *, clock: Clock = time.monotonic) -> SqliteStore:
-        """Open a metadata file, creating it when there is none.
+        """Open a metadata file that exists.
 
         `clock` returns seconds and is shared by every process of the machine. Raises
-        `ConfigurationError` when the directory or the file cannot be used or belongs to another
-        application, `CorruptStorageError` when it cannot be believed, `StoreUnavailableError` when
-        it stays locked.
+        `ConfigurationError` when there is no such file, or the directory or the file cannot be used
+        or belongs to another application, `CorruptStorageError` when it cannot be believed,
+        `StoreUnavailableError` when it stays locked.
         """
+        return await cls._open(path, clock, Mode.EXISTING)
+
+    @classmethod
+    async def open_or_create(cls, path: str, *, clock: Clock = time.monotonic) -> SqliteStore:
+        """Open a metadata file, creating it if there is none. Raises as `open`."""
+        return await cls._open(path, clock, Mode.CREATE)
+
+    @classmethod
+    async def _open(cls, path: str, clock: Clock, mode: Mode) -> SqliteStore:
         store = cls(path, clock)
-        opening = store._thread.submit(SqliteFile, store._path, clock)
+        opening = store._thread.submit(SqliteFile, store._path, clock, mode)
         try:
             store._file = await asyncio.wrap_future(opening)
         except BaseException:

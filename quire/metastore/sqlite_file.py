@@ -23,7 +23,6 @@ This is the only module that imports sqlite3. What it raises are quire's errors.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -55,6 +54,7 @@ from quire.metastore.layout import (
     name_of,
     parent_of,
 )
+from quire.metastore.sqlite_path import Mode, check_mode, no_store, places, sqlite_uri
 from quire.metastore.sqlite_waits import Mark, Seen
 from quire.metastore.store import Versioned
 
@@ -84,9 +84,6 @@ _SCHEMA: Final = (
 )
 _IS_ALIVE: Final = f"? - renewed_at < timeout AND ? - renewed_at > -{CLOCK_SLACK_SECONDS}"
 
-_SUFFIXES: Final = ("", "-wal", "-shm")
-"""The file, its write-ahead log and the index of that, there while anybody has it open."""
-
 _CORRUPT: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _UNUSABLE: Final = frozenset(
     (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
@@ -97,18 +94,21 @@ _BUSY: Final = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
 class SqliteFile:
     """An open file. Construct it in the thread that will make every call."""
 
-    def __init__(self, path: str, clock: Callable[[], float]) -> None:
+    def __init__(self, path: str, clock: Callable[[], float], mode: Mode) -> None:
         self._path = path
         self._clock = clock
+        self._mode = mode
         self._opened: list[tuple[int, int] | None] = []
+        check_mode(path, mode)
         with self._errors():
-            self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+            uri = sqlite_uri(path, mode)
+            self._db = sqlite3.connect(uri, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
             try:
                 self._prepare()
             except BaseException:
                 self._db.close()
                 raise
-        self._opened = self._places()
+        self._opened = places(self._path)
 
     def close(self) -> None:
         self._db.close()
@@ -218,6 +218,8 @@ class SqliteFile:
             raise ConfigurationError(
                 f"{self._path} is an SQLite file of another application: choose another path"
             )
+        if self._mode is Mode.EXISTING and not any((application, tables)):
+            raise no_store(self._path)
         self._switch_to_write_ahead_log()
         self._db.execute("PRAGMA synchronous = FULL")
         with self._change(self._path):
@@ -355,11 +357,8 @@ class SqliteFile:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def _places(self) -> list[tuple[int, int] | None]:
-        return [_place(f"{self._path}{suffix}") for suffix in _SUFFIXES]
-
     def _check_places(self) -> None:
-        if self._opened and self._places() != self._opened:
+        if self._opened and places(self._path) != self._opened:
             raise CorruptStorageError(
                 self._path,
                 "it, its -wal or its -shm was removed or replaced while it was in use; stop every "
@@ -390,11 +389,3 @@ class SqliteFile:
 def _code(error: BaseException) -> int:
     """Return SQLite's primary result code."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-
-
-def _place(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

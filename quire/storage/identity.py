@@ -29,7 +29,7 @@ from quire.errors import (
     StoreOutcomeUnknownError,
     WrongBookieError,
 )
-from quire.metastore import open_store
+from quire.metastore import create_store, open_store
 from quire.metastore.cluster import Cluster, read_cluster
 from quire.metastore.layout import CLUSTER, cookie_path
 from quire.metastore.record import decode_record, encode_record
@@ -74,6 +74,7 @@ async def format_directory(
     """Make a directory, created if missing, the disk of a new bookie and return the bookie's id.
 
     `journal` and `entries` are directories for what is to be on other devices, created likewise.
+    A SQLite file that does not exist is created: this bookie is the first one of a cluster.
     Raises `ConfigurationError` when one is not empty (formatted directories included) or in use,
     named twice, or inside another one, and the metadata store's errors.
     """
@@ -90,7 +91,7 @@ async def format_directory(
             for (role, path), disk in zip(wanted, others, strict=True)
         ]
         await _check_new(main, parts)  # first: what is wrong here waits for no store
-        store = await open_store(store_uri)
+        store = await create_store(store_uri)
         stack.push_async_callback(store.close)
         return await format_disk(main, store, rng or random.SystemRandom(), parts)
 

@@ -117,17 +117,31 @@ def test_a_password_that_spark_cannot_carry_is_refused(job: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("log", "list"), ("log", "append", "orders", "x"), ("bookie", "list")]
+    "command",
+    [
+        ("log", "list"),
+        ("log", "append", "orders", "x"),
+        ("bookie", "list"),
+        ("ledger", "list"),
+        ("dump", "/quire"),
+        ("election", "watch", "dice", "--once"),
+        ("metadata", "backup", "file"),
+        ("metadata", "adopt"),
+        ("metadata", "check"),
+    ],
 )
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
     path = tmp_path / "typo.db"
     result = CliRunner().invoke(main, [*command, "--store", f"sqlite://{path}"])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"there is no metadata store {path}" in result.stderr
+    assert f"there is no metadata store at {path}" in result.stderr
+    assert "quire cluster up" in result.stderr
     assert not path.exists()
 
 
 def test_an_election_needs_no_cluster(tmp_path: Path) -> None:
-    command = ["election", "watch", "dice", "--once", "--store", f"sqlite://{tmp_path / 'new.db'}"]
-    result = CliRunner().invoke(main, command)
-    assert (result.exit_code, result.stdout) == (0, "dice: nobody leads\n")
+    store = ["--store", f"sqlite://{tmp_path / 'new.db'}"]
+    led = CliRunner().invoke(main, ["election", "lead", "dice", *store, "--", "true"])
+    assert led.exit_code == 0
+    watched = CliRunner().invoke(main, ["election", "watch", "dice", "--once", *store])
+    assert (watched.exit_code, watched.stdout) == (0, "dice: nobody leads\n")

@@ -25,6 +25,7 @@ from quire.errors import (
 from quire.metastore import open_store, sqlite_file
 from quire.metastore.layout import election_candidates_path
 from quire.metastore.sqlite import SqliteStore
+from quire.metastore.sqlite_path import Mode
 from tests.support.session_holder import REPOSITORY, holder
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class FakeClock:
 def with_store(path: Path, body: Callable[[SqliteStore], Awaitable[T]]) -> T:
     async def main() -> T:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            store = await SqliteStore.open(str(path))
+            store = await SqliteStore.open_or_create(str(path))
             try:
                 return await body(store)
             finally:
@@ -239,9 +240,9 @@ def test_reads_do_not_wait_for_a_lock_to_remove_the_dead(
     path, clock = tmp_path / "metadata.db", FakeClock(100.0)
 
     async def main() -> None:
-        owner = await SqliteStore.open(str(path), clock=clock)
+        owner = await SqliteStore.open_or_create(str(path), clock=clock)
         await (await owner.open_session(60.0)).create("/live/x", b"")
-        store = await SqliteStore.open(str(path), clock=clock)
+        store = await SqliteStore.open_or_create(str(path), clock=clock)
         rival = sqlite3.connect(path, isolation_level=None)
         try:
             rival.execute("BEGIN IMMEDIATE")
@@ -280,10 +281,10 @@ def test_cancelled_callers_leave_a_store_that_works(tmp_path: Path) -> None:
 def test_a_lease_of_before_a_reboot_is_dead(tmp_path: Path) -> None:
     async def main() -> None:
         path, clock = str(tmp_path / "metadata.db"), FakeClock(1_000_000.0)
-        before = await SqliteStore.open(path, clock=clock)
+        before = await SqliteStore.open_or_create(path, clock=clock)
         session = await before.open_session(60.0)
         await session.create("/live/x", b"")
-        after = await SqliteStore.open(path, clock=FakeClock(12.0))
+        after = await SqliteStore.open_or_create(path, clock=FakeClock(12.0))
         assert await after.children("/live") == []
         await after.close()
         await before.close()
@@ -294,8 +295,8 @@ def test_a_lease_of_before_a_reboot_is_dead(tmp_path: Path) -> None:
 def test_a_heartbeat_never_revives_a_lease(tmp_path: Path) -> None:
     async def main() -> None:
         path, clock = str(tmp_path / "metadata.db"), FakeClock(100.0)
-        owner = await SqliteStore.open(path, clock=clock)
-        other = await SqliteStore.open(path, clock=clock)
+        owner = await SqliteStore.open_or_create(path, clock=clock)
+        other = await SqliteStore.open_or_create(path, clock=clock)
         session = await owner.open_session(0.06)
         await session.create("/live/x", b"")
         assert await other.children("/live") == ["x"]
@@ -363,10 +364,10 @@ INCREMENTS = 10
 INCREMENT = f"""
 import asyncio, sys
 from quire.errors import ConflictError
-from quire.metastore import open_store
+from quire.metastore import create_store
 
 async def main():
-    store = await open_store(sys.argv[1])
+    store = await create_store(sys.argv[1])
     try:
         await store.create("/counter", b"0")
     except ConflictError:
@@ -402,7 +403,7 @@ def test_processes_that_make_the_file_at_once_share_it(tmp_path: Path) -> None:
 
 def test_every_connection_syncs_each_commit(tmp_path: Path) -> None:
     """With NORMAL a commit in WAL mode is not synced: a power cut takes it back."""
-    file = sqlite_file.SqliteFile(str(tmp_path / "metadata.db"), lambda: 0.0)
+    file = sqlite_file.SqliteFile(str(tmp_path / "metadata.db"), lambda: 0.0, Mode.CREATE)
     try:
         modes = [
             file._db.execute(f"PRAGMA {name}").fetchone()[0]

@@ -16,6 +16,7 @@ from quire.errors import (
 )
 from quire.metastore.changes import Create, Delete, Put
 from quire.metastore.sqlite_file import SqliteFile
+from quire.metastore.sqlite_path import Mode
 
 
 class Clock:
@@ -38,7 +39,7 @@ def path(tmp_path: Path) -> str:
 @pytest.mark.parametrize("how", ["removed by another process", "overdue"])
 def test_a_dead_session_creates_nothing(path: str, clock: Clock, how: str) -> None:
     """Its owner may believe in it for a moment yet. What it created would stay forever."""
-    mine, other = SqliteFile(path, clock), SqliteFile(path, clock)
+    mine, other = SqliteFile(path, clock, Mode.CREATE), SqliteFile(path, clock, Mode.CREATE)
     session, deadline = mine.open_session(1.0)
     mine.create("/live/before", b"", session)
     if how == "overdue":
@@ -57,7 +58,7 @@ def test_a_dead_session_creates_nothing(path: str, clock: Clock, how: str) -> No
 
 def test_a_version_is_never_that_of_another_record_of_the_path(path: str, clock: Clock) -> None:
     """A client that is slow must not replace what was deleted and made anew meanwhile."""
-    file = SqliteFile(path, clock)
+    file = SqliteFile(path, clock, Mode.CREATE)
     seen = [file.create("/a", b"first")]
     seen.append(file.put("/a", b"second", seen[-1]))
     for _ in range(3):
@@ -99,7 +100,7 @@ def test_the_outcome_of_a_commit_that_failed_is_unknown(
     path: str, clock: Clock, *, is_carried_out: bool
 ) -> None:
     """A caller that took it for a refusal would give an id out twice, or delete what is listed."""
-    file = SqliteFile(path, clock)
+    file = SqliteFile(path, clock, Mode.CREATE)
     version = file.create("/a", b"first")
     whole = file._db
     changes: list[Callable[[], object]] = [

@@ -14,13 +14,14 @@ from quire.errors import HandleClosedError
 from quire.metastore import sqlite
 from quire.metastore.sqlite import SqliteStore, _Worker
 from quire.metastore.sqlite_file import SqliteFile
+from quire.metastore.sqlite_path import Mode
 
 
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # from Python 3.13 on
 def test_a_store_that_is_forgotten_keeps_neither_thread_nor_file(tmp_path: Path) -> None:
     async def main() -> list[threading.Thread]:
         before = set(threading.enumerate())
-        store = await SqliteStore.open(str(tmp_path / "metadata.db"))
+        store = await SqliteStore.open_or_create(str(tmp_path / "metadata.db"))
         await store.create("/a", b"1")
         threads = [each for each in threading.enumerate() if each not in before]
         assert threads
@@ -46,7 +47,7 @@ def test_a_session_that_comes_when_its_store_is_closed_is_none(tmp_path: Path) -
     """Nobody would renew it, and its heartbeat would run on."""
 
     async def main() -> None:
-        store = await SqliteStore.open(str(tmp_path / "m.db"))
+        store = await SqliteStore.open_or_create(str(tmp_path / "m.db"))
         opening = asyncio.create_task(store.open_session(1.0))
         await asyncio.sleep(0)
         await store.close()
@@ -70,13 +71,13 @@ def test_an_opening_that_is_cancelled_leaves_neither_thread_nor_file_open(
             workers.append(self)
 
     class Slow(SqliteFile):
-        def __init__(self, path: str, clock: Callable[[], float]) -> None:
-            super().__init__(path, clock)
+        def __init__(self, path: str, clock: Callable[[], float], mode: Mode) -> None:
+            super().__init__(path, clock, mode)
             begun.set()
             assert goes_on.wait(30)
 
     async def main() -> None:
-        opening = asyncio.create_task(SqliteStore.open(str(tmp_path / "m.db")))
+        opening = asyncio.create_task(SqliteStore.open_or_create(str(tmp_path / "m.db")))
         assert await asyncio.to_thread(begun.wait, 30)
         opening.cancel()
         outcome = (await asyncio.gather(opening, return_exceptions=True))[0]
@@ -95,7 +96,7 @@ def test_a_close_that_is_cancelled_at_a_session_closes_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        store = await SqliteStore.open(str(tmp_path / "m.db"))
+        store = await SqliteStore.open_or_create(str(tmp_path / "m.db"))
         session = await store.open_session(60.0)
         stuck = asyncio.Event()
 
@@ -121,7 +122,7 @@ def test_a_close_that_is_cancelled_leaves_neither_thread_nor_file_open(
     tmp_path: Path, steps: int
 ) -> None:
     async def main() -> None:
-        store = await SqliteStore.open(str(tmp_path / "m.db"))
+        store = await SqliteStore.open_or_create(str(tmp_path / "m.db"))
         version = await store.create("/a", b"")
         waiting = asyncio.create_task(store.wait("/a", version))
         goes_on = threading.Event()

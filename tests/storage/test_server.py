@@ -120,6 +120,16 @@ def test_a_port_in_use_is_refused_before_clients_find_the_bookie(tmp_path: Path)
     asyncio.run(main())
 
 
+def test_a_store_that_is_not_there_is_not_made_by_a_bookie_of_another_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        with pytest.raises(ConfigurationError, match="there is no metadata store"):
+            await serve(tmp_path / "bookie", uri_of(tmp_path / "typo"))
+
+    asyncio.run(main())
+    assert not (tmp_path / "typo").exists()
+
+
 @pytest.mark.parametrize("directory", ["missing", "empty"])
 def test_a_directory_that_is_no_bookies_is_refused(tmp_path: Path, directory: str) -> None:
     (tmp_path / "empty").mkdir()
@@ -146,6 +156,7 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
 
     async def main() -> None:
         await format_directory(tmp_path / "bookie", uri_of(tmp_path))
+        await format_directory(tmp_path / "other", uri_of(tmp_path / "elsewhere"))
         with pytest.raises(WrongBookieError):
             await serve(tmp_path / "bookie", uri_of(tmp_path / "elsewhere"))
 

@@ -51,12 +51,12 @@ class SqliteBackend:
         self.path = str(directory / "metadata.db")
 
     async def client(self) -> SqliteStore:
-        return await SqliteStore.open(self.path)
+        return await SqliteStore.open_or_create(self.path)
 
     async def expire(self, session: Session) -> None:
         """Reap the lease as another process would that finds it overdue."""
         assert isinstance(session, SqliteSession)
-        reaper = await SqliteStore.open(self.path)
+        reaper = await SqliteStore.open_or_create(self.path)
         await reaper.change(lambda file: file.end_session(session.id))
         await reaper.close()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.support.command import SECONDS_MAX, environment
 
 PROGRAM = """
-import sys, threading, quire.sync
+import asyncio, sys, threading, quire.sync
+from quire.metastore import create_store
 
 def work():
     with quire.sync.connect(sys.argv[1]) as early:
@@ -17,6 +18,10 @@ def work():
         with quire.sync.connect(sys.argv[1]) as late, late.election("office").lead() as leadership:
             print(early.list_logs(), leadership.epoch, leadership.is_lost)
 
+async def make():
+    await (await create_store(sys.argv[1])).close()
+
+asyncio.run(make())
 threading.Thread(target=work).start()
 """
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from quire.metastore import open_store
+from quire.metastore import create_store
 from tutorial.pausing import pause
 
 HOLDER = """
@@ -28,7 +28,7 @@ def test_who_holds_the_lock_is_woken_and_paused_again(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "metadata.db"
         uri = f"sqlite://{path}"
-        store = await open_store(uri)
+        store = await create_store(uri)
         await store.create("/a", b"")
         holder = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", HOLDER, str(path)), stdout=asyncio.subprocess.PIPE
