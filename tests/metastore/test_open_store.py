@@ -38,7 +38,7 @@ def test_a_store_names_itself_as_it_was_opened(tmp_path: Path) -> None:
     [
         "",
         "memory",
-        "memory://x",
+        "memory://",
         "sqlite:",
         "sqlite://relative.db",
         "sqlite:///",
