@@ -53,6 +53,7 @@ from quire.metastore.store import MetadataStore
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
 from quire.service.snapshots import Snapshots, sweep_snapshots
+from quire.steady import machine_clock
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -127,6 +128,7 @@ async def connect(
             catalog,
             rng=rng,
             clock=time.time,
+            steady=machine_clock(rng),
             attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
         )
         stack.push_async_exit(handles.leave)

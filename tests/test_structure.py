@@ -23,6 +23,7 @@ VALUES = (
     "quire.bookie",
     "quire.timing",
     "quire.observer",
+    "quire.steady",
     "quire.directory_lock",
 )
 """Ports and values at the bottom: everybody may import them."""
@@ -30,6 +31,7 @@ VALUES = (
 ARROWS: dict[str, tuple[str, ...]] = {
     "quire.errors": (),
     "quire.timing": (),
+    "quire.steady": (),
     "quire.directory_lock": ("quire.errors",),
     "quire.entry": ("quire.errors",),
     "quire.run": ("quire.errors", "quire.entry"),
@@ -186,6 +188,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.zookeeper_server",
         "quire.repair.directory",
         "quire.spark.patience",
+        "quire.steady",
         "quire.storage.metered",
     ),
     "zstandard": ("quire.log.records.batch",),

@@ -10,6 +10,7 @@ from random import Random
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.clocks import Clocks
 from quire.log.leader.log import Log
 from quire.log.leader.producer_state import Restoration
 from quire.log.leader.takeover import TakeOver
@@ -44,12 +45,14 @@ from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, St
 from quire.log.retry import retry
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
+from quire.steady import SteadyClock, own_clock
 
 
 class LogDirectory:
     """All logs in one metadata store. Stateless: any number may exist.
 
-    `clock` gives Unix time in seconds, for the timestamps of records and segments. `attachments`
+    `clock` gives Unix time in seconds, for the timestamps of records and segments. `steady` is a
+    clock that only goes forward: that of the machine, or, by default, of this object. `attachments`
     says what other layers keep beside a log of some name, and goes when the log is deleted.
     """
 
@@ -60,6 +63,7 @@ class LogDirectory:
         *,
         rng: Random,
         clock: Callable[[], float],
+        steady: SteadyClock | None = None,
         attachments: Callable[[str], Sequence[Attachment]] = lambda name: (),
     ) -> None:
         self._attachments = attachments
@@ -67,6 +71,7 @@ class LogDirectory:
         self._catalog = catalog
         self._rng = rng
         self._clock = clock
+        self._clocks = Clocks(clock, steady or own_clock(rng))
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
@@ -114,7 +119,7 @@ class LogDirectory:
             self._catalog,
             options,
             rng=self._rng,
-            clock=self._clock,
+            clocks=self._clocks,
             tenure=tenure,
             cursors=self.cursors(name, password=options.password),
             producers=producers,

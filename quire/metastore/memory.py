@@ -51,6 +51,7 @@ HEARTBEATS_PER_TIMEOUT: Final = 3
 class _Record:
     value: bytes
     version: int
+    written_ms: int | None = None
     owner: SessionId | None = None
     names: set[str] = field(default_factory=set)
     next_sequence: int = 0
@@ -64,10 +65,12 @@ class MemoryTree:
         self._deadlines: dict[SessionId, float] = {}
         self._revision = 0
         self._changed = asyncio.Event()
+        self.clock: Callable[[], float] | None = None
+        """Seconds (Unix), if this store is to have a clock of its own."""
 
     def get(self, path: str) -> Versioned:
         record = self._record(path)
-        return Versioned(record.value, record.version)
+        return Versioned(record.value, record.version, record.written_ms)
 
     def create(self, path: str, value: bytes, owner: SessionId | None = None) -> int:
         self._check_owner(owner)
@@ -95,7 +98,7 @@ class MemoryTree:
         if record.version != version:
             raise VersionConflictError(path, version)
         record.value = check_value(path, value)
-        record.version = self._next_revision()
+        record.version, record.written_ms = self._next_revision(), self._now_ms()
         return record.version
 
     def delete(self, path: str, version: int | None) -> None:
@@ -212,7 +215,7 @@ class MemoryTree:
             self.end_session(session)
 
     def _insert(self, path: str, value: bytes, owner: SessionId | None) -> int:
-        self._records[path] = _Record(value, self._next_revision(), owner)
+        self._records[path] = _Record(value, self._next_revision(), self._now_ms(), owner)
         self._records[parent_of(path)].names.add(name_of(path))
         return self._revision
 
@@ -220,6 +223,9 @@ class MemoryTree:
         self._next_revision()
         del self._records[path]
         self._records[parent_of(path)].names.discard(name_of(path))
+
+    def _now_ms(self) -> int | None:
+        return None if self.clock is None else int(1000 * self.clock())
 
     def _next_revision(self) -> int:
         self._revision += 1

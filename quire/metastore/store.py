@@ -25,7 +25,7 @@ Law, for every implementation:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from quire.metastore.changes import Change
@@ -37,6 +37,10 @@ class Versioned:
 
     value: bytes
     version: int
+    written_ms: int | None = field(default=None, compare=False)
+    """When the record got this version, by the store's own clock (Unix milliseconds); None where
+    the store has none. It may be wrong like any clock, and decides nothing by itself.
+    """
 
 
 class Session(Protocol):

@@ -109,7 +109,7 @@ class ZooKeeperStore:
     async def get(self, path: str) -> Versioned:
         full = self._full(path)
         value, stat = await self._read(path, lambda client: client.get_async(full))
-        return Versioned(value, _version(stat))
+        return Versioned(value, _version(stat), stat.mtime)
 
     async def create(self, path: str, value: bytes) -> int:
         full = self._full(path)

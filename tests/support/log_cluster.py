@@ -22,6 +22,7 @@ from quire.log.manifest.options import LogOptions
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.layout import log_path
 from quire.service.snapshots import Snapshots
+from quire.steady import SteadyClock
 from tests.sim.loop import new_loop
 from tests.support.faulty_store import FaultyStore, Hook
 from tests.support.memory_cluster import MemoryCluster
@@ -60,6 +61,7 @@ class Client:
             self.catalog,
             rng=rng,
             clock=cluster.clock,
+            steady=cluster.steady,
             attachments=lambda name: [Snapshots(self.store, self.catalog, name, LogOptions())],
         )
 
@@ -86,9 +88,17 @@ class LogCluster(MemoryCluster):
         super().__init__(size, options=LEDGER_OPTIONS)
         self.now = 1000.0
         self._clients = 0
+        self.steady = SteadyClock("machine", lambda: asyncio.get_running_loop().time())
+        """Of the machine that all clients run on."""
 
     def clock(self) -> float:
         return self.now
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let whole seconds go by, on the wall clock as well."""
+        for _ in range(int(seconds)):
+            await asyncio.sleep(1)
+            self.now += 1
 
     def new_client(self) -> Client:
         self._clients += 1

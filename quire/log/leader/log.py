@@ -33,6 +33,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
+from quire.log.clocks import Clocks
 from quire.log.leader.conditions import make_terms
 from quire.log.leader.failure import Failure
 from quire.log.leader.outcome import SINGLE
@@ -71,7 +72,7 @@ class Log(Handle):
         options: LogOptions,
         *,
         rng: Random,
-        clock: Callable[[], float],
+        clocks: Clocks,
         tenure: Tenure,
         cursors: LogCursors,
         producers: Producers,
@@ -85,7 +86,7 @@ class Log(Handle):
         self._rng = rng
         self._cursors = cursors
         self._open_segment = open_segment
-        self._chain = Chain(record, catalog, live, clock, tenure)
+        self._chain = Chain(record, catalog, live, clocks, tenure)
         self._pipeline = Pipeline(
             self._chain,
             live,
@@ -114,7 +115,7 @@ class Log(Handle):
             asyncio.create_task(self._guard(work), name=f"log {self.name} {what}")
             for what, work in works.items()
         ]
-        self._roller.begin_segment()
+        self._roller.restart_age()
         self._warn_of_clocks()
         self._live.on_change(self._roller.age_changed)
         self._live.on_change(self._pipeline.options_changed)
@@ -396,5 +397,5 @@ class Log(Handle):
 
     async def _keep_once(self) -> None:
         slowest = partial(self._cursors.slowest, self.log_id)
-        since_ms = int(1000 * self._roller.age_seconds)
-        await apply_retention(self._catalog, self._live, since_ms, self._chain.edit, slowest)
+        chain = self._chain
+        await apply_retention(self._catalog, self._live, chain.reading, chain.edit, slowest)

@@ -52,7 +52,6 @@ class Roller:
         self._switched = asyncio.Event()
         self._rolls: list[tuple[int, asyncio.Future[None]]] = []
         self._begun = 0.0
-        self._opened = 0.0
         self._age: asyncio.TimerHandle | None = None
         self._warns_at = 0.0
 
@@ -70,7 +69,7 @@ class Roller:
         self._filling.clear()
         self._switched.set()
         self._move_rolls()
-        self.begin_segment()
+        self.restart_age()
 
     def _move_rolls(self) -> None:
         """Have those who wait for a segment whose ledger failed empty wait for the next one, to
@@ -103,16 +102,6 @@ class Roller:
             if not future.done():
                 future.set_exception(error())
                 future.exception()
-
-    @property
-    def age_seconds(self) -> float:
-        """How long ago the current segment began, by a clock that only runs forward."""
-        return asyncio.get_running_loop().time() - self._opened
-
-    def begin_segment(self) -> None:
-        """Note that a segment begins now."""
-        self._opened = asyncio.get_running_loop().time()
-        self.restart_age()
 
     def restart_age(self) -> None:
         """Count the age of the current segment from now on."""

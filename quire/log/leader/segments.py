@@ -39,8 +39,10 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
+from quire.log.clocks import Clocks
 from quire.log.leader.accumulator import Parcel
 from quire.log.leader.takeover import Tenure
+from quire.log.maintenance.ages import Reading
 from quire.log.manifest.capacity import check_takeover
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
@@ -120,7 +122,7 @@ class Chain:
         record: ManifestRecord,
         catalog: LedgerCatalog,
         options: LiveOptions,
-        clock: Callable[[], float],
+        clocks: Clocks,
         tenure: Tenure,
     ) -> None:
         self.name = record.name
@@ -133,7 +135,7 @@ class Chain:
         self.manifest = tenure.manifest
         self._record = record
         self._catalog = catalog
-        self._clock = clock
+        self._clocks = clocks
         self._spare: LedgerWriter | None = None
         self._is_offered = False
         """Whether a manifest may list the spare."""
@@ -146,7 +148,11 @@ class Chain:
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds (Unix)."""
-        return int(self._clock() * 1000)
+        return self._clocks.now_ms()
+
+    def reading(self) -> Reading:
+        """Return what the clocks of this process say now."""
+        return self._clocks.reading()
 
     def check_mine(self, manifest: LogManifest | None) -> LogManifest:
         """Return a manifest that is still ours, and obey its settings. Raises `DeposedError`."""
@@ -172,7 +178,8 @@ class Chain:
     async def edit(
         self, change: Callable[[LogManifest], LogManifest], *, look: Look | None = None
     ) -> LogManifest:
-        """Change the manifest while it is ours. `look` as in `ManifestRecord.edit`.
+        """Change the manifest while it is ours, and count its time with that (ages.py). `look` as
+        in `ManifestRecord.edit`.
 
         One edit at a time, because the result of one that read earlier must not replace that of a
         later one. Raises `DeposedError`, and as `ManifestRecord.edit`.
@@ -181,7 +188,9 @@ class Chain:
 
         def edit(manifest: LogManifest | None) -> LogManifest:
             seen[:] = [manifest]
-            return change(self.check_mine(manifest))
+            before = self.check_mine(manifest)
+            after = change(before)
+            return before if after == before else after.aged(self.reading())
 
         async with self._editing:
             try:

@@ -22,7 +22,7 @@ from quire.errors import (
     NoSuchLedgerError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.maintenance.ages import ages_ms, longest_step_ms
+from quire.log.maintenance.ages import Reading
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import Look
@@ -74,16 +74,16 @@ class EditLooking(Protocol):
 async def apply_retention(
     catalog: LedgerCatalog,
     live: LiveOptions,
-    since_ms: int,
+    reading: Callable[[], Reading],
     edit: EditLooking,
     slowest: Callable[[], Awaitable[Position | None]],
 ) -> LogManifest:
     """Trim what the options do not want kept, as they are when the manifest is changed.
 
-    `since_ms` is how long ago the present segment began, by the leader's monotonic clock (ages.py).
-    With `retention_cursors` nothing goes that is not behind the position which `slowest` returns,
-    and nothing at all while that cannot be told. Cursors only move forward, and one that is made
-    meanwhile has the change tried again.
+    `reading` says what the leader's clocks show now (ages.py). With `retention_cursors` nothing
+    goes that is not behind the position which `slowest` returns, and nothing at all while that
+    cannot be told. Cursors only move forward, and one that is made meanwhile has the change tried
+    again. Where nothing goes the manifest is changed only for what the next leader has to know.
     """
     limit: Position | None = None
 
@@ -94,10 +94,15 @@ async def apply_retention(
     def change(manifest: LogManifest) -> LogManifest:
         wanted = live.now
         seconds, bytes_max = wanted.retention_seconds, wanted.retention_bytes
-        point = retention_point(manifest, since_ms, seconds, bytes_max, wanted.roll_seconds)
+        now = reading()
+        aged = manifest.aged(now)
+        point = retention_point(aged, seconds, bytes_max)
         if wanted.retention_cursors and limit is not None and point is not None:
             point = min(point, limit)
-        return manifest if point is None else manifest.trim(point)
+        if point is not None:
+            return manifest.trim(point)
+        has_news = aged.ages.marks != manifest.ages.marks or manifest.ages.must_begin_again(now)
+        return aged if seconds is not None and has_news else manifest
 
     return await delete_doomed(catalog, await edit(change, look=look), edit)
 
@@ -115,27 +120,22 @@ async def _limit(
 
 
 def retention_point(
-    manifest: LogManifest,
-    since_ms: int,
-    seconds: float | None,
-    bytes_max: int | None,
-    roll_seconds: float,
+    manifest: LogManifest, seconds: float | None, bytes_max: int | None
 ) -> Position | None:
     """Return the position to trim to, or None when nothing has to go.
 
-    Whole sealed segments only, oldest first, computed from one snapshot: those whose last record is
-    older than `seconds`, as far as that is certain (ages.py), and those without which the sealed
-    rest still holds `bytes_max` bytes.
+    Whole sealed segments only, oldest first, computed from one snapshot: those that were sealed
+    longer than `seconds` ago when the log's time was counted last (ages.py), and those without
+    which the sealed rest still holds `bytes_max` bytes.
     """
     total = sum(each.bytes or 0 for each in manifest.segments)
     point: Position | None = None
-    step_ms = longest_step_ms(seconds or 0, roll_seconds)
-    ages = ages_ms(manifest.segments, since_ms, step_ms)
-    for segment, age_ms in zip(manifest.segments, ages, strict=True):
+    old = 0 if seconds is None else manifest.ages.older_than(1000 * seconds)
+    for segment in manifest.segments:
         if segment.end is None:
             break
         total -= segment.end.bytes
-        too_old = seconds is not None and age_ms > seconds * 1000
+        too_old = segment.number < old
         too_much = bytes_max is not None and total >= bytes_max
         if not (too_old or too_much):
             break

@@ -12,6 +12,7 @@ written by compare-and-set. Edits are pure and refuse what would break an invari
   sealed        a sealed log has no open segment
   trim          the trim point is not beyond the end
   cold          no open segment is in a file
+  ages          marks ascend, and none is later than the count of the log's time
 
 A sealed segment's ledger is closed at the very entry that the segment names. Sealing a segment in
 which nothing was written drops it. `doomed` are ledgers that left the log and are still to be
@@ -32,6 +33,7 @@ from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
+from quire.log.maintenance.ages import NO_AGES, Ages, Reading, ages_of_row
 from quire.log.manifest.jobs import Forgotten, Limits, Memory, check_continues
 from quire.log.manifest.jobs import Job as Job
 from quire.log.manifest.schema import check_types
@@ -82,6 +84,8 @@ class LogManifest:
     """Where files of cold segments are, or may be: URIs, in the order in which they were named."""
     doomed_files: tuple[str, ...] = ()
     """URIs of files that are still to be deleted."""
+    ages: Ages = NO_AGES
+    """How much time the log has counted, and when segments were sealed by that."""
 
     # What a reader or leader asks.
 
@@ -266,6 +270,15 @@ class LogManifest:
             doomed_files=(*self.doomed_files, *(each.cold.uri for each in gone if each.cold)),
         )
 
+    def aged(self, now: Reading) -> LogManifest:
+        """Count the time until now, and mark what is sealed (ages.py). Whoever makes the change
+        must be the log's leader, and `now` must be a reading made after everything in it.
+        """
+        open_ones = self.open_segments
+        sealed = open_ones[0].number if open_ones else self.next_segment
+        first = self.segments[0].number if self.segments else self.next_segment
+        return replace(self, ages=self.ages.marked(now, first, sealed))
+
     def forget(self, ledgers: Iterable[LedgerId], files: Iterable[str] = ()) -> LogManifest:
         """Take deleted ledgers and files off the lists of those still to be deleted."""
         deleted, removed = frozenset(ledgers), frozenset(files)
@@ -311,6 +324,7 @@ class LogManifest:
             "sealed": not (self.sealed and open_ones),
             "trim": self.trimmed_to <= Position(self.next_segment, 0, 0),
             "cold": all(each.end for each in self.segments if each.cold),
+            "ages": self.ages.check(),
         }
         return tuple(name for name, held in holds.items() if not held)
 
@@ -326,6 +340,9 @@ class LogManifest:
         body["jobs"] = [each.row() for each in self.jobs]
         body["trimmed_to"] = str(self.trimmed_to)
         body["settings"] = dict(self.settings)
+        body["ages"] = self.ages.row()
+        if self.ages == NO_AGES:
+            del body["ages"]
         if not self.retired:
             del body["retired"]
         if not self.trimmed_timestamp_ms:
@@ -356,6 +373,8 @@ class LogManifest:
             body["jobs"] = tuple(Job(*row) for row in body.get("jobs", ()))
             forgotten = body.get("forgotten_jobs", ())
             body["forgotten_jobs"] = tuple(Forgotten(*row) for row in forgotten)
+            if "ages" in body:
+                body["ages"] = ages_of_row(body["ages"])
             manifest = cls(**body)
             broken = manifest.check()
         except (TypeError, ValueError, KeyError) as error:

@@ -9,6 +9,7 @@ the only place that writes a manifest, which is why an unknown outcome is settle
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from quire.errors import (
@@ -66,7 +67,8 @@ class ManifestRecord:
             found = await self._store.get(self.path)
         except NoSuchNodeError:
             return None, None
-        return LogManifest.decode(self.path, found.value), found.version
+        manifest = LogManifest.decode(self.path, found.value)
+        return replace(manifest, ages=manifest.ages.seen(found.written_ms)), found.version
 
     async def read(self) -> tuple[LogManifest, int]:
         """Return manifest and version. Raises `NoSuchLogError`."""

@@ -56,6 +56,28 @@ def _forgotten(row: Any) -> bool:
     return isinstance(row, list) and len(row) == 2 and _number(row[0]) and _text(row[1])
 
 
+def _reading(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 3:
+        return False
+    return _number(value[0]) and _text(value[1]) and _number(value[2])
+
+
+def _ages(row: Any) -> bool:
+    if not isinstance(row, list) or len(row) != 4:
+        return False
+    counted, reading, store_ms, marks = row
+    return (
+        _number(counted)
+        and (reading is None or _reading(reading))
+        and (store_ms is None or _number(store_ms))
+        and _all(_mark)(marks)
+    )
+
+
+def _mark(value: Any) -> bool:
+    return _all(_number)(value) and len(value) == 2
+
+
 def _settings(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_text, value.values()))
 
@@ -79,6 +101,7 @@ _CHECKS: Final[dict[str, _Check]] = {
     "forgotten_jobs": _all(_forgotten),
     "tiers": _all(_text),
     "doomed_files": _all(_text),
+    "ages": _ages,
 }
 
 OPTIONAL: Final = frozenset(
@@ -90,6 +113,7 @@ OPTIONAL: Final = frozenset(
         "trimmed_timestamp_ms",
         "tiers",
         "doomed_files",
+        "ages",
     }
 )
 

@@ -322,8 +322,7 @@ def test_retention_runs_on_a_timer_and_obeys_the_settings_of_the_log() -> None:
             for number in range(3):
                 await log.append(b"%d" % number)
                 await log.roll()
-                cluster.now += 100
-                await asyncio.sleep(100)
+                await cluster.pass_time(100)
             assert len((await cluster.check()).segments) == 4
             await client.logs.set_settings(NAME, {"retention_seconds": "150"})
             await asyncio.sleep(15)
@@ -373,14 +372,14 @@ def test_one_clock_years_ahead_deletes_nothing_and_keeps_nothing_forever() -> No
             cluster.now += years
             async with await cluster.new_client().open(retention_interval=10.0) as ahead:
                 await ahead.append(b"from the future")
-                await asyncio.sleep(25)
+                await cluster.pass_time(25)
             cluster.now -= years
             assert await client.payloads() == [b"before", b"from the future"], "nothing is early"
             async with await cluster.new_client().open(retention_interval=10.0) as right:
                 await right.append(b"after")
-                await asyncio.sleep(60)
+                await cluster.pass_time(60)
                 assert await client.payloads() == [b"before", b"from the future", b"after"]
-                await asyncio.sleep(keep - 60 + 15)
+                await cluster.pass_time(keep - 60 + 15)
                 assert await client.payloads() == [b"after"], "and nothing is kept for years"
 
     run(main)

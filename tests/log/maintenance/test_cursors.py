@@ -267,14 +267,14 @@ def test_retention_waits_for_the_slowest_cursor_if_the_log_says_so() -> None:
             cursors = client.logs.cursors(NAME)
             slow, fast = await cursors.open("slow"), await cursors.open("fast")
             await fast.advance(Position(4, 0, 0))
-            await asyncio.sleep(65)
+            await cluster.pass_time(65)
             assert (await cluster.check()).segments[0].number == 1
             await slow.advance(Position(3, 0, 0))
-            await asyncio.sleep(15)
+            await cluster.pass_time(15)
             assert (await cluster.check()).segments[0].number == 3
             assert await client.payloads(slow.position) == [b"2", b"3"]
             await client.logs.set_settings(NAME, {"retention_cursors": ""})
-            await asyncio.sleep(15)
+            await cluster.pass_time(15)
             assert (await cluster.check()).segments[0].number == 5
             await log.close()
 
@@ -295,13 +295,13 @@ def test_a_cursor_that_cannot_be_read_ends_no_leader(
             await append_all(log, numbered(0, 3))
             await log.roll()
             await client.store.create(f"{CURSORS}/a%2Flog/a", b"no cursor")
-            await asyncio.sleep(75)
+            await cluster.pass_time(75)
             await log.append(b"3")
             assert len((await client.manifest()).segments) == 1 + waiting
             if waiting:
                 assert "a%2Flog/a" in caplog.text
                 await client.logs.cursors(NAME).delete("a")
-                await asyncio.sleep(15)
+                await cluster.pass_time(15)
                 assert len((await client.manifest()).segments) == 1
             await log.close()
 

@@ -10,6 +10,7 @@ import pytest
 
 from quire.errors import NoSuchLedgerError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.maintenance.ages import Reading
 from quire.log.maintenance.retention import delete_doomed, retention_point
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position
@@ -19,23 +20,27 @@ BYTES = 100
 
 
 def sealed() -> LogManifest:
-    """Three sealed segments of 100 bytes each, and an open one."""
-    manifest = LogManifest("log", "id", 0).take_over({}, 1, 0)
+    """Three sealed segments of 100 bytes each, and an open one. The log began at 0."""
+    manifest = LogManifest("log", "id", 0).take_over({}, 1, 0).aged(at(0))
     for number, time in enumerate(TIMES, 1):
         manifest = manifest.seal_segment(number, SegmentEnd(0, 1, 1, BYTES, time))
-        manifest = manifest.append_segment(number + 1, time)
+        manifest = manifest.append_segment(number + 1, time).aged(at(time))
     return manifest
 
 
+def at(time: int) -> Reading:
+    """What right clocks say."""
+    return Reading(50_000 + time, "machine", time)
+
+
 @pytest.mark.parametrize(
-    ("since_ms", "kept_from"),
-    [(1000, 1), (1001, 2), (3000, 2), (3001, 3), (5000, 3), (5001, 4), (10**9, 4)],
+    ("now", "kept_from"),
+    [(7000, 1), (7001, 2), (9000, 2), (9001, 3), (13_000, 3), (13_001, 4), (10**9, 4)],
 )
-def test_a_segment_goes_when_its_last_record_is_older_than_the_time(
-    since_ms: int, kept_from: int
+def test_a_segment_goes_when_it_was_sealed_longer_ago_than_the_time(
+    now: int, kept_from: int
 ) -> None:
-    """The step from the third segment to the fourth, four seconds, counts two."""
-    point = retention_point(sealed(), since_ms, 5.0, None, roll_seconds=1.0)
+    point = retention_point(sealed().aged(at(now)), 6.0, None)
     assert (point or Position(1, 0, 0)).segment + (point is not None) == kept_from
 
 
@@ -43,7 +48,7 @@ def test_a_segment_goes_when_its_last_record_is_older_than_the_time(
     ("bytes_max", "kept_from"), [(301, 1), (201, 1), (200, 2), (101, 2), (100, 3), (1, 3), (0, 4)]
 )
 def test_a_segment_goes_when_the_rest_holds_the_bytes(bytes_max: int, kept_from: int) -> None:
-    point = retention_point(sealed(), 0, None, bytes_max, roll_seconds=1.0)
+    point = retention_point(sealed(), None, bytes_max)
     assert (point or Position(1, 0, 0)).segment + (point is not None) == kept_from
 
 

@@ -209,6 +209,7 @@ def test_a_new_job_counts_in_the_size_of_a_manifest(
             client = cluster.new_client()
             log = await client.open()
             await log.append(b"0")
+            await log.roll()  # from now on the manifest counts time
             part = await write_part(client, "job", 0, records)
             size = capacity.manifest_bytes(await client.manifest())
             space = capacity.PART_BYTES if records else 0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.log.maintenance.ages import Reading
 from quire.log.maintenance.retention import retention_point
 from quire.log.manifest.manifest import (
     EMPTY,
@@ -155,11 +156,13 @@ def test_a_log_trimmed_to_its_end_keeps_its_time() -> None:
 def test_retention_takes_whole_sealed_segments_from_the_front(
     seconds: float | None, bytes_max: int | None, point: Position | None
 ) -> None:
-    manifest = LogManifest("a", "id", 0).take_over({}, 1, 0)
+    manifest = LogManifest("a", "id", 0).take_over({}, 1, 0).aged(Reading(0, "m", 0))
     for number in (1, 2, 3):
-        manifest = manifest.append_segment(number + 1, 2_000 * number)
-        manifest = manifest.seal_segment(number, _end(3, timestamp_ms=2_000 * number))
-    assert retention_point(manifest, 1_600, seconds, bytes_max, roll_seconds=1.0) == point
+        manifest = manifest.append_segment(number + 1, 0)
+        manifest = manifest.seal_segment(number, _end(3))
+        manifest = manifest.aged(Reading(2_000 * number, "m", 2_000 * number))
+    manifest = manifest.aged(Reading(7_600, "m", 7_600))
+    assert retention_point(manifest, seconds, bytes_max) == point
 
 
 def test_record_round_trip_and_damage() -> None:

@@ -1,0 +1,25 @@
+"""The clocks of a process that uses logs: the wall clock, and one that only goes forward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from quire.log.maintenance.ages import Reading
+from quire.steady import SteadyClock
+
+
+class Clocks(NamedTuple):
+    """What a process can ask for the time. No decision rests on one of them alone (ages.py)."""
+
+    wall: Callable[[], float]
+    """Seconds (Unix)."""
+    steady: SteadyClock
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds (Unix)."""
+        return int(self.wall() * 1000)
+
+    def reading(self) -> Reading:
+        """Return what the clocks say now."""
+        return Reading(self.now_ms(), self.steady.name, int(1000 * self.steady.seconds()))
