@@ -188,6 +188,7 @@ class LogDirectory:
             password=password,
             log_id=log_id,
             rng=self._rng,
+            clock=self._clock,
             on_gap=on_gap,
             keyring=keyring,
         )

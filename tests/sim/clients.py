@@ -41,6 +41,10 @@ class ClientMachine(Machine):
         self._catalog: LedgerCatalog | None = None
         self._main: asyncio.Task[Any] | None = None
         self.is_stopping = False
+        self.off = 0.0
+        """Seconds by which its wall clock is wrong."""
+        self.jumps = 0
+        """How often its wall clock has jumped."""
         self.trouble: Exception | None = None
         """The last error that did not end its work."""
 
@@ -48,6 +52,10 @@ class ClientMachine(Machine):
     def catalog(self) -> LedgerCatalog:
         assert self._catalog is not None, f"{self.name} is not started"
         return self._catalog
+
+    def clock(self) -> float:
+        """The wall clock of its machine."""
+        return self.world.clock() + self.off
 
     def start(self) -> Incarnation:
         """Start the process with nothing in it yet."""
@@ -59,7 +67,7 @@ class ClientMachine(Machine):
             self.store,
             self.roster,
             rng=self.world.rng(f"{self.name}:{self.lives}"),
-            clock=self.world.clock,
+            clock=self.clock,
             options=self.world.options,
             observer=self.world.conformance.observer(self.name),
         )

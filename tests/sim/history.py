@@ -11,10 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
-from typing import Protocol
+from typing import Final, Protocol
 
 from quire.entry import EntryId, LedgerId
 from quire.log.records.position import BEGINNING, Position, Record
+
+WALL_CLOCK_START: Final = 1.7e9
+"""Unix seconds at which a run begins."""
 
 
 class Violation(AssertionError):  # noqa: N818
@@ -129,6 +132,11 @@ class Seen:
     payload: bytes
     transaction: int | None = None
     timestamp_ms: int = 0
+
+    @property
+    def is_undated(self) -> bool:
+        """Whether it bears a time that is years off: a run takes minutes."""
+        return abs(self.timestamp_ms / 1000 - WALL_CLOCK_START) > 1e6
 
 
 def seen_of(record: Record) -> Seen:

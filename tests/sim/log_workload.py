@@ -45,6 +45,7 @@ from tests.sim.rebuilding import rebuild
 from tests.sim.resending import Sender
 from tests.sim.seeker import Seeker
 from tests.sim.world import SimWorld
+from tests.sim.wrong_clocks import WrongClocks
 
 NAME: Final = "log"
 SHAPES: Final = (Replication(3, 3, 2), Replication(3, 2, 2), Replication(4, 3, 2))
@@ -88,11 +89,15 @@ class LogWorkload:
         chance = world.rng("consumer")
         wanted = chance.random() < 0.3 and self.may_consume
         self.consumer = Consumer(world, NAME, chance, wanted=wanted)
+        self.clocks = WrongClocks(world, NAME, may_trim=self.may_consume and not wanted)
+        self.options = self.clocks.options(self.options)
         self.seeker = Seeker(world, NAME, self.keyring, may_seek=self.may_consume)
         self.terms = world.rng("terms")
         self.has_conditions = self.terms.random() < 0.5
         self.has_janitor = self.terms.random() < 0.4
-        self.owner = Owner(world, NAME, replication, SHAPES, may_trim=not self.consumer.wanted)
+        self.owner = Owner(
+            world, NAME, replication, SHAPES, may_trim=not (wanted or self.clocks.wanted)
+        )
         self.archivist = Archivist(world, NAME)
         self.may_seal = world.rng("seal").random() < 0.15 and self.may_consume and not wanted
         self.over = False
@@ -122,6 +127,8 @@ class LogWorkload:
         if rng.random() < 0.8:
             await self._settle_in()
         world.begin_faults()
+        if self.clocks.wanted:
+            world.loop.root.spawn(self.clocks.run(), name="clocks")
         self.followers.start(rng)
         if self.consumer.wanted:
             world.client("consumer").run(self._with_directory(self.consumer.run))
@@ -136,6 +143,7 @@ class LogWorkload:
         self.over = True
         self._end_helpers(helpers)
         await world.heal()
+        self.clocks.heal()
         await self._finish(leaders)
 
     def _start_helpers(self, **works: HelperWork | Literal[False]) -> list[ClientMachine]:
@@ -166,7 +174,13 @@ class LogWorkload:
         assert client.store is not None
         world = self.world
         rng = world.rng(f"{client.name}:{client.lives}:directory")
-        return LogDirectory(client.store, client.catalog, rng=rng, clock=world.clock)
+        return LogDirectory(
+            client.store,
+            client.catalog,
+            rng=rng,
+            clock=client.clock,
+            steady=self.clocks.steady(client),
+        )
 
     def _with_directory(self, work: HelperWork) -> Work[None]:
         return lambda client: work(client, self._directory(client))
@@ -265,7 +279,7 @@ class LogWorkload:
         what = rng.random()
         if what < 0.02:
             await log.roll()
-        elif what < 0.04 and not self.consumer.wanted:
+        elif what < 0.04 and not (self.consumer.wanted or self.clocks.wanted):
             await self._trim(client, log, self._history(log))
         elif what < 0.2:
             await asyncio.sleep(rng.expovariate(20.0))
@@ -304,6 +318,7 @@ class LogWorkload:
             append.expected_offset = marks["expected_offset"] = log.next_offset
             await asyncio.sleep(0)  # somebody may come in between
         self.world.in_flight += 1
+        begun = self.world.loop.time()
         try:
             if len(append.payloads) == 1:
                 positions: tuple[Position, ...] = (await log.append(append.payloads[0], **marks),)
@@ -321,6 +336,7 @@ class LogWorkload:
             sender.refused(stamp)
         else:
             self.world.log.confirm(append, positions)
+            self.clocks.confirm(append, begun)
             self.first_ack.set()
             self.world.manifest_watch.confirm(NAME, positions[-1])
             self.world.say(client.name, f"holds {positions[0]} confirmed")
@@ -366,6 +382,9 @@ class LogWorkload:
         """Close the log and see followers to its end; return the passes of fresh readers. All
         bookies may lose power between the two.
         """
+        if self.clocks.is_awaited and not self.world.log.sealing:
+            keeper = partial(self.clocks.await_retention, options=self.options)
+            await self.world.client("keeper").run(self._with_directory(keeper))
         await last.run(self._close_log)
         if self.archivist.wanted:
             await self.world.client("archivist9").run(self._with_directory(self.archivist.finish))

@@ -25,7 +25,7 @@ from quire.storage.options import StorageOptions
 from tests.sim import operator
 from tests.sim.conformance import Conformance
 from tests.sim.disk import SimDisk
-from tests.sim.history import Violation
+from tests.sim.history import WALL_CLOCK_START, Violation
 from tests.sim.loop import SimLoop
 from tests.sim.network import Network
 from tests.sim.process import Incarnation
@@ -78,9 +78,6 @@ def draw_options(rng: random.Random) -> LedgerOptions:
         speculative_delay=rng.choice([0.02, 0.25]),
         append_timeout=rng.choice([LEDGER.append_timeout] * 4 + [0.5]),
     )
-
-
-WALL_CLOCK_START: Final = 1.7e9
 
 
 class World:

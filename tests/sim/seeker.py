@@ -3,7 +3,8 @@ goes on.
 
 C9  a reader begins at the first record that it asked for: at none before it, and none between
     the one it asked for and the one it was given first was left out, but what was trimmed. At the
-    end that is whatever somebody began to append after the reader was made.
+    end that is whatever somebody began to append after the reader was made. A record of a leader
+    whose clock was years off bears no time that counts.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Search:
     reading: LogReading
     appends_before: int = 0
     """How many appends had been called when its reader was made."""
+    is_clock_good: bool = True
+    """Whether the clock of its process was not behind, and did not jump meanwhile."""
     given_up: Position | None = None
     """What was trimmed, at most, when its first record came."""
 
@@ -54,11 +57,16 @@ class Search:
         if not self.reading.records:
             return
         first = self.reading.records[0]
+        is_time = isinstance(self.asked, datetime)
+        if is_time and not self.is_clock_good:
+            return
         # at the end there may be records that were acknowledged before, and are announced late
         is_asked_for = self.asked == LATEST or self.wants(first, appended)
-        require(is_asked_for, RULE, f"{self.asked} was asked for, {first} was given")
+        is_undated = is_time and first.is_undated
+        require(is_asked_for or is_undated, RULE, f"{self.asked} was asked for, {first} was given")
         for seen in known:
             is_left = self.given_up is None or seen.position >= self.given_up
+            is_left = is_left and not (is_time and seen.is_undated)
             require(
                 seen.position >= first.position or not is_left or not self.wants(seen, appended),
                 RULE,
@@ -85,7 +93,7 @@ class Seeker:
             search = Search(self._draw(), reading)
             self._searches.append(search)
             with trying(self._world, client):
-                await self._read(directory, search)
+                await self._read(client, directory, search)
 
     def _draw(self) -> AtTransaction | datetime | Position:
         """Ask for something that is there, or almost, or that comes soon."""
@@ -98,11 +106,12 @@ class Seeker:
         age = rng.choice([0.0, 0.01 * rng.random(), rng.random()])
         return EPOCH + timedelta(seconds=self._world.clock() - age)
 
-    async def _read(self, directory: LogDirectory, search: Search) -> None:
+    async def _read(self, client: ClientMachine, directory: LogDirectory, search: Search) -> None:
         """Read some records; there may be none yet."""
         reader = await directory.read(self._log, search.asked, follow=True, keyring=self._keyring)
         records = search.reading.records
         search.appends_before = len(self._world.log.appends)
+        jumps = client.jumps
         try:
             if self._rng.random() < 0.5:
                 await asyncio.sleep(self._rng.choice([0.01, 0.1]))  # and looks at something else
@@ -111,6 +120,7 @@ class Seeker:
                     async for record in reader:
                         if not records:
                             search.given_up = self._world.log.trimmed_to
+                            search.is_clock_good = client.off >= 0 and client.jumps == jumps
                             self._world.note_fault("search")
                         search.reading.take(seen_of(record))
                         if self._rng.random() < 0.5:

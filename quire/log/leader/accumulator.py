@@ -19,6 +19,7 @@ from typing import TypeAlias
 from quire.entry import EntryId
 from quire.log.leader.conditions import UNMARKED, Marks
 from quire.log.leader.outcome import SINGLE, Outcome
+from quire.log.maintenance.ages import APART_MS
 from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import body_size, encode_batch
 from quire.log.records.position import Position
@@ -41,6 +42,7 @@ from quire.log.records.transactions import (
     TRANSACTIONS,
     Numbering,
 )
+from quire.log.times import begin_ms
 
 SNAPSHOT_BYTES = 8 * 1024 * 1024
 """Bytes between two snapshots of producers: what a new leader reads at most, in a split second; a
@@ -186,9 +188,21 @@ class Outbox:
         """Forget producers in batches from now on as `Producers.obey`."""
         self._memory.written.obey(producers_max, seconds, now_ms)
 
-    def begin_segment(self) -> None:
-        """Have the next batch say all that is remembered: older segments may be trimmed."""
+    def begin_segment(self, begun_ms: int | None) -> None:
+        """Have the next batch say all that is remembered: older segments may be trimmed.
+
+        `begun_ms` is when the segment began (Unix milliseconds); None when it goes on with parcels
+        that bear their times already.
+        """
         self._memory.is_due = True
+        if begun_ms is not None:
+            self._timestamp_ms = begin_ms(self._timestamp_ms, begun_ms)
+
+    def is_ahead(self, now_ms: int) -> bool:
+        """Whether the next parcel would bear a time that is far after now: the clock of this
+        process has gone back since the segment began.
+        """
+        return self._timestamp_ms - now_ms > APART_MS
 
     def put(
         self,
@@ -207,7 +221,8 @@ class Outbox:
         self._bytes += size
 
     def cut(self, now_ms: int) -> Parcel:
-        """Take the next parcel. The outbox must not be empty. Time never runs backward in a log.
+        """Take the next parcel. The outbox must not be empty. Time never runs backward in a
+        segment.
 
         When it raises, whoever waits is still in the outbox.
         """

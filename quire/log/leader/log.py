@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from quire.entry import as_bytes
 from quire.errors import (
@@ -41,6 +41,7 @@ from quire.log.leader.pipeline import Pipeline
 from quire.log.leader.roller import Roller
 from quire.log.leader.segments import Chain
 from quire.log.leader.takeover import Tenure
+from quire.log.maintenance.ages import APART_MS
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.retention import apply_retention, delete_doomed
 from quire.log.manifest.live_options import LiveOptions
@@ -52,9 +53,6 @@ from quire.log.records.producers import Producers, Stamp
 from quire.log.retry import retry
 
 _log = logging.getLogger(__name__)
-
-CLOCKS_APART_MS: Final = 60_000
-"""Clocks of leaders that differ by more are worth a warning."""
 
 
 class Log(Handle):
@@ -123,13 +121,23 @@ class Log(Handle):
     def _warn_of_clocks(self) -> None:
         """Say so when the log's last record is of a time that is far from now."""
         ahead_ms = self._chain.manifest.last_timestamp_ms - self._chain.now_ms()
-        if ahead_ms > CLOCKS_APART_MS:
+        if ahead_ms > APART_MS:
             _log.warning(
                 "log %r: its last record is of a time %.0f s after this leader's clock: one of the "
-                "two clocks is wrong; record times stay there until it is reached, retention by "
-                "age goes on (docs/operations.md)",
+                "two clocks is wrong; new records bear this leader's time, and retention by age "
+                "counts what two clocks agree on (docs/operations.md)",
                 self.name,
                 ahead_ms / 1000,
+            )
+        jump_ms = self._chain.manifest.ages.jump_ms(self._chain.reading())
+        if abs(jump_ms) > APART_MS:
+            _log.warning(
+                "log %r: the wall clock of this machine was put %s by %.0f s since the log was "
+                "written last: it is wrong now, or was then; retention by age goes on, and "
+                "records bear its time (docs/operations.md)",
+                self.name,
+                "forward" if jump_ms > 0 else "back",
+                abs(jump_ms) / 1000,
             )
 
     @property

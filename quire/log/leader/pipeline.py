@@ -45,6 +45,7 @@ from quire.log.records.position import Position
 from quire.log.records.producers import Numbered, Producers
 from quire.log.records.transactions import check_order
 from quire.log.retry import retry
+from quire.log.times import begin_ms
 
 PARTIAL_OUTSTANDING_MAX: Final = 4
 """A ledger has two runs under way to each bookie: more entries would only wait there instead."""
@@ -87,7 +88,7 @@ class Pipeline:
         self._outbox = Outbox(
             epoch=chain.epoch,
             next_offset=chain.current.first_offset,
-            timestamp_ms=tenure.last_timestamp_ms,
+            timestamp_ms=begin_ms(tenure.last_timestamp_ms, chain.current.created_ms),
             options=options,
             producers=producers,
             transaction=tenure.last_transaction,
@@ -301,8 +302,8 @@ class Pipeline:
 
     async def _send(self) -> None:
         segment = self._chain.current
-        again = bool(self._again)
-        parcel = self._again.popleft() if again else self._outbox.cut(self._chain.now_ms())
+        again, now_ms = bool(self._again), self._chain.now_ms()
+        parcel = self._again.popleft() if again else self._outbox.cut(now_ms)
         parcel.ack = None
         self._sent.append(parcel)  # whatever goes wrong from here on, `stop` finds it
         segment.note_sent(parcel)
@@ -315,7 +316,7 @@ class Pipeline:
         ack.add_done_callback(partial(self._on_ack, segment))
         options = self._live.now
         share = max(segment.bytes / options.roll_bytes, segment.entries / options.roll_entries)
-        self._on_fill(share)
+        self._on_fill(1.0 if self._outbox.is_ahead(now_ms) else share)
 
     def _on_ack(self, segment: LiveSegment, ack: asyncio.Future[EntryId]) -> None:
         """Confirm what is acked. A defect that shows in it is the pump's to raise."""
@@ -354,7 +355,7 @@ class Pipeline:
     def _switch(self) -> None:
         self._chain.switch()
         self._limit_producers()
-        self._outbox.begin_segment()
+        self._outbox.begin_segment(None if self._again else self._chain.current.created_ms)
         self._on_switch()
 
     async def _mend(self, cause: BaseException) -> None:

@@ -68,6 +68,7 @@ class LiveSegment:
     __slots__ = (
         "bytes",
         "confirmed",
+        "created_ms",
         "encryption",
         "end",
         "entries",
@@ -81,6 +82,7 @@ class LiveSegment:
     ) -> None:
         self.encryption = encryption
         self.number = segment.number
+        self.created_ms = segment.created_ms
         self.writer = writer
         self.first_offset: int | None = segment.first_offset
         self.entries = 0

@@ -97,8 +97,16 @@ class Ages:
         last = self.reading
         if last is None or last.machine != now.machine:
             return True
-        wall_ms, machine_ms = now.wall_ms - last.wall_ms, now.machine_ms - last.machine_ms
-        return abs(wall_ms - machine_ms) > APART_MS
+        return abs(self.jump_ms(now)) > APART_MS
+
+    def jump_ms(self, now: Reading) -> int:
+        """Return by how much the wall clock was put forward since the reading, or back if it is
+        negative, by the clock of the machine. 0 where that cannot be told.
+        """
+        last = self.reading
+        if last is None or last.machine != now.machine:
+            return 0
+        return now.wall_ms - last.wall_ms - (now.machine_ms - last.machine_ms)
 
     def marked(self, now: Reading, first: int, sealed: int) -> Ages:
         """Return the ages as of now, with a mark: segments below `sealed` are sealed now, and

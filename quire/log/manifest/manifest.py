@@ -43,6 +43,7 @@ from quire.log.manifest.segment import SegmentEnd as SegmentEnd
 from quire.log.manifest.segment import segment_from_row
 from quire.log.records.position import BEGINNING, Position
 from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.times import begin_ms
 from quire.metastore.record import decode_record, encode_record
 
 KIND: Final = "log"
@@ -69,7 +70,7 @@ class LogManifest:
     trimmed_transaction: int = NO_TRANSACTION
     """The last transaction id of the segments that have left the log."""
     trimmed_timestamp_ms: int = 0
-    """The time of the last record of the segments that have left the log."""
+    """The time that the last record of the segments that have left the log bears."""
     sealed: bool = False
     retired: bool = False
     """The log is being deleted: to readers it is gone."""
@@ -110,9 +111,9 @@ class LogManifest:
 
     @property
     def last_timestamp_ms(self) -> int:
-        """The time that no later record is before: that of the last one of the sealed segments."""
+        """The time that the last record of the sealed segments bears; 0 when there is none."""
         times = [each.end.last_timestamp_ms for each in self.segments if each.end]
-        return max([self.trimmed_timestamp_ms, *times])
+        return times[-1] if times else self.trimmed_timestamp_ms
 
     @property
     def first_position(self) -> Position:
@@ -158,12 +159,12 @@ class LogManifest:
     ) -> LogManifest:
         """Begin an epoch that is over at once: seal what was open, append closed ledgers.
 
-        Their records are all of one time, not before that of any record in front of them. `job`
+        Their records are all of one time, that of the adoption (times.py). `job`
         is remembered, so that the same work is not adopted a second time. Raises
         `TooManyJobsError`.
         """
         manifest = self._next_epoch(ends).note_job(job, now_ms, limits)
-        now_ms = max(now_ms, manifest.last_timestamp_ms)
+        now_ms = begin_ms(manifest.last_timestamp_ms, now_ms)
         for ledger, end in parts:
             segment = Segment(
                 manifest.next_segment,
@@ -263,9 +264,7 @@ class LogManifest:
             segments=self.segments[len(gone) :],
             first_offset=first_offset,
             trimmed_transaction=gone[-1].end.last_transaction if gone[-1].end else NO_TRANSACTION,
-            trimmed_timestamp_ms=max(
-                self.trimmed_timestamp_ms, *(each.last_timestamp_ms or 0 for each in gone)
-            ),
+            trimmed_timestamp_ms=gone[-1].last_timestamp_ms or 0,
             doomed=(*self.doomed, *(each.ledger for each in gone if each.is_hot)),
             doomed_files=(*self.doomed_files, *(each.cold.uri for each in gone if each.cold)),
         )

@@ -1,7 +1,8 @@
 """Bounds: which stretch of a log is wanted, said by position, offset, time or segment.
 
-Along a log positions, offsets and timestamps all ascend. So what lies before the bounds is one
-stretch, what lies behind them is another, and both ends can be found by bisection.
+Along a log positions and offsets ascend, and within a segment times do. So what lies before the
+bounds in a segment is one stretch, what lies behind them is another, and both ends can be found by
+bisection. Times are taken for what records bear (times.py).
 
 Pure: no clock and no I/O.
 """

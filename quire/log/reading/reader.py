@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from random import Random
 from typing import Final
@@ -85,10 +85,12 @@ class LogReader(Handle):
         password: bytes,
         log_id: str | None,
         rng: Random,
+        clock: Callable[[], float],
         on_gap: OnGap | None = None,
         keyring: Keyring | None = None,
     ) -> None:
         self._keyring = keyring
+        self._clock = clock
         self._record = record
         self._catalog = catalog
         self._on_gap = on_gap
@@ -329,12 +331,12 @@ class LogReader(Handle):
         if asked == BEGINNING:
             self._course.next = manifest.first_position
             return  # again, if it is trimmed before anything was read
-        threshold = Threshold.of(asked)
-        self._course.begin(await self._seek(manifest, asked, threshold), threshold)
+        self._course.begin(*await self._seek(manifest, asked))
         self._start = None
 
-    async def _seek(self, manifest: LogManifest, asked: Asked, threshold: Threshold) -> Position:
-        seek = partial(find_start, manifest, asked, self._open_segment)
+    async def _seek(self, manifest: LogManifest, asked: Asked) -> tuple[Position, Threshold]:
+        now_ms = int(1000 * self._clock())
+        seek = partial(find_start, manifest, asked, self._open_segment, now_ms)
         if self._on_gap is None:
             return await seek()
         try:
@@ -345,10 +347,11 @@ class LogReader(Handle):
             )
             if has_moved or isinstance(error, StoreWentBackError):
                 raise
+            threshold = Threshold.of(asked)
             place = await find_in_front(manifest, threshold, self._open_segment)
             if place is None:
                 raise
-            return place
+            return place, threshold
 
     async def _check_trimmed(self, manifest: LogManifest) -> None:
         """Raises `PositionTrimmedError` when records behind the position were removed."""

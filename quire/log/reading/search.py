@@ -24,6 +24,7 @@ from quire.errors import (
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.position import LATEST, Position, check_offset
+from quire.log.times import TimeSearch
 
 LOOKS_MAX: Final = 5
 """Looks that are begun because trims, offloads or take-overs overtook the ones before."""
@@ -217,31 +218,31 @@ async def find_place(
     return max(await find_offset(manifest, where, open_segment), manifest.first_position)
 
 
-async def find_time(manifest: LogManifest, time_ms: int, open_segment: OpenSegment) -> Position:
-    """Return the position of the first confirmed record that is not older than a time (Unix ms).
+async def find_time(
+    manifest: LogManifest, search: TimeSearch, open_segment: OpenSegment
+) -> Position:
+    """Return the position of the first confirmed record that is not older than a time (times.py).
 
-    Timestamps never decrease along a log. The end when all are older, the first record left when
-    none is.
+    The end when all are older, the first record left when none is.
     """
-    candidates = [
-        each
-        for each in manifest.segments
-        if each.last_timestamp_ms is None or each.last_timestamp_ms >= time_ms
-    ]
-    position = Position(manifest.next_segment, 0, 0)
+    candidates = (each for each in manifest.segments if not search.passes(each))
+    end = Position(manifest.next_segment, 0, 0)
     async with aclosing(_walk(manifest, candidates, open_segment)) as walk:
         async for reader, last in walk:
+            times: dict[EntryId, int] = {}
             low, high = 0, last + 1
             while low < high:
                 middle = (low + high) // 2
-                if (await reader.header(middle)).timestamp_ms < time_ms:
+                times[middle] = (await reader.header(middle)).timestamp_ms
+                if times[middle] < search.time_ms:
                     low = middle + 1
                 else:
                     high = middle
-            position = Position(reader.segment.number, low, 0)
-            if low <= last:
+            if reader.segment.end is None:
+                end = Position(reader.segment.number, low, 0)
+            if low <= last and search.look(reader.segment, low, times.get(low - 1), times[low]):
                 break
-    return max(position, manifest.first_position)
+    return max(search.position or end, manifest.first_position)
 
 
 async def find_transaction(

@@ -21,24 +21,40 @@ from quire.log.reading.segment_reader import SegmentReader
 from quire.log.reading.threshold import NO_OFFSET, Threshold
 from quire.log.records.position import AtTransaction, Position, to_ms
 from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.times import TimeSearch
 
 Asked: TypeAlias = Position | int | datetime | AtTransaction
 """A start that says by itself where it is: a position, an offset, a time or a transaction."""
 
 
-async def find_start(manifest: LogManifest, asked: Asked, open_segment: OpenSegment) -> Position:
-    """Return the position of what was asked for, or of the end from where it will come.
+async def find_start(
+    manifest: LogManifest, asked: Asked, open_segment: OpenSegment, now_ms: int
+) -> tuple[Position, Threshold]:
+    """Return the position of what was asked for, or of the end from where it will come, and what
+    of the records from there on is still below it.
 
-    Raises `PositionTrimmedError` for an offset whose segment has left the log, and what reading
-    does.
+    Args:
+        manifest: the log.
+        asked: what was asked for.
+        open_segment: opens a segment of it.
+        now_ms: the present by the reader's clock, in Unix milliseconds.
+
+    Raises:
+        PositionTrimmedError: it is an offset, and its segment has left the log.
+        QuireError: what reading raises.
     """
+    threshold = Threshold.of(asked)
     if isinstance(asked, Position):
-        return asked
+        return asked, threshold
     if isinstance(asked, AtTransaction):
-        return await find_transaction(manifest, asked.transaction, open_segment)
+        return await find_transaction(manifest, asked.transaction, open_segment), threshold
     if isinstance(asked, datetime):
-        return await find_time(manifest, to_ms(asked), open_segment)
-    return await find_offset(manifest, asked, open_segment)
+        search = TimeSearch(to_ms(asked), now_ms)
+        end = await find_time(manifest, search, open_segment)
+        if search.position is None:
+            return end, threshold._replace(floor_ms=search.floor_ms)
+        return end, Threshold()
+    return await find_offset(manifest, asked, open_segment), threshold
 
 
 async def find_in_front(
@@ -84,7 +100,7 @@ async def _is_below(reader: SegmentReader, entry: EntryId, threshold: Threshold)
     """Whether every record of an entry is known to be below a threshold."""
     try:
         header = await reader.header(entry)
-        if header.next_offset <= threshold.offset or header.timestamp_ms < threshold.time_ms:
+        if header.next_offset <= threshold.offset or threshold.is_older(header.timestamp_ms):
             return True
         if threshold.transaction == NO_TRANSACTION:
             return False

@@ -25,6 +25,7 @@ from quire.log.reading.search import look
 from quire.log.reading.source import Source, open_source, read_head
 from quire.log.reading.span import Describe, Span
 from quire.log.records.batch import BatchHeader, decode_header, place_header
+from quire.log.times import earliest_ms
 from quire.metastore.layout import ledger_path
 from quire.timing import time_limit
 
@@ -125,7 +126,7 @@ class _Snapshot:
             or segment.end.last_timestamp_ms < bounds.first_ms
             or segment.start >= bounds.end
             or segment.end_offset - segment.end.records >= bounds.end_offset
-            or self._before_ms >= bounds.end_ms
+            or earliest_ms(segment, self._before_ms) >= bounds.end_ms
         )
 
     def _pass_over(self, segment: Segment) -> None:
@@ -135,7 +136,7 @@ class _Snapshot:
         self._before_ms = segment.end.last_timestamp_ms
 
     async def _add_span(self, segment: Segment, header: ReadHeader, last: EntryId) -> None:
-        start, before_ms = self._next_offset, self._before_ms
+        start, earliest = self._next_offset, earliest_ms(segment, self._before_ms)
         if segment.end is not None:
             self._pass_over(segment)
             end_ms = segment.end.last_timestamp_ms
@@ -159,7 +160,7 @@ class _Snapshot:
             segment.base,
             segment.cold,
         )
-        cut = await _cut(span, header, before_ms, end_ms)
+        cut = await _cut(span, header, earliest, end_ms)
         if cut.first <= cut.last:
             self.spans.append(cut)
 

@@ -26,6 +26,8 @@ class Threshold(NamedTuple):
     offset: int = NO_OFFSET
     transaction: int = NO_TRANSACTION
     time_ms: int = NO_TIME
+    floor_ms: int = NO_TIME
+    """What bears an earlier time than this is undated, and not taken for older (times.py)."""
 
     @classmethod
     def of(cls, start: Position | int | datetime | AtTransaction) -> Threshold:
@@ -47,7 +49,7 @@ class Threshold(NamedTuple):
         end, end_offset = segment.end, segment.end_offset
         return end is not None and (
             (end_offset is not None and end_offset <= self.offset)
-            or end.last_timestamp_ms < self.time_ms
+            or self.is_older(end.last_timestamp_ms)
             or end.last_transaction < self.transaction
         )
 
@@ -56,14 +58,18 @@ class Threshold(NamedTuple):
         header, ids = batch.batch.header, batch.batch.transactions
         return (
             header.first_offset <= self.offset
-            or header.timestamp_ms < self.time_ms
+            or self.is_older(header.timestamp_ms)
             or first_slot(ids, header.count, self.transaction) > 0
         )
+
+    def is_older(self, timestamp_ms: int) -> bool:
+        """Tell whether a time is that of a record which is too old."""
+        return self.floor_ms <= timestamp_ms < self.time_ms
 
     def first_slot(self, batch: RecordBatch) -> int:
         """Return the first slot of a whole entry that was asked for; their number when none was."""
         count = len(batch.batch)
-        if batch.batch.header.timestamp_ms < self.time_ms:
+        if self.is_older(batch.batch.header.timestamp_ms):
             return count
         slot = min(max(0, self.offset - batch.batch.header.first_offset), count)
         if self.transaction != NO_TRANSACTION:

@@ -19,18 +19,19 @@ import pytest
 from quire.errors import UnreadableError
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.segment import SegmentEnd
+from quire.log.reading import search
 from quire.log.reading.search import (
     OpenSegment,
     find_offset,
     find_record,
     find_tail,
-    find_time,
     find_transaction,
     offset_of,
 )
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.batch import BatchHeader, Compression
 from quire.log.records.position import Position
+from quire.log.times import TimeSearch
 
 STARTS: Final = (0, 3, 5, 8)
 """The first offsets of the segments, and the end of the last. One record is an entry; its offset
@@ -46,6 +47,10 @@ class Writer(Enum):
 
 
 Find: TypeAlias = Callable[[LogManifest, int, OpenSegment], Awaitable[Position]]
+
+
+async def find_time(manifest: LogManifest, time_ms: int, open_segment: OpenSegment) -> Position:
+    return await search.find_time(manifest, TimeSearch(time_ms, END), open_segment)
 
 
 class GrowingLog:

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.sim.ablations import (
     bookies,
+    clocks,
     deletions,
     disks,
     elections,
@@ -284,6 +285,16 @@ ABLATIONS: Final = (
     Ablation("a gap needs the whole write set", "log", logs.take_what_is_away_for_lost),
     Ablation("a forgotten producer is refused", "log", logs.accept_forgotten_producers),
     Ablation("a forgotten job is refused", "election", logs.accept_forgotten_jobs),
+    Ablation("age needs a second clock", "log", clocks.believe_the_wall_clock),
+    Ablation("age needs the wall clock, too", "log", clocks.believe_the_clock_of_the_store),
+    Ablation(
+        "a span in which a clock goes back is lost",
+        "log",
+        clocks.keep_the_reading_of_a_clock_that_was_wrong,
+    ),
+    Ablation("a mark waits for the count", "log", clocks.mark_before_the_time_is_counted),
+    Ablation("some times are no times", "log", clocks.take_every_time_for_right),
+    Ablation("times do not go back in a segment", "log", clocks.begin_a_segment_at_any_time),
     Ablation("retention waits for cursors", "log", logs.forget_cursors),
     Ablation("a conditional append checks the tail", "log", logs.append_at_any_tail),
     Ablation("a seal is in the manifest", "log", logs.say_that_a_log_is_sealed),
