@@ -10,7 +10,6 @@ from random import Random
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.clocks import Clocks
 from quire.log.leader.log import Log
 from quire.log.leader.producer_state import Restoration
 from quire.log.leader.takeover import TakeOver
@@ -20,6 +19,7 @@ from quire.log.maintenance.ingest import Adoption
 from quire.log.maintenance.offload import Offload, sweep_each
 from quire.log.maintenance.orphans import find_orphans, find_unlisted, rebuild_log
 from quire.log.maintenance.trimming import trim_log
+from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord

@@ -9,7 +9,7 @@ from tests.mutations.edit import Edit
 TAKEOVER: Final = "quire/log/leader/takeover.py"
 CHAIN: Final = "quire/log/leader/segments.py"
 PRODUCERS: Final = "quire/log/records/producers.py"
-AGES: Final = "quire/log/maintenance/ages.py"
+AGES: Final = "quire/log/manifest/ages.py"
 RETENTION: Final = "quire/log/maintenance/retention.py"
 BALLOT: Final = "quire/election/ballot.py"
 ELECTION: Final = "quire/election/election.py"
@@ -107,21 +107,21 @@ EDITS: Final = (
         AGES,
         "max(0, min(passed, now.wall_ms - self.reading.wall_ms))",
         "max(0, now.wall_ms - self.reading.wall_ms)",
-        ("tests/log/maintenance/test_ages.py",),
+        ("tests/log/manifest/test_ages.py",),
     ),
     Edit(
         "a log counts what the clock of the store alone says",
         AGES,
         "max(0, min(passed, now.wall_ms - self.reading.wall_ms))",
         "max(0, passed)",
-        ("tests/log/maintenance/test_ages.py",),
+        ("tests/log/manifest/test_ages.py",),
     ),
     Edit(
         "segments are marked before the time until then is counted",
         AGES,
         "return self if after is self else after._mark(first, sealed)",
         "return after._mark(first, sealed)",
-        ("tests/log/maintenance/test_ages.py",),
+        ("tests/log/manifest/test_ages.py",),
     ),
     Edit(
         "a ledger that could not be deleted is forgotten",

@@ -19,8 +19,9 @@ from typing import TypeAlias
 from quire.entry import EntryId
 from quire.log.leader.conditions import UNMARKED, Marks
 from quire.log.leader.outcome import SINGLE, Outcome
-from quire.log.maintenance.ages import APART_MS
+from quire.log.manifest.ages import APART_MS
 from quire.log.manifest.options import LogOptions
+from quire.log.manifest.times import begin_ms
 from quire.log.records.batch import body_size, encode_batch
 from quire.log.records.position import Position
 from quire.log.records.producers import (
@@ -42,7 +43,6 @@ from quire.log.records.transactions import (
     TRANSACTIONS,
     Numbering,
 )
-from quire.log.times import begin_ms
 
 SNAPSHOT_BYTES = 8 * 1024 * 1024
 """Bytes between two snapshots of producers: what a new leader reads at most, in a split second; a

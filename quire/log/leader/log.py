@@ -33,7 +33,6 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.handle import Handle
-from quire.log.clocks import Clocks
 from quire.log.leader.conditions import make_terms
 from quire.log.leader.failure import Failure
 from quire.log.leader.outcome import SINGLE
@@ -41,9 +40,10 @@ from quire.log.leader.pipeline import Pipeline
 from quire.log.leader.roller import Roller
 from quire.log.leader.segments import Chain
 from quire.log.leader.takeover import Tenure
-from quire.log.maintenance.ages import APART_MS
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.retention import apply_retention, delete_doomed
+from quire.log.manifest.ages import APART_MS
+from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord

@@ -41,11 +41,11 @@ from quire.log.leader.flow_control import Room
 from quire.log.leader.outcome import SINGLE, Outcome, SharedOutcome, answer
 from quire.log.leader.segments import Chain, LiveSegment, Taken, deposed_by
 from quire.log.manifest.live_options import LiveOptions
+from quire.log.manifest.times import begin_ms
 from quire.log.records.position import Position
 from quire.log.records.producers import Numbered, Producers
 from quire.log.records.transactions import check_order
 from quire.log.retry import retry
-from quire.log.times import begin_ms
 
 PARTIAL_OUTSTANDING_MAX: Final = 4
 """A ledger has two runs under way to each bookie: more entries would only wait there instead."""

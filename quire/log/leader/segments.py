@@ -39,11 +39,11 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
-from quire.log.clocks import Clocks
 from quire.log.leader.accumulator import Parcel
 from quire.log.leader.takeover import Tenure
-from quire.log.maintenance.ages import Reading
+from quire.log.manifest.ages import Reading
 from quire.log.manifest.capacity import check_takeover
+from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest.record import Look, ManifestRecord

@@ -1,6 +1,6 @@
 """Changes of a log beside its leader: trim, retention, deletion, offload, ingest, cursors, orphans.
 
-Read `trimming.py`, `retention.py` with `ages.py` (when records are old enough), `deletion.py`,
+Read `trimming.py`, `retention.py` (which segments are old enough), `deletion.py`,
 `orphans.py` (ledgers that no log lists), `offload.py` (segments into files), `ingest.py` (ledgers
 written elsewhere), `cursors.py` (places of consumers).
 

@@ -22,7 +22,7 @@ from quire.errors import (
     NoSuchLedgerError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.maintenance.ages import Reading
+from quire.log.manifest.ages import Reading
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import Look

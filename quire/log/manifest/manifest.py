@@ -33,7 +33,7 @@ from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
-from quire.log.maintenance.ages import NO_AGES, Ages, Reading, ages_of_row
+from quire.log.manifest.ages import NO_AGES, Ages, Reading, ages_of_row
 from quire.log.manifest.jobs import Forgotten, Limits, Memory, check_continues
 from quire.log.manifest.jobs import Job as Job
 from quire.log.manifest.schema import check_types
@@ -41,9 +41,9 @@ from quire.log.manifest.segment import EMPTY as EMPTY
 from quire.log.manifest.segment import Segment as Segment
 from quire.log.manifest.segment import SegmentEnd as SegmentEnd
 from quire.log.manifest.segment import segment_from_row
+from quire.log.manifest.times import begin_ms
 from quire.log.records.position import BEGINNING, Position
 from quire.log.records.transactions import NO_TRANSACTION
-from quire.log.times import begin_ms
 from quire.metastore.record import decode_record, encode_record
 
 KIND: Final = "log"

@@ -22,9 +22,9 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.times import TimeSearch
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.position import LATEST, Position, check_offset
-from quire.log.times import TimeSearch
 
 LOOKS_MAX: Final = 5
 """Looks that are begun because trims, offloads or take-overs overtook the ones before."""

@@ -15,13 +15,13 @@ from typing import TypeAlias
 from quire.entry import EntryId
 from quire.errors import IntegrityError, NoSuchEntryError
 from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.times import TimeSearch
 from quire.log.reading.gaps import LOST
 from quire.log.reading.search import OpenSegment, find_offset, find_time, find_transaction
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.reading.threshold import NO_OFFSET, Threshold
 from quire.log.records.position import AtTransaction, Position, to_ms
 from quire.log.records.transactions import NO_TRANSACTION
-from quire.log.times import TimeSearch
 
 Asked: TypeAlias = Position | int | datetime | AtTransaction
 """A start that says by itself where it is: a position, an offset, a time or a transaction."""

@@ -20,12 +20,12 @@ from quire.errors import NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.times import earliest_ms
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.search import look
 from quire.log.reading.source import Source, open_source, read_head
 from quire.log.reading.span import Describe, Span
 from quire.log.records.batch import BatchHeader, decode_header, place_header
-from quire.log.times import earliest_ms
 from quire.metastore.layout import ledger_path
 from quire.timing import time_limit
 

@@ -10,8 +10,8 @@ import pytest
 
 from quire.errors import NoSuchLedgerError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.maintenance.ages import Reading
 from quire.log.maintenance.retention import delete_doomed, retention_point
+from quire.log.manifest.ages import Reading
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from quire.errors import CorruptRecordError, InvalidRequestError
-from quire.log.maintenance.ages import Reading
 from quire.log.maintenance.retention import retention_point
+from quire.log.manifest.ages import Reading
 from quire.log.manifest.manifest import (
     EMPTY,
     LogManifest,

@@ -19,6 +19,7 @@ import pytest
 from quire.errors import UnreadableError
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.segment import SegmentEnd
+from quire.log.manifest.times import TimeSearch
 from quire.log.reading import search
 from quire.log.reading.search import (
     OpenSegment,
@@ -31,7 +32,6 @@ from quire.log.reading.search import (
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.batch import BatchHeader, Compression
 from quire.log.records.position import Position
-from quire.log.times import TimeSearch
 
 STARTS: Final = (0, 3, 5, 8)
 """The first offsets of the segments, and the end of the last. One record is an entry; its offset

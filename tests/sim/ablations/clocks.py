@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from quire.log import times
 from quire.log.leader import accumulator
-from quire.log.maintenance import ages
+from quire.log.manifest import ages, times
 from quire.log.records.position import Position
 from tests.sim.ablations.patch import Patch
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.log.maintenance import ages
-from quire.log.maintenance.ages import NO_AGES, Ages, Mark, Reading
+from quire.log.manifest import ages
+from quire.log.manifest.ages import NO_AGES, Ages, Mark, Reading
 
 YEARS: Final = 10 * 365 * 86_400_000
 HOUR: Final = 3_600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from quire.log.maintenance.ages import Reading
+from quire.log.manifest.ages import Reading
 from quire.steady import SteadyClock
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.log.leader.log import Log
-from quire.log.maintenance.ages import APART_MS
+from quire.log.manifest.ages import APART_MS
 from quire.log.manifest.segment import Segment, SegmentEnd
+from quire.log.manifest.times import TimeSearch, begin_ms, earliest_ms
 from quire.log.reading.bounds import Bounds
 from quire.log.records.position import Position
-from quire.log.times import TimeSearch, begin_ms, earliest_ms
 from tests.log.parts import adopt, write_part
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, eventually, run
 

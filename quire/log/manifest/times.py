@@ -22,7 +22,7 @@ Pure: no clock and no I/O. Source: docs/decisions/0025-counted-time.md.
 from __future__ import annotations
 
 from quire.entry import EntryId
-from quire.log.maintenance.ages import APART_MS
+from quire.log.manifest.ages import APART_MS
 from quire.log.manifest.segment import Segment
 from quire.log.records.position import Position
 
