@@ -25,8 +25,10 @@ from pathlib import Path
 
 import quire
 from quire.errors import (
+    NotFoundError,
     OutcomeUnknownError,
     QuireError,
+    RetryError,
     StoreUnavailableError,
     TailConflictError,
 )
@@ -81,6 +83,15 @@ class Worker:
     # -- reading ---------------------------------------------------------------------------------
 
     async def follow(self) -> None:
+        """Follow the log, also when too few bookies answer for a while."""
+        while True:
+            try:
+                return await self.follow_on()
+            except (RetryError, NotFoundError) as error:
+                print(f"reads again {type(error).__name__}: {error}", flush=True)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def follow_on(self) -> None:
         """Go on where the last pass ended: from a position or, every other time, an offset."""
         number = next(self.passes)
         by_offset = number % 2

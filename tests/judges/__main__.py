@@ -34,7 +34,7 @@ from tests.soak import soak
 SOAK_KILLS: Final = 3
 SOAK_SEED: Final = 1
 FAILING: Final = "power-loss-of-all"
-FAILING_SIZE: Final = 1000
+FAILING_SIZE: Final = 500
 CHUNK: Final = 50
 """So many simulated histories are judged at a time."""
 
@@ -95,15 +95,18 @@ class Session:
             self._judge_directory(f"drill {name}", directory)
 
     def try_drill(self) -> None:
-        """Show that a drill can fail: bookies acknowledge before they sync."""
+        """Show that a drill can fail: bookies acknowledge before they sync.
+
+        Records are lost, and readers are told so. That is an error, not a false answer, so a judge
+        of linearizability may pass the history. The drill and our own checker have to see it.
+        """
         directory = self.directory / "drill-that-fails"
-        report = asyncio.run(run_drill(FAILING, directory, size=FAILING_SIZE, mode=LAZY))
-        verdicts = self.court.judge({LAZY: load(sorted(directory.glob("*.ndjson")))})
-        lost = [each for each in verdicts if each.verdict == ILLEGAL]
-        print(f"bookies that sync too late lost records: {report.wrong[0] if report.wrong else ''}")
-        print("\n".join(f"  {each}"[:200] for each in verdicts))
-        if len(lost) < len(verdicts) - (self.court.s2 is None):
-            self.fail("records were lost, and a judge did not see it")
+        report = asyncio.run(run_drill(FAILING, directory, size=FAILING_SIZE, rounds=1, mode=LAZY))
+        verdicts = self.court.judge({"late syncs": load(sorted(directory.glob("*.ndjson")))})
+        print("\n".join([str(report), *(f"  {each}"[:200] for each in verdicts)]))
+        is_seen = any(each.judge == "anomalies" and each.verdict == ILLEGAL for each in verdicts)
+        if not (report.wrong and is_seen):
+            self.fail("bookies that sync late lost records, and it was not seen")
 
     def _judge_directory(self, name: str, directory: Path) -> None:
         history = load(sorted(directory.glob("*.ndjson")))

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from quire.cluster import LocalCluster
-from quire.errors import BookieUnavailableError
+from quire.errors import BookieUnavailableError, QuireError
 from tests.judges.power import cut_power
 from tests.soak import WAIT_SECONDS_MAX, Workers, check, read_whole_log
 
@@ -293,6 +293,9 @@ async def run_drill(
         except RuntimeError as error:  # the judges say what is lost
             wrong.append(str(error))
         await stage.workers.end()
-        log = await read_whole_log(stage.cluster.store_uri, history)
-        wrong += check(stage.workers.lives, log)
+        try:
+            log = await read_whole_log(stage.cluster.store_uri, history)
+            wrong += check(stage.workers.lives, log)
+        except QuireError as error:
+            wrong.append(f"the log cannot be read: {error}")
         return Report(name, stage.acked, wrong, stage.notes)
