@@ -242,7 +242,7 @@ class LogDirectory:
     def adoption(self, name: str) -> Adoption:
         """Return the jobs of a log: ledgers written outside it that it adopts (ingest.py)."""
         return Adoption(
-            self._store, self._record(name), self._catalog, rng=self._rng, clock=self._clock
+            self._store, self._record(name), self._catalog, rng=self._rng, clocks=self._clocks
         )
 
     def offload(self, name: str) -> Offload:

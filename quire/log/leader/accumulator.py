@@ -184,9 +184,9 @@ class Outbox:
         is_numbered = marks.transaction is not None or self.transaction != NO_TRANSACTION
         return cost + TRANSACTION_BYTES * records if is_numbered else cost
 
-    def limit_producers(self, producers_max: int, seconds: float, now_ms: int) -> None:
+    def limit_producers(self, producers_max: int, seconds: float, counted_ms: int) -> None:
         """Forget producers in batches from now on as `Producers.obey`."""
-        self._memory.written.obey(producers_max, seconds, now_ms)
+        self._memory.written.obey(producers_max, seconds, counted_ms)
 
     def begin_segment(self, begun_ms: int | None) -> None:
         """Have the next batch say all that is remembered: older segments may be trimmed.

@@ -247,9 +247,9 @@ class Pipeline:
 
     def _limit_producers(self) -> None:
         """Forget producers as the options say, what is only queued included."""
-        options, now_ms = self._live.now, self._chain.now_ms()
+        options, counted_ms = self._live.now, self._chain.counted_ms()
         for obey in (self._producers.obey, self._outbox.limit_producers):
-            obey(options.producers_max, options.producers_seconds, now_ms)
+            obey(options.producers_max, options.producers_seconds, counted_ms)
 
     def close(self, error: Callable[[], QuireError]) -> None:
         """Take no more records; what is in goes on."""

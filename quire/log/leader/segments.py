@@ -156,6 +156,10 @@ class Chain:
         """Return what the clocks of this process say now."""
         return self._clocks.reading()
 
+    def counted_ms(self) -> int:
+        """Return how much time the log has counted until now (ages.py)."""
+        return self.manifest.ages.at(self.reading()).counted_ms
+
     def check_mine(self, manifest: LogManifest | None) -> LogManifest:
         """Return a manifest that is still ours, and obey its settings. Raises `DeposedError`."""
         if manifest is None or manifest.log_id != self.log_id:

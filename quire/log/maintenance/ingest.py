@@ -17,7 +17,7 @@ twice, or belong to an attempt that died. An attempt that is still under way the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -34,6 +34,7 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
 from quire.log.manifest.capacity import PART_BYTES, check_growth, manifest_bytes
+from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.jobs import Limits
 from quire.log.manifest.manifest import EMPTY, Job, LogManifest, SegmentEnd
 from quire.log.manifest.options import LogOptions
@@ -70,13 +71,13 @@ class Adoption:
         catalog: LedgerCatalog,
         *,
         rng: Random,
-        clock: Callable[[], float],
+        clocks: Clocks,
     ) -> None:
         self._store = store
         self._record = record
         self._catalog = catalog
         self._rng = rng
-        self._clock = clock
+        self._clocks = clocks
 
     async def create_part(self, job: str, options: LogOptions) -> LedgerWriter:
         """Create a ledger for a job. Its entries are batches whose headers count from `UNPLACED`.
@@ -183,7 +184,7 @@ class Adoption:
         found = [(ledger, await self._end_of(ledger, password)) for ledger in parts]
         full = [(ledger, end) for ledger, end in found if end.records]
         ends: dict[int, SegmentEnd] = {}
-        _check_space(base, remembered, len(full), self._now_ms())
+        _check_space(base.aged(self._clocks.reading()), remembered, len(full))
         if full:
             await check_password(self._catalog, base, password)
             try:
@@ -201,11 +202,12 @@ class Adoption:
                 return now
             _check_follows(now, job, after)
             check_writable(now)
+            aged = now.aged(self._clocks.reading())
             if not full:
-                return now.note_job(remembered, self._now_ms(), _limits(now))
+                return now if remembered is None else aged.note_job(remembered, _limits(now))
             if _shape(now) != _shape(base):
                 raise _RaceLostError
-            return now.adopt(ends, full, remembered, self._now_ms(), _limits(now))
+            return aged.adopt(ends, full, remembered, self._now_ms(), _limits(now))
 
         # If it was deleted meanwhile, the parts went with it: look at them again.
         return await self._record.edit(once(edit, _RaceLostError()))
@@ -258,7 +260,7 @@ class Adoption:
         return sorted(parse_ledger(name) for name in names)
 
     def _now_ms(self) -> int:
-        return int(self._clock() * 1000)
+        return self._clocks.now_ms()
 
 
 def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) -> bool:
@@ -282,9 +284,9 @@ def _check_follows(manifest: LogManifest, job: Job, after: int | None) -> None:
         raise OvertakenError(manifest.name, job.name, after, found)
 
 
-def _check_space(manifest: LogManifest, job: Job | None, parts: int, now_ms: int) -> None:
+def _check_space(manifest: LogManifest, job: Job | None, parts: int) -> None:
     """Raise `LogFullError` or `TooManyJobsError` before the log's leader is fenced."""
-    noted = manifest.note_job(job, now_ms, _limits(manifest))
+    noted = manifest.note_job(job, _limits(manifest))
     if parts or manifest_bytes(noted) > manifest_bytes(manifest):
         check_growth(noted, PART_BYTES * parts)
 

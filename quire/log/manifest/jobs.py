@@ -65,7 +65,7 @@ class Forgotten(NamedTuple):
     """Jobs that a log forgot within one hour."""
 
     hour: int
-    """Hours since 1970, by the clock of the process that had ledgers adopted."""
+    """Hours of the time that the log had counted (ages.py)."""
     prints: str
     """Their fingerprints, eight characters each, the oldest first."""
 
@@ -86,16 +86,16 @@ class Memory(NamedTuple):
             raise ForgottenJobError(log, name)
         return found
 
-    def remember(self, log: str, work: Job, limits: Limits, now_ms: int) -> Memory:
+    def remember(self, log: str, work: Job, limits: Limits, counted_ms: int) -> Memory:
         """Return what a log knows once work is adopted.
 
-        Jobs of batches are forgotten before streams. `now_ms` is the time in Unix milliseconds.
+        Jobs of batches are forgotten before streams. `counted_ms` is the time that the log counted.
         Raises `TooManyJobsError` when a new job would make the log drop a fingerprint too early.
         """
         jobs = [each for each in self.jobs if each.name != work.name]
         is_new = len(jobs) == len(self.jobs)
-        hour = now_ms // 3_600_000
-        # A time of the future comes from a wrong clock, and would keep its fingerprint for years.
+        hour = counted_ms // 3_600_000
+        # A later time comes from a wall clock or another count, and would keep its print for years.
         forgotten = [
             (min(each.hour, hour), name) for each in self.forgotten for name in _split(each.prints)
         ]

@@ -163,7 +163,7 @@ class LogManifest:
         is remembered, so that the same work is not adopted a second time. Raises
         `TooManyJobsError`.
         """
-        manifest = self._next_epoch(ends).note_job(job, now_ms, limits)
+        manifest = self._next_epoch(ends).note_job(job, limits)
         now_ms = begin_ms(manifest.last_timestamp_ms, now_ms)
         for ledger, end in parts:
             segment = Segment(
@@ -198,13 +198,11 @@ class LogManifest:
         """
         check_continues(self.name, self._memory.find(self.name, job.name), job)
 
-    def note_job(
-        self, job: Job | None, now_ms: int, limits: Limits = DEFAULT_LIMITS
-    ) -> LogManifest:
+    def note_job(self, job: Job | None, limits: Limits = DEFAULT_LIMITS) -> LogManifest:
         """Remember how far a job has come (jobs.py). Raises `TooManyJobsError`."""
         if job is None:
             return self
-        memory = self._memory.remember(self.name, job, limits, now_ms)
+        memory = self._memory.remember(self.name, job, limits, self.ages.counted_ms)
         return replace(self, jobs=memory.jobs, forgotten_jobs=memory.forgotten)
 
     @property

@@ -7,7 +7,8 @@ it remembers is a duplicate, one above all of them is new, anything else is a co
 The numbers of a producer beyond `producers_max` are forgotten, the longest silent first; a
 fingerprint of its name stays. Each number of a forgotten producer is a conflict: the leader cannot
 tell a new append from one sent again. At `FORGOTTEN_MAX` fingerprints the oldest leaves, if it is
-older than `producers_seconds`; otherwise a new producer is refused.
+older than `producers_seconds` in the time that the log counts (manifest/ages.py: no single clock
+decides); otherwise a new producer is refused.
 
 The memory is kept in the log itself, in columns of batches (batch.py):
 
@@ -111,7 +112,7 @@ class Producers:
     def __init__(self) -> None:
         self._windows: dict[str, deque[Numbered]] = {}
         self._forgotten: dict[int, int] = {}
-        """Seconds (Unix) at which each was forgotten, by fingerprint; the oldest first."""
+        """Counted seconds at which each was forgotten, by fingerprint; the oldest first."""
         self._max: int | None = None
         self._seconds = PRODUCER_SECONDS
         self._now_s = 0
@@ -167,13 +168,15 @@ class Producers:
         oldest = next(iter(self._forgotten.values()))
         return self._now_s - oldest >= self._seconds
 
-    def obey(self, producers_max: int, seconds: float, now_ms: int) -> None:
-        """Forget from now on as a log's options say. `now_ms` is the time in Unix milliseconds.
+    def obey(self, producers_max: int, seconds: float, counted_ms: int) -> None:
+        """Forget from now on as a log's options say. `counted_ms` is the time that the log counted.
 
-        A memory that was never told so forgets nothing: it is one that is read from a log.
+        A memory that was never told so forgets nothing: it is one that is read from a log. What was
+        forgotten at a later time than now, by a wall clock or another count, counts from now on.
         """
         self._max, self._seconds = producers_max, seconds
-        self._now_s = max(self._now_s, now_ms // 1000)
+        now_s = self._now_s = max(self._now_s, counted_ms // 1000)
+        self._forgotten = {name: min(each, now_s) for name, each in self._forgotten.items()}
         self._shrink()
 
     def _shrink(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from quire.log.manifest import capacity, jobs
+from quire.log.manifest.ages import Ages
 from quire.log.manifest.jobs import Job, Limits, Memory, check_continues, fingerprint
 from quire.log.manifest.manifest import LogManifest
 from quire.log.records.errors import (
@@ -57,7 +58,7 @@ def test_work_that_the_log_would_pass_over_is_refused(found: Job, work: Job, rea
 
 
 def test_a_record_has_what_a_stream_is_known_by() -> None:
-    manifest = LogManifest("a", "id", 0).note_job(Job("load", 7), 0).note_job(STREAM, 0)
+    manifest = LogManifest("a", "id", 0).note_job(Job("load", 7)).note_job(STREAM)
     assert LogManifest.decode("p", manifest.encode()) == manifest
     assert b'["load", 7]' in manifest.encode().replace(b",", b", ").replace(b",  ", b", ")
     plain = replace(manifest, jobs=(Job("load", 7),))
@@ -169,9 +170,9 @@ def test_fewer_jobs_may_be_remembered_than_before() -> None:
 
 
 def test_a_record_has_the_forgotten_jobs_only_when_there_are_some() -> None:
-    manifest = LogManifest("a", "id", 0).note_job(Job("one", 7), 0)
+    manifest = LogManifest("a", "id", 0).note_job(Job("one", 7))
     assert b"forgotten_jobs" not in manifest.encode()
-    manifest = manifest.note_job(Job("two", 7), 3_600_000, Limits(1))
+    manifest = replace(manifest, ages=Ages(3_600_000)).note_job(Job("two", 7), Limits(1))
     assert LogManifest.decode("p", manifest.encode()) == manifest
     with pytest.raises(ForgottenJobError):
         manifest.check_job(Job("one", 8))

@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.log.leader.log import Log
+from quire.log.manifest import jobs
 from quire.log.manifest.ages import APART_MS
 from quire.log.manifest.segment import Segment, SegmentEnd
 from quire.log.manifest.times import TimeSearch, begin_ms, earliest_ms
 from quire.log.reading.bounds import Bounds
+from quire.log.records import producers
+from quire.log.records.errors import TooManyJobsError, TooManyProducersError
 from quire.log.records.position import Position
+from quire.log.records.producers import Stamp
 from tests.log.parts import adopt, write_part
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, eventually, run
 
@@ -311,5 +315,31 @@ def test_leaders_say_that_clocks_contradict_each_other(
             await one_record(cluster, b"after")
             assert "after this leader's clock" in caplog.text
             assert "was put back by" in caplog.text
+
+    run(main)
+
+
+def test_a_leader_years_ahead_forgets_no_producer_and_no_job_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A number that was given would be taken for a new one, and its record written twice."""
+    monkeypatch.setattr(producers, "FORGOTTEN_MAX", 1)
+    monkeypatch.setattr(jobs, "FORGOTTEN_MAX", 1)
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await client.logs.create(NAME, {"jobs_max": "1", "producers_max": "1"})
+            for name in ("one", "two"):
+                await adopt(client, [await write_part(client, name, 0, 1)], name)
+                async with await client.open() as log:
+                    await log.append(b"x", stamp=Stamp(name, 1))
+            cluster.now += YEARS
+            part = await write_part(client, "three", 0, 1)
+            with pytest.raises(TooManyJobsError):
+                await adopt(client, [part], "three")
+            async with await client.open() as log:
+                with pytest.raises(TooManyProducersError):
+                    await log.append(b"x", stamp=Stamp("three", 1))
 
     run(main)

@@ -85,6 +85,24 @@ def test_a_clock_that_goes_back_does_not_lengthen_a_memory() -> None:
     assert list(producers._forgotten.values()) == [9]
 
 
+def test_a_time_after_the_present_counts_from_now_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older programs wrote the wall clock's time, which is far above what a log counts."""
+    monkeypatch.setattr(producers_module, "FORGOTTEN_MAX", 1)
+    producers = Producers()
+    producers.obey(1, 60.0, 1_700_000_000_000)
+    producers.note(Stamp("old", 1), 0, 1)
+    producers.note(Stamp("p", 1), 1, 1)
+    read = Producers.decode(producers.encode(), producers.encode_forgotten())
+    read.obey(1, 60.0, 5_000)
+    with pytest.raises(TooManyProducersError):
+        read.find(Stamp("new", 1))
+    read.obey(1, 60.0, 64_000)
+    with pytest.raises(TooManyProducersError):
+        read.find(Stamp("new", 1))
+    read.obey(1, 60.0, 65_000)
+    assert read.find(Stamp("new", 1)) is None
+
+
 def test_a_forgotten_producer_is_refused_also_by_what_is_read_again() -> None:
     producers = Producers()
     producers.obey(2, 60.0, 5000)
