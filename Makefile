@@ -11,6 +11,7 @@ SEED   ?=
 JOBS   ?= 2
 MINUTES ?= 5
 IMAGES ?= 50000
+QUICK  := -m 'not slow and not java and not spark and not root'
 ZOOKEEPER ?=
 TLA2TOOLS ?=
 RUNS ?= 1000

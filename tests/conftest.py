@@ -6,8 +6,47 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
+from typing import Final
 
+import pytest
 from hypothesis import settings
+
+TESTS: Final = Path(__file__).resolve().parent
+
+MARKS: Final = {
+    "spark": ("spark",),
+    "java": ("acceptance", "tutorial", "cluster/test_disaster.py", "cluster/zookeeper"),
+    "slow": (
+        "acceptance",
+        "bench",
+        "cluster",
+        "judges",
+        "metastore/test_sqlite.py",
+        "netns",
+        "repair",
+        "sim",
+        "spark",
+        "spec/test_model.py",
+        "storage/test_crash_images.py",
+        "storage/test_crash_points.py",
+        "storage/test_full_disk.py",
+        "storage/test_fuzz.py",
+        "storage/test_server.py",
+        "storage/identity",
+        "storage/maintenance/test_collection_process.py",
+        "test_cancellation.py",
+        "test_language.py",
+        "test_readme.py",
+        "testing/test_page.py",
+        "testing/test_plugin.py",
+        "tutorial",
+        "wire/test_fuzz.py",
+        "wire/test_link_limits.py",
+    ),
+    "root": ("netns",),
+}
+"""Marks by place, so that no file can forget its own. A test of ZooKeeper is marked by its name."""
 
 # As quire does it, for those tests that import gRPC before quire.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -20,3 +59,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test by the place where it stands."""
+    for item in items:
+        place = item.path.relative_to(TESTS).as_posix() if TESTS in item.path.parents else ""
+        for mark, places in MARKS.items():
+            if any(place == each or place.startswith(f"{each}/") for each in places):
+                item.add_marker(mark)
+        if "zookeeper" in item.nodeid.lower():
+            item.add_marker("java")

@@ -13,6 +13,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -65,16 +66,19 @@ def rate(files: list[Prose]) -> float:
     return 1000 * sum(sum(file.hits().values()) for file in files) / max(total, 1)
 
 
+@cache
 def code() -> list[Prose]:
     """Docstrings and comments of the package."""
     return [Prose(path, _without_code("\n".join(_prose(path)))) for path in _sources()]
 
 
+@cache
 def messages() -> list[Prose]:
     """What the program says: texts of errors and of `--help`."""
     return [Prose(path, _without_code("\n".join(_messages(path)))) for path in _sources()]
 
 
+@cache
 def documents() -> list[Prose]:
     """Every page for readers, the style guide included; the changelog and this list excluded."""
     paths = sorted({path for glob in DOCUMENTS for path in ROOT.glob(glob)})
