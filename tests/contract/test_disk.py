@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from quire.errors import ConfigurationError
+from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.storage.disk import Disk
 from quire.storage.local_disk import LocalDisk
 from quire.storage.local_file import BUFFERS_MAX
@@ -22,22 +22,32 @@ Check: TypeAlias = Callable[[Disk], Awaitable[None]]
 Run: TypeAlias = Callable[[Check], None]
 
 
-def open_disk(kind: str, path: Path) -> Disk:
-    if kind == "sim":
-        return SimDisk(random.Random(1)).mount()
-    if kind == "spread":
+def opener(kind: str, path: Path) -> Callable[[], Disk]:
+    """Return what opens one disk, as often as it is called."""
+
+    def spread() -> Disk:
         main, journal, *entries = (LocalDisk(path / name, create=True) for name in "mjab")
         return SpreadDisk(main, journal, entries)
-    if kind == "metered":
-        return MeteredDisk(LocalDisk(path), Meter())
-    return LocalDisk(path)
+
+    kinds: dict[str, Callable[[], Disk]] = {
+        "local": lambda: LocalDisk(path),
+        "sim": SimDisk(random.Random(1)).mount,
+        "spread": spread,
+        "metered": lambda: MeteredDisk(LocalDisk(path), Meter()),
+    }
+    return kinds[kind]
 
 
 @pytest.fixture(params=["local", "sim", "spread", "metered"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+def open_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Disk]:
+    return opener(request.param, tmp_path)
+
+
+@pytest.fixture
+def run(open_disk: Callable[[], Disk]) -> Run:
     def over(check: Check) -> None:
         async def main() -> None:
-            disk = open_disk(request.param, tmp_path)
+            disk = open_disk()
             try:
                 await check(disk)
             finally:
@@ -46,6 +56,26 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
         asyncio.run(main())
 
     return over
+
+
+def test_one_disk_has_one_process(run: Run, open_disk: Callable[[], Disk]) -> None:
+    """D4: the second is refused before it does anything, and the first goes on undisturbed."""
+
+    async def check(disk: Disk) -> None:
+        file = await disk.open("a", create=True)
+        for _ in range(2):
+            with pytest.raises(DirectoryInUseError):
+                open_disk()
+            await file.write(0, [b"mine"], sync=True)
+        await file.close()
+        await disk.close()
+        other = open_disk()
+        again = await other.open("a")
+        assert await again.read(0, 10) == b"mine"
+        await again.close()
+        await other.close()
+
+    run(check)
 
 
 def test_reads_see_writes(run: Run) -> None:

@@ -81,7 +81,8 @@ class SimDisk:
         """The most that its bookie had when the disk was full."""
         self.faults = DiskFaults()
         self.directories: dict[str, Directory] = {"": Directory()}
-        self.mounted: SimMount | None = None
+        self.mounts: list[SimMount] = []
+        """Of the processes that have it open: one, while the lock is kept."""
         self.changes = 0
         self.halted = asyncio.Event()
         self._halt_at: int | None = None
@@ -89,16 +90,22 @@ class SimDisk:
 
     def mount(self) -> SimMount:
         """Return the port for one process. Raises `DirectoryInUseError` while another holds it."""
-        if self.mounted is not None:
+        self.check_lock()
+        if not self.mounts:
+            self._released = asyncio.Event()
+            self._forgive()
+        mount = SimMount(self)
+        self.mounts.append(mount)
+        return mount
+
+    def check_lock(self) -> None:
+        """D4: refuse a second process. What `quire/directory_lock.py` is to the real disk."""
+        if self.mounts:
             raise DirectoryInUseError("the simulated disk", "another bookie process")
-        self._released = asyncio.Event()
-        self._forgive()
-        self.mounted = SimMount(self)
-        return self.mounted
 
     def kill(self) -> None:
         """The process dies; everything it wrote stays in the page cache."""
-        self.mounted = None
+        self.mounts.clear()
         self._halt_at = None
         self._forgive()
         self.release()
@@ -203,16 +210,16 @@ class SimDisk:
         """Spend the time of one operation; never returns to a dead process."""
         spread = self.faults.latency_seconds
         await self._sleep(spread * (0.5 + self.rng.random()) if spread else 0)
-        while self.faults.is_hung and mount is self.mounted:
+        while self.faults.is_hung and mount in self.mounts:
             await self._released.wait()
-        if mount is not self.mounted:
+        if mount not in self.mounts:
             await asyncio.get_running_loop().create_future()
 
     async def changed(self) -> None:
         """Count a change that reached the cache, and die here if this is the one."""
         self.changes += 1
         if self.changes == self._halt_at:
-            self.mounted = None
+            self.mounts.clear()
             self.halted.set()
             await asyncio.get_running_loop().create_future()
 
@@ -318,8 +325,8 @@ class SimMount:
 
     async def close(self) -> None:
         """Give the disk back in good order; nothing becomes durable by it."""
-        if self.disk.mounted is self:
-            self.disk.mounted = None
+        if self in self.disk.mounts:
+            self.disk.mounts.remove(self)
 
 
 class SimFile:

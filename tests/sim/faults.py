@@ -51,11 +51,15 @@ STOP: Final = "stop in order"
 STOP_CLIENT: Final = "stop client in order"
 """What a signal does to a client: drawn behind all else, as it came later still."""
 
+SECOND_PROCESS: Final = "second process"
+"""Another process for a bookie's disk (second_process.py): drawn last of all."""
+
 TO_CLIENTS: Final = ("kill client", "pause client", STOP_CLIENT)
 
 RATES_MAX: Final = {
     STOP: 2.0,
     STOP_CLIENT: 2.0,
+    SECOND_PROCESS: 1.0,
     "kill client": 1.0,
     "isolate": 2.0,
     "pause client": 2.0,
@@ -171,6 +175,8 @@ def draw_mix(rng: random.Random) -> FaultMix:
     if mix.theme is not Theme.DAMAGE and (rate := maybe(0.2, 0.2, RATES_MAX[STOP_CLIENT])):
         mix.rates[STOP_CLIENT] = rate
         mix.blows[STOP_CLIENT] = 2.0
+    if rate := maybe(0.2, 0.2, RATES_MAX[SECOND_PROCESS]):
+        mix.rates[SECOND_PROCESS] = rate
     return mix
 
 

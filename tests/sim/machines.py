@@ -22,7 +22,7 @@ from quire.metastore.record import encode_record
 from quire.storage.cookie import format_bookie
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
-from tests.sim import operator
+from tests.sim import operator, second_process
 from tests.sim.conformance import Conformance
 from tests.sim.disk import SimDisk
 from tests.sim.history import WALL_CLOCK_START, Violation
@@ -172,6 +172,8 @@ class BookieMachine(Machine):
         self.settled = asyncio.Event()
         """Serves, or will never serve again."""
         self._served: list[Serving] = []
+        self.others: list[Incarnation] = []
+        """Processes on its disk that the lock did not refuse."""
         self.is_retired = False
         self.is_damaged = False
         """Something durable was taken from its disk: it may find that out at any time."""
@@ -222,6 +224,12 @@ class BookieMachine(Machine):
         self._die()
         self.disk.power_cut()
 
+    def start_second(self, rng: random.Random) -> bool:
+        """Start another process for its disk; False when no process has it open."""
+        if self.disk.mounts:
+            second_process.start(self, CLUSTER, STORAGE, rng)
+        return bool(self.disk.mounts)
+
     def retire(self) -> None:
         """The machine is taken away, and its disk with it."""
         self.crash()
@@ -230,6 +238,8 @@ class BookieMachine(Machine):
 
     def _die(self) -> None:
         self.end_life()
+        while self.others:
+            self.world.loop.kill(self.others.pop())
         self.host.bookie = None
         self.node = None
         self.ready.clear()

@@ -6,7 +6,8 @@ any replica has carried out is compared at once with what all others have.
   R1  at an offset all replicas carry out the same, and each has all that is before it
   R2  a command that was answered is carried out once, as answered; one that was refused never
   R3  an answer, and what is read behind a barrier, is behind all that was answered before the call
-  R5  the newest snapshot of a log goes forward: a slow one replaces none that overtook it
+
+Snapshots are watched in photographer.py (R5, R6).
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from quire.metastore.layout import service_path
 from quire.service import Applied
-from quire.service.snapshots import Snapshot
 from tests.sim.history import Outcome, Violation, require
 
 
@@ -101,26 +100,6 @@ class ServiceHistory:
         asked = {command.text for command in self.commands}
         text = f"nobody asked for {sorted(set(places) - asked)}"
         require(set(places) <= asked, "R2 a command is carried out as answered", text)
-
-
-class SnapshotWatch:
-    """R5, at every change of a service's record."""
-
-    def __init__(self, service: str, report: Callable[[Violation], None]) -> None:
-        self._path = service_path(service)
-        self._report = report
-        self._newest: Snapshot | None = None
-
-    def changed(self, path: str, value: bytes | None, version: int) -> None:
-        """Listener of the tree."""
-        if path != self._path or not value:
-            return
-        before, after = self._newest, Snapshot.decode(path, value)
-        self._newest = after
-        is_same_log = before is not None and before.log_id == after.log_id
-        if before is not None and is_same_log and after.offset <= before.offset:
-            text = f"{before} was replaced by {after}"
-            self._report(Violation("R5 the newest snapshot goes forward", text))
 
 
 class Register:

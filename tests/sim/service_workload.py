@@ -22,7 +22,8 @@ from tests.sim.clients import ClientMachine, Work, outcome
 from tests.sim.election_workload import ElectionWorkload
 from tests.sim.history import Outcome, Violation
 from tests.sim.log_workload import NAME
-from tests.sim.replicas import Register, ServiceHistory, SnapshotWatch
+from tests.sim.photographer import Photographers, SnapshotWatch, State
+from tests.sim.replicas import Register, ServiceHistory
 from tests.sim.world import SimWorld
 
 DRIVERS: Final = 2
@@ -41,7 +42,9 @@ class ServiceWorkload(ElectionWorkload):
         self.registers: dict[str, Register] = {}
         """The state machine of each replica's last life."""
         self.is_quiet = False
-        watch = SnapshotWatch(NAME, world.loop.fail)
+        self.services: dict[str, Service[int]] = {}
+        self.photographers = Photographers(world, NAME, self.options, self._look)
+        watch = SnapshotWatch(NAME, world.metadata_watch.current, world.loop.fail)
         world.tree.listeners += [self._note_trim, watch.changed]
 
     @property
@@ -65,7 +68,10 @@ class ServiceWorkload(ElectionWorkload):
         if rng.random() < 0.8:
             await self._settle_in()
         world.begin_faults()
-        helpers = self._start_helpers()
+        takers = range(self.photographers.count)
+        helpers = self._start_helpers(
+            **{f"photographer{number}": self.photographers.run for number in takers}
+        )
         await asyncio.sleep(rng.choice([1.0, 3.0, 6.0]))
         self.removals = 0.0
         self._end_helpers(helpers)
@@ -97,6 +103,15 @@ class ServiceWorkload(ElectionWorkload):
 
     # -- replicas --------------------------------------------------------------------------------
 
+    def _look(self) -> State | None:
+        """The state of the replica that is ahead of the others, as its snapshot would have it."""
+        alive = [each for each in self.candidates if each.is_running and each.name in self.services]
+        found = [(self.services[each.name], self.registers[each.name]) for each in alive]
+        service, register = max(found, key=lambda each: each[0].applied, default=(None, None))
+        if service is None or register is None or service._log_id is None or not service.applied:
+            return None
+        return service._log_id, service._next, service.applied, register.snapshot()
+
     def _candidate(self, rng: random.Random) -> Work[None]:
         async def work(client: ClientMachine) -> None:
             assert client.store is not None
@@ -109,6 +124,7 @@ class ServiceWorkload(ElectionWorkload):
                 client.store,
                 self.service_options,
             )
+            self.services[client.name] = service
             try:
                 async with service:
                     drivers = [

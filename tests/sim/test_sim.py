@@ -48,6 +48,7 @@ CONSEQUENCES = {
     "watch late",
     "spurious wake",
     "bookie gave up",
+    "second process refused",
     "bookie ended in order",
     "client ended in order",
     "client told to stop twice",
@@ -81,6 +82,9 @@ CONSEQUENCES = {
     "service handed over",
     "snapshot restored",
     "snapshot trimmed the log",
+    "late snapshot",
+    "snapshot overtaken",
+    "snapshot swept",
 }
 """Besides the kinds of the mix: what must have happened in the default seeds."""
 

@@ -29,7 +29,7 @@ from quire.timing import time_limit
 from tests.sim.checkers import FinalLedger
 from tests.sim.clients import ClientMachine
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
-from tests.sim.faults import STOP, STOP_CLIENT, TO_CLIENTS, FaultMix, Injector
+from tests.sim.faults import SECOND_PROCESS, STOP, STOP_CLIENT, TO_CLIENTS, FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Stopwatch, Violation
 from tests.sim.knobs import Knobs
 from tests.sim.loop import SimLoop
@@ -290,8 +290,8 @@ class SimWorld(World):
 
     def to_bookie(
         self, kind: str, machine: BookieMachine, rng: random.Random
-    ) -> Callable[[], None]:
-        """Bring one fault to a bookie; return what mends it."""
+    ) -> Callable[[], None] | None:
+        """Bring one fault to a bookie; return what mends it, None when it found no victim."""
         self.say("world", f"{kind}: {machine.life}")
         if kind == "crash":
             machine.crash()
@@ -299,6 +299,8 @@ class SimWorld(World):
         if kind == STOP:
             machine.stop()
             return _nothing
+        if kind == SECOND_PROCESS:
+            return _nothing if machine.start_second(rng) else None
         if kind == "power cut":
             machine.power_cut()
             return machine.boot

@@ -5,6 +5,6 @@ one fails. "No violation in N seeds" means something only because of this:
 
     python -m tests.sim.ablations [--seeds 3000] [--only NAME]
 
-The patches are in bookies.py, recovery.py, writing.py and logs.py, the table in catalog.py, the
-hunt in hunt.py.
+The patches are in files by what they patch (bookies.py, recovery.py …), the tables in *_table.py
+and together in catalog.py, mixes of faults in mixes.py, the hunt in hunt.py.
 """

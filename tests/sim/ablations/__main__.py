@@ -3,8 +3,8 @@
     python -m tests.sim.ablations [--seeds 3000] [--jobs 2] [--only NAME]
 
 The table says the first seed that fails, the first whose trace the specification refuses, the
-density per thousand seeds and the checker that spoke. It is written only when every ablation was
-hunted. Exit code 1 when one that has no note went unnoticed: a safeguard without a note must be
+density per thousand seeds and the checker that spoke. Rows that were not hunted stay as they are.
+Exit code 1 when one that has no note went unnoticed: a safeguard without a note must be
 missed. Ctrl-C and SIGTERM end it, and its processes.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,11 @@ NOTED: Final = 4
 
 BEGIN: Final = "<!-- ablations: make ablations -->"
 END: Final = "<!-- ablations end -->"
+HEAD: Final = (
+    "| safeguard removed | workload | first seed | first refused by the specification "
+    "| per 1,000 | noticed by, or why not |",
+    "|---|---|---|---|---|---|",
+)
 
 
 def row(found: Finding) -> str:
@@ -41,17 +47,22 @@ def row(found: Finding) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def renew(page: Path, rows: list[str]) -> None:
-    """Put the table between the page's markers."""
-    head = (
-        "| safeguard removed | workload | first seed | first refused by the specification "
-        "| per 1,000 | noticed by, or why not |"
-    )
-    text = page.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    table = "\n".join([head, "|---|---|---|---|---|---|", *rows])
-    page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+def name_of(line: str) -> str:
+    """The safeguard that a row of the table is about."""
+    return line.split("|")[1].strip()
+
+
+def renew(page: Path, rows: Iterable[str]) -> None:
+    """Put rows into the table between the page's markers; rows that were not hunted stay.
+
+    The order is that of the catalog. A row of a safeguard that is not in it any more goes.
+    """
+    before, _, rest = page.read_text().partition(BEGIN)
+    old, _, after = rest.partition(END)
+    lines = {name_of(line): line for line in old.splitlines()[3:]}
+    lines.update((name_of(line), line) for line in rows)
+    table = [lines[each.name] for each in ABLATIONS if each.name in lines]
+    page.write_text("\n".join([f"{before}{BEGIN}", *HEAD, *table, f"{END}{after}"]))
 
 
 @click.command(help=__doc__)
@@ -74,8 +85,7 @@ def main(seeds: int, failures: int, jobs: int, only: str) -> None:
             rows.append(row(found))
             click.echo(f"{rows[-1]} {found.seconds:.0f} s")
             missed += not found.failures and not found.ablation.note
-    if not only:
-        renew(PAGE, rows)
+    renew(PAGE, rows)
     sys.exit(bool(missed))
 
 

@@ -1,5 +1,5 @@
-"""Safeguards against a disk whose sync failed, after which the process ends and writes nothing
-again, and against one that is full when the bookie starts.
+"""Safeguards of a disk: one process has it, nothing is written again after a failed sync, and a
+bookie starts on a disk that is full.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from quire.storage import journal, reserve, segments
 from tests.sim.ablations.patch import Patch
-from tests.sim.disk import SimFile, SimMount
+from tests.sim.disk import SimDisk, SimFile, SimMount
 
 
 def write_a_journal_again() -> list[Patch]:
@@ -22,6 +22,10 @@ def write_an_entry_log_again() -> list[Patch]:
 
 def write_a_checkpoint_again() -> list[Patch]:
     return _try_again("checkpoint")
+
+
+def lock_no_directory() -> list[Patch]:
+    return [(SimDisk, "check_lock", lambda self: None)]
 
 
 def _try_again(room: str) -> list[Patch]:

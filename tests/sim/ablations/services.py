@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from quire.errors import ConflictError, QuireError
+from quire.errors import ConflictError, NoSuchLedgerError, QuireError
 from quire.log.manifest.record import ManifestRecord
 from quire.metastore.changes import Create, Put
 from quire.service import Applied, office, service, snapshots
+from tests.sim import photographer
 from tests.sim.ablations.patch import Patch
 
 
@@ -91,3 +92,39 @@ def apply_any_record() -> list[Patch]:
         self._apply(record.payload, Applied(record.position, record.offset, record.epoch))
 
     return [(service.Service, "_apply_record", apply_record)]
+
+
+def delete_the_snapshot_before() -> list[Patch]:
+    """The ledger that is to be replaced goes before the record names the next one."""
+    whole = snapshots.Snapshots._install
+
+    async def install(self: Any, snapshot: snapshots.Snapshot) -> int | None:
+        found, _ = await self._find()
+        if found is not None and found.offset < snapshot.offset:
+            with suppress(NoSuchLedgerError):
+                await self._catalog.delete(found.ledger)
+        return await whole(self, snapshot)
+
+    return [(snapshots.Snapshots, "_install", install)]
+
+
+def sweep_what_no_record_named_at_first() -> list[Patch]:
+    """The sweep reads the record once, and decides about ledgers that it sees later by it."""
+
+    async def sweep(store: Any, catalog: Any) -> list[int]:
+        swept: list[int] = []
+        named: dict[str, int | None] = {}
+        async for metadata in catalog.each():
+            service = metadata.custom.get(snapshots.SERVICE)
+            if service is None:
+                continue
+            if service not in named:
+                found = await snapshots.Snapshots(store, catalog, service, None).newest()  # type: ignore[arg-type]
+                named[service] = found.ledger if found else None
+            if metadata.ledger != named[service]:
+                with suppress(NoSuchLedgerError):
+                    await catalog.delete(metadata.ledger)
+                    swept.append(metadata.ledger)
+        return swept
+
+    return [(photographer, "sweep_snapshots", sweep)]
