@@ -127,7 +127,8 @@ class Bookie(Protocol):
 
         Raises `NoSuchEntryError` (or `NoSuchLedgerError` when the ledger was never seen) only if
         the bookie holds none of them *and* cannot have lost any; `EntryUnknownError` when it may
-        have; `CorruptEntryError` when its copy is damaged.
+        have; `CorruptEntryError` when its copy is damaged: it names the first entry asked for of
+        which that may be said.
         """
         ...
 

@@ -221,7 +221,7 @@ class BookieNode:
             try:
                 found = await self._engine.from_disk(reading)
             except CorruptEntryError as error:
-                first = error.entry + 1
+                first = max(first, error.entry) + 1  # a chunk is named by its first entry
                 continue
             if found is None:
                 return
@@ -309,7 +309,7 @@ class BookieNode:
         is_doubtful = self._storage.is_doubtful(ledger)  # before: it may be made whole meanwhile
         state = self._known(ledger)
         if state is not None:
-            run = await self._engine.from_disk(self._storage.read(ledger, first, last, bytes_max))
+            run = await self._read(ledger, first, last, bytes_max)
             if run is not None:
                 return run
         self._storage.retired.check_kept(ledger)
@@ -318,6 +318,17 @@ class BookieNode:
         if fence_key is not None:
             self._observer.denied(ledger, first, last)
         raise NoSuchLedgerError(ledger) if state is None else NoSuchEntryError(ledger, first)
+
+    async def _read(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
+    ) -> bytes | None:
+        """Return as `LedgerStorage.read`. Damage is that of an entry that was asked for: the disk
+        names a chunk by its first entry, and a client would take the answer for that of another.
+        """
+        try:
+            return await self._engine.from_disk(self._storage.read(ledger, first, last, bytes_max))
+        except CorruptEntryError as error:
+            raise CorruptEntryError(ledger, max(first, error.entry), error.reason) from error
 
     def _known(self, ledger: LedgerId) -> LedgerState | None:
         state = self._storage.states.get(ledger)

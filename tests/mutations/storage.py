@@ -85,9 +85,24 @@ EDITS: Final = (
     Edit(
         "entries after a damaged one are replaced by other bytes",
         NODE,
-        "                first = error.entry + 1\n                continue\n",
+        "                first = max(first, error.entry) + 1  # a chunk is named by its first"
+        " entry\n                continue\n",
         "                return\n",
         ("tests/storage/test_retired_answers.py",),
+    ),
+    Edit(
+        "a comparison of bytes stays where a damaged chunk begins",
+        NODE,
+        "first = max(first, error.entry) + 1  #",
+        "first = error.entry + 1  #",
+        ("tests/storage/test_damaged_chunks.py",),
+    ),
+    Edit(
+        "damage is told of the first entry of its chunk",
+        NODE,
+        "raise CorruptEntryError(ledger, max(first, error.entry), error.reason) from error",
+        "raise",
+        ("tests/storage/test_damaged_chunks.py",),
     ),
     Edit(
         "a comparison of bytes ends after one read",

@@ -22,6 +22,7 @@ from tests.sim.deletion_workload import DeletionWorkload
 from tests.sim.election_workload import ElectionWorkload
 from tests.sim.exile_workload import ExileWorkload
 from tests.sim.faults import FaultMix, draw_mix
+from tests.sim.gap_workload import GapWorkload
 from tests.sim.history import Violation
 from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_workload
 from tests.sim.log_workload import LogWorkload, draw_log_workload
@@ -48,6 +49,7 @@ WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "service": (ServiceWorkload, draw_log_workload),
     "exile": (ExileWorkload, draw_ledger_workload),
     "restored": (RestoredWorkload, draw_ledger_workload),
+    "gap": (GapWorkload, draw_log_workload),
 }
 
 LOG_EVERY: Final = 5
@@ -56,6 +58,7 @@ ledger, so half of the time goes to each."""
 
 NUMBERED: Final = 7
 DELETED: Final = 10
+LOST: Final = 40
 EXILED: Final = 9
 
 _runs = 0
@@ -67,13 +70,16 @@ def workload_of(seed: int) -> str:
     Four of five seeds are of a ledger; of those that end in 7, every second one numbers its entries
     itself; those that end in 9 are in turn of writers in exile and of a store that is put back.
     Every fifth is of a log: those that end in 0 with rival leaders, every fourth of them with
-    deletions; those that end in 5 in turn with an election and with a service.
+    deletions and every eighth with lost records; those that end in 5 in turn with an election and
+    with a service.
     """
     if seed % LOG_EVERY:
         if seed % (2 * LOG_EVERY) == EXILED:
             return "exile" if seed % (4 * LOG_EVERY) == EXILED else "restored"
         return "numbered" if seed % (4 * LOG_EVERY) == NUMBERED else "ledger"
     if seed % (2 * LOG_EVERY) == 0:
+        if seed % (16 * LOG_EVERY) == LOST:
+            return "gap"
         return "deletion" if seed % (8 * LOG_EVERY) == DELETED else "log"
     return "election" if seed % (4 * LOG_EVERY) == LOG_EVERY else "service"
 

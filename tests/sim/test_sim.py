@@ -22,6 +22,8 @@ LEDGER_SEEDS = 1640
 LOG_SEEDS = 250
 ELECTION_SEEDS = 80
 SERVICE_SEEDS = 30
+EXILE_SEEDS = 30
+GAP_SEEDS = 15
 LEDGER_CHUNK, LOG_CHUNK = 50, 15
 VOID_MAX = 0.3
 """A share of void runs above this means that the faults leave no room for work."""
@@ -85,6 +87,9 @@ CONSEQUENCES = {
     "late snapshot",
     "snapshot overtaken",
     "snapshot swept",
+    "ledger dropped by all bookies",
+    "entry lost",
+    "gap",
 }
 """Besides the kinds of the mix: what must have happened in the default seeds."""
 
@@ -97,6 +102,8 @@ def chunks_of(workload: str, seeds: int, size: int) -> list[Chunk]:
 CHUNKS = [
     *chunks_of("service", SERVICE_SEEDS, LOG_CHUNK),
     *chunks_of("election", ELECTION_SEEDS, LOG_CHUNK),
+    *chunks_of("gap", GAP_SEEDS, LOG_CHUNK),
+    *chunks_of("exile", EXILE_SEEDS, LOG_CHUNK),
     *chunks_of("log", LOG_SEEDS, LOG_CHUNK),
     *chunks_of("ledger", LEDGER_SEEDS, LEDGER_CHUNK),
 ]

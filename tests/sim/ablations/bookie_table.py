@@ -166,4 +166,5 @@ BOOKIE: Final = (
         mixes.loss,
     ),
     Ablation("one disk has one process", "ledger", disks.lock_no_directory, "", mixes.crowded),
+    Ablation("damage is told of the entry asked for", "gap", bookies.tell_of_the_chunk),
 )

@@ -232,3 +232,10 @@ def forget_what_a_full_disk_refused() -> list[Patch]:
 
 def start_after_half_a_repair() -> list[Patch]:
     return [(ledger_storage, "UNFINISHED", "no such file")]
+
+
+def tell_of_the_chunk() -> list[Patch]:
+    async def read(self: Any, ledger: int, first: int, last: int, bytes_max: int) -> Any:
+        return await self._engine.from_disk(self._storage.read(ledger, first, last, bytes_max))
+
+    return [(node.BookieNode, "_read", read)]

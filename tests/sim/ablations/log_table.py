@@ -25,7 +25,7 @@ LOG: Final = (
     ),
     Ablation("a new leader knows what was sent", "log", logs.forget_producers),
     Ablation("a full manifest is not rolled", "log", logs.roll_full_manifests),
-    Ablation("a gap needs the whole write set", "log", logs.take_what_is_away_for_lost),
+    Ablation("a gap needs the whole write set", "gap", logs.take_what_is_away_for_lost),
     Ablation("a forgotten producer is refused", "log", logs.accept_forgotten_producers),
     Ablation("a forgotten job is refused", "election", logs.accept_forgotten_jobs),
     Ablation("age needs a second clock", "log", clocks.believe_the_wall_clock),
