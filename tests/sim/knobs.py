@@ -11,12 +11,14 @@ from contextlib import ExitStack
 from typing import Any, Final
 from unittest.mock import patch
 
-from quire.ledger import recovery, run_stream, tail
+from quire.ledger import ids, recovery, run_stream, tail
 from quire.log.cold import parquet
 from quire.log.manifest import capacity, jobs
 from quire.log.reading import gaps
 from quire.log.records import producers
+from quire.log.leader import pipeline
 from quire.run import RUN_BYTES_MAX
+from quire.storage import births, collector, entry_files, horizon, remains, scrub, shelf
 from quire.wire.transport import BATCH_BYTES_MAX
 
 KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
@@ -30,6 +32,16 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (capacity, "GROWTH_BYTES_MAX", (700, 1500, capacity.GROWTH_BYTES_MAX)),
     (parquet, "GROUP_ROWS", (1, 3, parquet.GROUP_ROWS)),
     (jobs, "FORGOTTEN_MAX", (1, 3, jobs.FORGOTTEN_MAX)),
+    (horizon, "RANGES_MAX", (1, 3, horizon.RANGES_MAX)),
+    (shelf, "CHUNKS_MAX", (1, 3, shelf.CHUNKS_MAX)),
+    (collector, "STEPS_MAX", (1, 2, collector.STEPS_MAX)),
+    (births, "WAITING_BYTES_MAX", (20_000, births.WAITING_BYTES_MAX)),
+    (scrub, "SUSPECTS_MAX", (1, scrub.SUSPECTS_MAX)),
+    (scrub, "DAMAGE_MAX", (1, scrub.DAMAGE_MAX)),
+    (entry_files, "ENDS_MAX", (1, entry_files.ENDS_MAX)),
+    (remains, "IN_VAIN_MAX", (1, remains.IN_VAIN_MAX)),
+    (ids, "BLOCK_MAX", (1, 2, ids.BLOCK_MAX)),
+    (pipeline, "PARTIAL_OUTSTANDING_MAX", (1, pipeline.PARTIAL_OUTSTANDING_MAX)),
 )
 """Module, name, and the values to draw from."""
 
