@@ -83,8 +83,9 @@ async def repair(
 
 @asynccontextmanager
 async def _perhaps_cut_short(machine: BookieMachine, life: Incarnation) -> AsyncIterator[None]:
-    """Let the power fail in one change of a repair, in some of the repairs. The operator begins
-    again; where the disk says that a repair was begun, a plain start is tried first, in vain.
+    """Let the power fail in one change of a repair, or the process be killed, in some of the
+    repairs. The operator begins again; where the disk says that a repair was begun, a plain start
+    is tried first, in vain.
     """
     world = machine.world
     rng, disk = world.rng(f"repair cut short:{life}"), machine.disk
@@ -92,10 +93,11 @@ async def _perhaps_cut_short(machine: BookieMachine, life: Incarnation) -> Async
         yield
         return
     disk.halt_at(rng.randrange(1, rng.choice(CUT_SHORT_CHANGES)))
+    end = rng.choice([_power_fails, _process_is_killed])
 
     async def fall() -> None:
         await disk.halted.wait()
-        world.network.later(0.0, _power_fails, machine, life)
+        world.network.later(0.0, end, machine, life)
 
     falling = asyncio.create_task(fall(), name="power failure of a repair")
     try:
@@ -109,8 +111,19 @@ def _power_fails(machine: BookieMachine, life: Incarnation) -> None:
     if machine.life is life:
         machine.world.network.counters["repair cut short"] += 1
         machine.power_cut()
-        machine.must_repair = UNFINISHED not in machine.disk.files()
-        machine.boot()
+        _begin_again(machine)
+
+
+def _process_is_killed(machine: BookieMachine, life: Incarnation) -> None:
+    if machine.life is life:
+        machine.world.network.counters["repair killed"] += 1
+        machine.crash()
+        _begin_again(machine)
+
+
+def _begin_again(machine: BookieMachine) -> None:
+    machine.must_repair = UNFINISHED not in machine.disk.files()
+    machine.boot()
 
 
 def _doubtful(ledgers: Iterable[LedgerMetadata], bookie: BookieId) -> Iterator[LedgerId]:
