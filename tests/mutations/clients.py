@@ -76,7 +76,7 @@ EDITS: Final = (
     ),
     Edit(
         "a take-over gives the second of two open segments the offset of the first",
-        TAKEOVER,
+        "quire/log/manifest/recovery.py",
         "        offset += ends[segment.number].records\n",
         "",
         ("tests/log/leader/test_takeover_steps.py",),

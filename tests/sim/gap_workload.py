@@ -18,9 +18,9 @@ from quire.entry import EntryId, LedgerId, Sealer
 from quire.errors import CorruptEntryError, QuireError
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
-from quire.log.gap import Gap
-from quire.log.options import LogOptions
-from quire.log.position import BEGINNING, Position
+from quire.log.manifest.options import LogOptions
+from quire.log.reading.gaps import Gap
+from quire.log.records.position import BEGINNING, Position
 from quire.run import split_run
 from tests.sim.clients import ClientMachine, join
 from tests.sim.disk import SimDisk

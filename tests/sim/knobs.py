@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 from quire.ledger import ids, recovery, run_stream, tail
 from quire.log.cold import parquet
+from quire.log.leader import pipeline
 from quire.log.manifest import capacity, jobs
 from quire.log.reading import gaps
 from quire.log.records import producers
-from quire.log.leader import pipeline
 from quire.run import RUN_BYTES_MAX
 from quire.storage import births, collector, entry_files, horizon, remains, scrub, shelf
 from quire.wire.transport import BATCH_BYTES_MAX
