@@ -1,0 +1,30 @@
+"""The tables of ablations and the page that shows what became of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.sim.ablations.__main__ import PAGE, name_of, renew
+from tests.sim.ablations.catalog import ABLATIONS
+
+
+def table(page: Path) -> list[str]:
+    text = page.read_text().partition("<!-- ablations: make ablations -->")[2]
+    return text.partition("<!-- ablations end -->")[0].splitlines()[3:]
+
+
+def test_the_page_has_rows_of_ablations_in_their_order() -> None:
+    """A row that was not hunted yet may be missing: `make ablations` adds it."""
+    found = [name_of(line) for line in table(PAGE)]
+    assert found == [each.name for each in ABLATIONS if each.name in found]
+
+
+def test_a_hunt_of_some_leaves_the_rows_of_the_others(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text())
+    before = table(page)
+    row = f"| {ABLATIONS[1].name} | ledger | 7 |  | 1.0 | a checker |"
+    renew(page, [row, "| no such safeguard | ledger | 7 |  | 1.0 | a checker |"])
+    assert table(page) == [before[0], row, *before[2:]]
+    renew(page, [before[1]])
+    assert page.read_text() == PAGE.read_text()
