@@ -18,8 +18,9 @@ async def damaged() -> Scene:
     node = await scene.start()
     await node.add(LEDGER, KEY, run_of(LEDGER, *range(2, 2 + ENTRIES)))
     await scene.close()
-    [path] = [each for each in scene.disk.files() if each.startswith("entries/")]
-    scene.disk.rot(path, scene.disk.files()[path].find(sealed(LEDGER, 3)))
+    files, frame = scene.disk.files(), sealed(LEDGER, 3)
+    [path] = [each for each in files if each.startswith("entries/") and frame in files[each]]
+    scene.disk.rot(path, files[path].find(frame))
     await scene.start()
     return scene
 
