@@ -12,7 +12,7 @@ Not here: what a trace must be like (tests/spec/trace.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from quire.entry import NO_ENTRY, BookieId, Entry, EntryId, LedgerId
@@ -25,6 +25,10 @@ from tests.spec.events import RECORDS, SOURCES, Event, Kind, Shape
 from tests.spec.trace import judge
 
 
+def _unheard(ledger: LedgerId, event: Event) -> None:
+    return None
+
+
 class Conformance:
     """The traces of all ledgers of a run."""
 
@@ -33,6 +37,8 @@ class Conformance:
         self._traces: dict[LedgerId, list[Event]] = {}
         self._older: set[LedgerId] = set()
         self._tokens = count(1)
+        self.heard: Callable[[LedgerId, Event], None] = _unheard
+        """Told of every event when it was written down."""
 
     def put_back(self) -> None:
         """The store is an older copy of itself. The specification has this step (`Revive`,
@@ -52,6 +58,7 @@ class Conformance:
         """Write an event down where it happened."""
         if ledger not in self._older:
             self._traces.setdefault(ledger, []).append(event)
+            self.heard(ledger, event)
 
     def changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree of the metadata store."""

@@ -142,6 +142,7 @@ class DeletionWorkload(LogWorkload):
             append.outcome = Outcome.FAILED
         else:
             history.confirm(append, positions)
+            world.log_conformance.answered(log.log_id, positions[-1])
             self.first_ack.set()
             world.say(client.name, f"holds {positions[0]} of {log.log_id[:8]} confirmed")
             text = f"{payloads!r} was appended when log {log.log_id} was gone"

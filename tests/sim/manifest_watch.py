@@ -24,6 +24,10 @@ from tests.sim.history import Violation, require
 FindLedger = Callable[[LedgerId], LedgerMetadata | None]
 
 
+def _unheard(of: str, what: object) -> None:
+    return None
+
+
 class ManifestWatch:
     """See the module. `find` returns the record of a ledger, None of one that is not there."""
 
@@ -34,15 +38,22 @@ class ManifestWatch:
         self._deleted: set[LedgerId] = set()
         self.takeovers = 0
         self.rolls = 0
+        self.on_change: Callable[[str, LogManifest | None], None] = _unheard
+        """Told of every manifest before it is checked, with the path of its record."""
+        self.on_confirm: Callable[[str, Position], None] = _unheard
+        """Told of every position at which a leader holds a record confirmed."""
 
     def changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
         if value is None and path.startswith(LEDGERS + "/") and path.count("/") >= 4:
             self._check_deletion(int(path.rpartition("/")[2]))
-        if not path.startswith(LOGS + "/") or not value:
+        if not path.startswith(LOGS + "/") or value == b"":
             return
         try:
-            self._check(LogManifest.decode(path, value))
+            after = None if value is None else LogManifest.decode(path, value)
+            self.on_change(path, after)
+            if after is not None:
+                self._check(after)
         except CorruptRecordError as error:
             self._report(Violation("C3 the manifest is sound", str(error)))
         except Violation as violation:
@@ -101,6 +112,7 @@ class ManifestWatch:
     def confirm(self, log: str, position: Position) -> None:
         """A leader holds a record confirmed."""
         manifest = self.current[log]
+        self.on_confirm(manifest.log_id, position)
         segment = manifest.segment_from(position.segment)
         listed = segment is not None and segment.number == position.segment
         trimmed = position < manifest.trimmed_to

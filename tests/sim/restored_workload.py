@@ -173,6 +173,7 @@ class RestoredWorkload:
         self.lost = set(world.metadata_watch.current) - {each.ledger for each in found}
         world.metadata_watch.put_back(found)
         world.conformance.put_back()
+        world.log_conformance.put_back()
         world.say("world", f"puts the store back; ledgers {sorted(self.lost)} are forgotten")
 
     async def _adopt(self) -> None:

@@ -257,7 +257,7 @@ async def _play(
     finally:
         result.acks = work.acks
         result.counters = world.events()
-        result.refusal = world.conformance.refusal()
+        result.refusal = world.conformance.refusal() or world.log_conformance.refusal()
         if log is not None:
             result.traces = world.conformance.traces()
         if look is not None:

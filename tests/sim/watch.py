@@ -66,6 +66,10 @@ def _never(bookie: BookieId, ledger: LedgerId) -> bool:
     return False
 
 
+def _unheard_add(ledger: LedgerId) -> None:
+    return None
+
+
 class BookieWatch:
     """See the module. Implements the network's `Watch`."""
 
@@ -78,6 +82,8 @@ class BookieWatch:
         self.is_excused: Callable[[BookieId, LedgerId, EntryId], bool] = _nobody
         """Whether a bookie need not hold an entry any more that it vouched for."""
         self.is_in_limbo: Callable[[BookieId, LedgerId], bool] = _never
+        self.on_add: Callable[[LedgerId], None] = _unheard_add
+        """Told that an ordinary add has come to a bookie."""
         """Whether a bookie may have lost something of a ledger, and says so."""
 
     def acked(self, bookie: BookieId, ledger: LedgerId) -> set[EntryId]:
@@ -96,6 +102,8 @@ class BookieWatch:
     def begin(self, bookie: str, life: Incarnation, method: str, args: dict[str, Any]) -> _Request:
         ledger = args.get("ledger")
         state = None if ledger is None else self._states[bookie, ledger]
+        if method == "add" and not args["recovery"]:
+            self.on_add(args["ledger"])
         if state is None:
             return _Request(bookie, life, method, args, None, False, -1, frozenset(), -1)
         expected: frozenset[EntryId] = frozenset()

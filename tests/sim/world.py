@@ -32,6 +32,7 @@ from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resiz
 from tests.sim.faults import SECOND_PROCESS, STOP, STOP_CLIENT, TO_CLIENTS, FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Stopwatch, Violation
 from tests.sim.knobs import Knobs
+from tests.sim.log_conformance import LogConformance
 from tests.sim.loop import SimLoop
 from tests.sim.machines import BookieMachine, World, draw_options
 from tests.sim.manifest_watch import ManifestWatch
@@ -69,6 +70,11 @@ class SimWorld(World):
         self.bookie_watch = BookieWatch(loop.fail)
         self.metadata_watch = MetadataWatch(self.bookie_watch, loop.fail)
         self.manifest_watch = ManifestWatch(loop.fail, self.metadata_watch.current.get)
+        self.log_conformance = LogConformance(self.metadata_watch.current.get)
+        self.conformance.heard = self.log_conformance.told
+        self.bookie_watch.on_add = self.log_conformance.came
+        self.manifest_watch.on_change = self.log_conformance.changed
+        self.manifest_watch.on_confirm = self.log_conformance.answered
         self.knobs = Knobs(self.rng("knobs"))
         self.bookie_watch.is_excused = self.is_excused
         self.bookie_watch.is_in_limbo = self.is_in_limbo
