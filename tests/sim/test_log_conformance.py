@@ -11,7 +11,6 @@ from tests.spec.events import Event, Kind
 
 NAME = "what happens to a log is a behaviour of the specification"
 PLANTED = {
-    "a take-over recovers two ledgers": 10,
     "a segment is sealed when closed": 5,
     "a log is fenced before it goes": 5,
 }
