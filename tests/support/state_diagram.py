@@ -15,10 +15,10 @@ from quire.ledger.metadata import TRANSITIONS, LedgerState
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
 BEGIN: Final = "<!-- made by: python -m tests.support.state_diagram -->"
-END: Final = "<!-- end of what is made -->"
+END: Final = "<!-- end of the diagram -->"
 
 REASONS: Final[dict[tuple[LedgerState, LedgerState], str]] = {
-    (LedgerState.OPEN, LedgerState.IN_RECOVERY): "somebody recovers it",
+    (LedgerState.OPEN, LedgerState.IN_RECOVERY): "a client recovers it",
     (LedgerState.OPEN, LedgerState.CLOSED): "its writer closes it",
     (LedgerState.IN_RECOVERY, LedgerState.CLOSED): "a recoverer closes it",
 }
