@@ -1,4 +1,4 @@
-"""Port 1: what a storage server promises, near or far.
+"""Port 1: the promises of a storage server, in this process or remote.
 
 The storage node implements this; so do the gRPC stub, the simulator's lossy link, and the reference
 in `tests/support/memory_bookie.py`. Ledger code holds a `Bookie` and cannot tell which. One
@@ -7,9 +7,9 @@ contract suite (`tests/contract/bookie`) runs over all of them.
 Law, for every implementation (docs/protocol.md, "Bookie"):
 
   B1  A fence is permanent and survives any restart.
-  B2  An acknowledged add is durable; one that was `deferred` is once `sync` names it.
+  B2  An acknowledged add is durable; a `deferred` add is durable once `sync` names it.
   B3  A bookie that vouched for an entry so never answers "no such entry" for it.
-  B5  The first key a bookie sees for a ledger is the ledger's key for ever.
+  B5  The first key a bookie sees for a ledger is the ledger's key permanently.
   B6  After any answer to a fencing request left, no ordinary add to that ledger is accepted; and no
       answer to a fencing request, positive or negative, leaves before key and fence are durable.
 
@@ -36,13 +36,13 @@ READ_ANSWER_BYTES_MAX: Final = 4 * READ_BYTES_MAX
 
 @dataclass(frozen=True, slots=True)
 class LedgerTail:
-    """What a bookie knows about the end of a ledger.
+    """The end of a ledger as one bookie knows it.
 
     `frame` is the entry with the highest id it holds and `lac_packet` the highest explicit LAC it
     was given; both are unverified bytes that the client checks. `hint` is the highest LAC in
     anything the bookie holds, read from headers without verification: good for deciding whether to
-    wake, never for deciding what is confirmed. A ledger the bookie never saw has neither frame nor
-    packet.
+    wake, never for deciding which entries are confirmed. A ledger the bookie never saw has neither
+    frame nor packet.
     """
 
     frame: bytes | None = None
@@ -53,9 +53,9 @@ class LedgerTail:
 
 @dataclass(frozen=True, slots=True)
 class BookieInfo:
-    """A bookie's own account of itself: identity, whether it takes new entries, bytes of disk.
+    """A bookie's own description of itself: identity, whether it takes new entries, bytes of disk.
 
-    `in_limbo` counts the ledgers of which it may have lost something and has not got it back yet.
+    `in_limbo` counts the ledgers with entries that the bookie may have lost and has not restored.
     """
 
     bookie: BookieId
@@ -70,7 +70,7 @@ class BookieInfo:
 
 @dataclass(frozen=True, slots=True)
 class BookieAddress:
-    """A registered bookie: who it is and where it listens."""
+    """A registered bookie: its id and its address."""
 
     bookie: BookieId
     address: str
@@ -94,11 +94,11 @@ class Bookie(Protocol):
     ) -> Awaitable[None]:
         """Store the frames of a run; answers when all of them are durable.
 
-        What is returned may be a future: a link or a bookie that can take a run in at once needs
-        no task for it. Nothing is raised by the call itself.
+        The result may be a future: a link or a bookie that can take a run in at once needs
+        no task for it. The call itself raises nothing.
 
         With `deferred` it answers when they are accepted: a crash may lose them, and until they are
-        durable nobody can read them. `sync` tells which of them are there for good.
+        durable no client can read them. `sync` names the durable ones.
 
         Calls made in order on one `Bookie` are carried out in order. Adding the same frames again
         is harmless. With `recovery` a fence is ignored and an entry already held is replaced by the
@@ -122,18 +122,18 @@ class Bookie(Protocol):
         """Return, as a run, the entries held with first ≤ id ≤ last, cut at `bytes_max`.
 
         Entries that are missing between the ids returned are not held, which denies nothing: they
-        may have been lost, and who must know asks for one alone. At least one frame is returned.
-        With `fence_key` the ledger is fenced first, durably, before any answer leaves.
+        may have been lost, and a client that must know asks for one entry alone. At least one frame
+        is returned. With `fence_key` the ledger is fenced first, durably, before any answer leaves.
 
         Raises `NoSuchEntryError` (or `NoSuchLedgerError` when the ledger was never seen) only if
         the bookie holds none of them *and* cannot have lost any; `EntryUnknownError` when it may
-        have; `CorruptEntryError` when its copy is damaged: it names the first entry asked for of
-        which that may be said.
+        have; `CorruptEntryError` when its copy is damaged: it names the first requested entry that
+        may be damaged.
         """
         ...
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
-        """Return what the bookie knows about the ledger's end, fencing it first if asked.
+        """Return the ledger's end as the bookie knows it, fencing the ledger first if asked.
 
         Raises `EntryUnknownError` when the bookie may have lost entries or a fence of this ledger.
         """
@@ -159,10 +159,10 @@ class Bookie(Protocol):
         """Make everything accepted for a ledger durable, then return the ids first ≤ id ≤ last
         held, as ascending, disjoint, inclusive (first, last) ranges.
 
-        It names what is there instead of saying "done", so that a bookie that restarted after a
-        deferred add cannot vouch for what it lost. Raises `LedgerFencedError` when the ledger is
-        fenced: what it names was accepted before any fence. Raises `CorruptEntryError` when a
-        copy that must be looked at is damaged.
+        The bookie names the entries it holds instead of saying "done", so that a bookie that
+        restarted after a deferred add cannot vouch for lost entries. Raises `LedgerFencedError`
+        when the ledger is fenced: every entry named was accepted before any fence. Raises
+        `CorruptEntryError` when a copy that must be looked at is damaged.
         """
         ...
 
@@ -172,17 +172,19 @@ class Bookie(Protocol):
         """Return the ids held from `first` on as ascending, disjoint, inclusive (first, last)
         ranges, complete up to the last of them.
 
-        What takes long to find out, or fills a message, is cut: it goes on behind the last range
-        (`list_all`). Nothing is returned only when nothing is held from `first` on. Raises
+        An answer that takes long to compute, or fills a message, is cut: the next call goes on
+        after the last range (`list_all`). Nothing is returned only when nothing is held from
+        `first` on. Raises
         `CorruptEntryError` when the next copy that must be looked at is damaged.
         """
         ...
 
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
-        """Return the ids from `first` on of ledgers of which an entry is held, as ascending,
+        """Return the ids from `first` on of ledgers with at least one entry held, as ascending,
         disjoint, inclusive (first, last) ranges, complete up to the last of them.
 
-        What fills a message is cut: it goes on after the last range (`list_all`).
+        An answer that fills a message is cut: the next call goes on after the last range
+        (`list_all`).
         """
         ...
 
@@ -199,7 +201,7 @@ async def list_all(
     """Return the ids held from `first` to `last`, and perhaps some above, as one list.
 
     `ask` is `Bookie.list_entries` of one ledger, or `Bookie.list_ledgers`, and is called with
-    where to go on. Raises what it raises.
+    the id to go on at. Errors of `ask` are raised.
     """
     found: list[tuple[EntryId, EntryId]] = []
     while first <= last and (piece := await ask(first)):

@@ -2,9 +2,9 @@
 
 This is the composition root of the client side: the one place that chooses implementations (the
 metadata store by its URI, gRPC for bookies, real randomness, the wall clock) and hands them to
-the layers below, none of which knows the others' makers. A `Client` does nothing itself: it
-forwards to the catalog, the log directory and the election, and remembers what it opened so that
-nothing it made outlives it.
+the layers below. No layer creates another layer's objects. A `Client` does nothing itself: it
+forwards to the catalog, the log directory and the election, and remembers the handles it opened, so
+that none outlives it.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ from quire.steady import machine_clock
 CONNECT_SECONDS: Final = 5.0
 
 SESSION_SECONDS: Final = 6.0
-"""Default time after which a leader that is not heard of has lost its leadership."""
+"""Default seconds without a heartbeat after which a leader loses its leadership."""
 
 
 def always() -> bool:
-    """What `is_leader` says where nobody is elected."""
+    """Return True: the default of `is_leader`, for a log without an election."""
     return True
 
 
@@ -76,30 +76,34 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect to a cluster: `async with quire.connect(store) as client:`.
 
-    `store` is `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
-    local cluster. A SQLite file must exist: `quire cluster up` and `quire bookie format` create it,
-    and for elections without a cluster `quire.metastore.create_store`. `options` bound the ledgers
-    written and read through this client.
-
-    Bookies are contacted when they are needed.
-
-    Leaving the block in order ends what is still open: services hand over, logs, ledgers and
-    readers are closed, leaders resign. What was submitted is confirmed, and every plain read sees
-    it then. When an exception leaves the block, or a cancellation, writers are abandoned as by a
-    crash, and a warning names them: what was acknowledged is safe, and a plain read may not see
-    the last of it until the log is opened again.
-
-    Leaving takes at most `leave_timeout` seconds, and a few more to give up. What is still open
-    then, because bookies or the metadata store do not answer, is abandoned and named likewise. A
+    The client contacts bookies when it needs them. Leaving the block in order closes the open
+    handles: services hand over, logs, ledgers and readers are closed, leaders resign. That takes at
+    most `leave_timeout` seconds, and a few more to give up. Handles that are still open then,
+    because bookies or the metadata store do not answer, are abandoned, and a warning names them. A
     warning also names a log that failed earlier, if no call has raised its error.
+
+    Args:
+        store: `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
+            local cluster. A SQLite file must exist: `quire cluster up` and `quire bookie format`
+            create it, and for elections without a cluster `quire.metastore.create_store`.
+        options: limits of the ledgers that this client writes and reads; None for the defaults.
+        timeout: seconds to wait for a connection to the metadata store.
+        leave_timeout: seconds to close the open handles in, on leaving the block.
 
     Raises:
         ConfigurationError: the store does not exist, or cannot exist.
-        StoreUnavailableError: there is no connection within `timeout` seconds; the error says why.
+        StoreUnavailableError: the store did not answer within `timeout` seconds, with the reason.
         OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
             `LeavingTimeoutError`: writers were abandoned at the deadline.
         RetryError: on leaving, a writer could not be closed. An error that a handle had raised
             before is not raised again.
+
+    Cancellation: if an exception or a cancellation leaves the block, writers are abandoned as by a
+        crash, and a warning names them.
+
+    Guarantees: after leaving in order, every submitted record is confirmed, and every plain read
+        sees it. After an abandoned writer, every acknowledged record is safe, and a plain read may
+        miss the last ones until the log is opened again (docs/decisions/0023-leaving-connect.md).
     """
     uri = resolve_store(store)
     rng = random.Random()
@@ -136,10 +140,15 @@ async def connect(
 
 
 class Client:
-    """A connection to one cluster. Made by `connect`; belongs to the event loop it was made on.
+    """A connection to one cluster. `connect` creates it.
 
-    Safe to use from any number of tasks of that loop. Cancelling a call gives up waiting for it:
-    what it asked for may still happen, as after any lost answer.
+    A client belongs to the event loop that created it, and any number of tasks of that loop may
+    use it. A method that talks to the metadata store may raise `StoreUnavailableError` (the store
+    changed nothing) or `StoreOutcomeUnknownError` (it may have). A handle that a method returns is
+    closed at the latest when the block of `connect` ends.
+
+    Cancellation: cancelling a call gives up waiting for it. The requested change may still happen,
+        as after any lost answer.
     """
 
     def __init__(
@@ -179,12 +188,25 @@ class Client:
     ) -> LedgerWriter:
         """Create a ledger and return its one writer.
 
-        With `deferred_sync` an answered append is only received, not durable: it is confirmed, and
-        seen by followers, at the next `LedgerWriter.force`, or when the ledger is closed.
-        With `full_quorum` the ledger is closed only when every entry is on all bookies of its write
-        set, not just on an ack quorum.
+        Args:
+            replication: ensemble, write quorum and ack quorum, in bookies; None for the default.
+            password: needed to open and recover the ledger later; bookies keep a hash of it.
+            digest: how entries are protected (docs/formats.md, "Frame").
+            custom: text that the application stores in the ledger's metadata.
+            deferred_sync: an answered append is only received, not durable. It is confirmed, and
+                seen by followers, at the next `LedgerWriter.force`, or when the ledger is closed.
+            full_quorum: close the ledger only when every entry is on all bookies of its write set,
+                not just on an ack quorum.
 
-        Raises `NotEnoughBookiesError` when fewer bookies than the ensemble are writable.
+        Returns:
+            The only writer that the ledger will ever have.
+
+        Raises:
+            NotEnoughBookiesError: fewer bookies than the ensemble are writable.
+
+        Cancellation: an empty ledger may remain in the metadata store.
+
+        Guarantees: docs/protocol.md, sections 1 and 2.
         """
         writer = await self._catalog.create(
             replication,
@@ -197,11 +219,26 @@ class Client:
         return self._handles.remember(writer, Stage.WRITER)
 
     async def open_ledger(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
-        """Open a ledger to read it whole. If it is not closed its writer is fenced off and the
-        ledger is recovered and closed first.
+        """Open a ledger to read it whole: recover and close it first if it is not closed.
 
-        Raises `NoSuchLedgerError`, `UnauthorizedError` for a wrong password, and the errors of a
-        recovery that cannot be decided now (`UnreadableError`, `NotEnoughBookiesError`).
+        Args:
+            ledger: the ledger's id.
+            password: the password that the ledger was created with.
+
+        Returns:
+            A reader of the closed ledger.
+
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+            UnauthorizedError: the password is wrong.
+            UnreadableError: too few bookies answer to decide where the ledger ends.
+            NotEnoughBookiesError: recovery has too few bookies to write entries back.
+
+        Cancellation: recovery stops. The ledger may stay in recovery, with its writer fenced; the
+            next recovery completes it.
+
+        Guarantees: the previous writer can have nothing acknowledged after the end, and the reader
+            sees every acknowledged entry (docs/protocol.md, section 4).
         """
         reader = await self._catalog.open(ledger, password=password)
         return self._handles.remember(reader, Stage.READER)
@@ -209,9 +246,20 @@ class Client:
     async def open_ledger_without_recovery(
         self, ledger: LedgerId, *, password: bytes = b""
     ) -> LedgerReader:
-        """Open a ledger to read what is confirmed, or to follow it; never disturbs its writer.
+        """Open a ledger to read its confirmed entries, or to follow it.
 
-        Raises `NoSuchLedgerError` and `UnauthorizedError`.
+        Args:
+            ledger: the ledger's id.
+            password: the password that the ledger was created with.
+
+        Returns:
+            A reader that sees the entries confirmed so far, and can wait for more.
+
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+            UnauthorizedError: the password is wrong.
+
+        Guarantees: the writer is never disturbed (docs/protocol.md, section 5).
         """
         reader = await self._catalog.open_without_recovery(ledger, password=password)
         return self._handles.remember(reader, Stage.READER)
@@ -219,13 +267,25 @@ class Client:
     async def delete_ledger(
         self, ledger: LedgerId, *, password: bytes = b"", force: bool = False
     ) -> None:
-        """Delete a ledger; bookies drop its entries some time later.
+        """Delete a ledger. Bookies drop its entries some time later.
 
-        An open ledger is fenced and closed first, which needs its password. `force` deletes it as
-        it is, for a ledger whose bookies are lost: a writer that still lives may then have entries
-        acknowledged, which are lost, until the bookies have dropped the ledger.
+        Args:
+            ledger: the ledger's id.
+            password: needed for an open ledger, which is fenced and closed first.
+            force: delete the ledger as it is, for a ledger that lost its bookies. Until the bookies
+                have dropped the ledger, a living writer may have entries acknowledged that are then
+                lost.
 
-        Raises `NoSuchLedgerError`, and for an open ledger what a recovery does.
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+            UnauthorizedError: the ledger is open and the password is wrong.
+            UnreadableError: the ledger is open and too few bookies answer to close it.
+            NotEnoughBookiesError: the ledger is open and its recovery has too few bookies.
+
+        Cancellation: the ledger may be closed, or deleted, all the same.
+
+        Guarantees: without `force` no entry is acknowledged after the deletion (docs/protocol.md,
+            H8).
         """
         if force:
             await self._catalog.delete(ledger)
@@ -233,18 +293,36 @@ class Client:
             await self._catalog.close_and_delete(ledger, password=password)
 
     async def list_ledgers(self) -> list[LedgerId]:
-        """Return the ids of all ledgers, those of logs included, in ascending order."""
+        """Return the ids of all ledgers in ascending order, including the ledgers of logs."""
         return await self._catalog.list()
 
     async def ledger_metadata(self, ledger: LedgerId) -> LedgerMetadata:
-        """Return what the metadata store says about a ledger. Raises `NoSuchLedgerError`."""
+        """Return a ledger's metadata.
+
+        Args:
+            ledger: the ledger's id.
+
+        Returns:
+            The ledger's record in the metadata store, as it is now.
+
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+        """
         return await self._catalog.metadata(ledger)
 
     async def ledger_inventory(self, ledger: LedgerId) -> Inventory:
         """Ask every bookie which entries of a ledger it holds, and compare that with metadata.
 
-        Disturbs nobody. A bookie that does not answer is part of the result. Raises
-        `NoSuchLedgerError`.
+        Args:
+            ledger: the ledger's id.
+
+        Returns:
+            The entries that each bookie holds; also names the bookies that did not answer.
+
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+
+        Guarantees: neither writers nor readers are disturbed.
         """
         timeout = self._options.request_timeout
         return await take_inventory(self._store, self._roster, ledger, timeout)
@@ -252,14 +330,19 @@ class Client:
     async def recordless_ledgers(self) -> RecordlessLedgers:
         """Return the ledgers that bookies hold entries of and the store has no record of.
 
-        They were made after a backup that was put back, or deleted and not collected yet. Raises
-        the store's errors.
+        Such a ledger was created after a backup that was restored, or was deleted and not collected
+        yet.
         """
         timeout = self._options.request_timeout
         return await find_recordless(self._roster, self._catalog, timeout)
 
     def check_ledgers(self) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
-        """Compare every ledger with what the bookies hold (metadata/check.py)."""
+        """Compare every ledger with the entries that the bookies hold (metadata/check.py).
+
+        Yields:
+            For each ledger: how many ledgers were compared, of how many, and the finding, or None
+            if the ledger is sound.
+        """
         timeout = self._options.request_timeout
         return check_ledgers(self._store, self._roster, self._catalog, timeout)
 
@@ -272,14 +355,29 @@ class Client:
         *,
         is_leader: Callable[[], bool] = always,
     ) -> Log:
-        """Take a log over for writing, creating it when there is none.
+        """Take over a log for writing. Creates the log if it does not exist.
 
-        Whoever wrote it before is fenced off and can have nothing acknowledged from then on.
-        `epoch` of the result is higher than that of every writer before. `is_leader` is asked
-        before every attempt: pass the word of an election, so that a leader of the past stops
-        disturbing the present one.
-        Raises `UnauthorizedError`, `DecryptionError`, `LogSealedError`, `LeadershipLostError`, and
-        transient errors when `LogOptions.open_timeout` is over.
+        Args:
+            name: the log's name.
+            options: options of this leader; None for the defaults.
+            is_leader: called before every attempt. Pass the answer of an election, so that a past
+                leader stops disturbing the present one.
+
+        Returns:
+            The log's writer. Its `epoch` is higher than the epoch of every writer before.
+
+        Raises:
+            UnauthorizedError: the password in `options` is wrong.
+            DecryptionError: the log is encrypted, and `options` lack its key.
+            LogSealedError: the log is sealed.
+            LeadershipLostError: `is_leader` returned False.
+            RetryError: bookies or the store did not answer within `LogOptions.open_timeout`.
+
+        Cancellation: the previous writer may have been deposed. The log stays as it is for the
+            next takeover.
+
+        Guarantees: the previous writer is fenced and can have nothing acknowledged afterwards
+            (docs/protocol.md, C4 and C5).
         """
         log = await self._logs.open(name, options, is_leader=is_leader)
         return self._handles.remember(log, Stage.WRITER)
@@ -299,22 +397,32 @@ class Client:
     ) -> LogReader:
         """Return an asynchronous iterator over the records of a log from `start` on.
 
-        `start` is a position, `BEGINNING`, `LATEST`, a record's offset, an aware datetime (the
-        first record not older), `AtCursor(name)` or `AtTransaction(id)`. `LATEST` is the end as it
-        is now: what is appended after this call is read, however late iteration begins, and with
-        `wait_for_log` all of a log that does not exist yet. Without `follow` the iterator ends at
-        the last record confirmed when it gets there; with it, it waits for more, until the log is
-        sealed. `wait_for_log` lets a follower wait for a log that does not exist
-        yet. `log_id` is that of the log which the position is from: another log of the same name
-        raises `LogReplacedError`. `on_gap` is told of records that are lost, and reading
-        goes on after them; without it they are an error. Records whose bookies are away are an
-        error in both cases: `UnreadableError` or `NoSuchEntryError`; continue the reader later.
-        `keyring` has the keys of an encrypted log. Raises `NoSuchLogError`; iteration what
-        `LogReader` says.
+        Args:
+            name: the log's name.
+            start: a position, `BEGINNING`, `LATEST`, a record's offset, an aware datetime (the
+                first record not older), `AtCursor(name)` or `AtTransaction(id)`. `LATEST` is the
+                end at this call: every later record is returned, however late iteration begins,
+                and with `wait_for_log` all records of a log that does not exist yet.
+            follow: wait for more records, until the log is sealed. Without it the iterator ends at
+                the last record confirmed when it gets there.
+            wait_for_log: let a follower wait for a log that does not exist yet.
+            password: the log's password.
+            log_id: the id of the log that the position is from.
+            on_gap: called with lost records, which are an error without it.
+            keyring: the keys of an encrypted log.
+            recover: read every acknowledged record, including the last records of a crashed writer.
+                A living leader is deposed by this, as by `open_log`.
 
-        A plain read never disturbs the writer, and sees what the writer has announced. With
-        `recover` every acknowledged record is read, also those of a writer that crashed; a leader
-        that still lives is deposed by that, as by `open_log`.
+        Raises:
+            NoSuchLogError: the log does not exist, and `wait_for_log` is not set.
+            LogReplacedError: the log has another id than `log_id`: it was deleted and recreated.
+            UnreadableError, NoSuchEntryError: from iteration, also with `on_gap`: bookies are
+                away. Continue the reader later. `LogReader` lists the other errors.
+
+        Cancellation: a cancelled step of the iteration leaves the reader where it was.
+
+        Guarantees: a plain read never disturbs the writer, and sees every record that the writer
+            has announced (docs/protocol.md, sections 5 and 6).
         """
         reader = await self._logs.read(
             name,
@@ -332,42 +440,91 @@ class Client:
     async def snapshot_log(
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
     ) -> list[Span]:
-        """Return what a reader sees of a log now, within bounds, cut for reading in parallel.
-        Raises `NoSuchLogError`, `UnauthorizedError`, and `UnreadableError` when too few bookies
-        answer for a segment that is still written.
+        """Return the present extent of a log, within bounds, split for parallel reading.
+
+        Args:
+            name: the log's name.
+            password: the log's password.
+            bounds: the records wanted, by position, offset or time.
+
+        Returns:
+            The spans that a plain reader would see now, in order.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            UnauthorizedError: the password is wrong.
+            UnreadableError: too few bookies answer for a segment that is still written.
         """
         return list(await self._logs.snapshot(name, password=password, bounds=bounds))
 
     def read_span(
         self, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
     ) -> AsyncGenerator[Slice, None]:
-        """Yield the records of a span by entry, in order. Raises `DecryptionError`, and when the
-        segment was trimmed away meanwhile `PositionTrimmedError`.
+        """Yield the records of a span by entry, in order.
+
+        Args:
+            span: a span from `snapshot_log`.
+            password: the log's password.
+            keyring: the keys of an encrypted log.
+
+        Yields:
+            The records of each entry.
+
+        Raises:
+            DecryptionError: the keyring lacks the key, or the key does not fit.
+            PositionTrimmedError: the segment was trimmed away meanwhile.
         """
         return self._logs.read_span(span, password=password, keyring=keyring)
 
     def log_adoption(self, name: str) -> Adoption:
-        """Return the jobs of a log, whose ledgers it adopts. Whoever makes writers closes them."""
+        """Return the jobs that write ledgers for a log to adopt.
+
+        Args:
+            name: the log's name.
+
+        Returns:
+            The log's jobs. The caller closes the writers that it creates with them.
+        """
         return self._logs.adoption(name)
 
     async def tail_log(
         self, name: str, *, linearizable: bool = False, password: bytes = b""
     ) -> Tail:
-        """Return where a log's next record comes at the earliest, and its offset: as its leader
-        announced it last, or linearizable, behind every record acknowledged before the call.
+        """Return the earliest position and offset that a log's next record can have.
 
-        Raises `NoSuchLogError`, and `UnreadableError` when too few bookies answer, or when a writer
-        that is gone left it undecided: `logs.recover` decides.
+        Args:
+            name: the log's name.
+            linearizable: return a position after every record acknowledged before the call.
+                Without it, the position that the leader announced last.
+            password: the log's password.
+
+        Returns:
+            The end of the log: position and offset.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            UnreadableError: too few bookies answer, or a writer that is gone left the end
+                undecided: `logs.recover` decides.
+
+        Guarantees: docs/protocol.md, C8.
         """
         return await self._logs.tail(name, linearizable=linearizable, password=password)
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
-        """Return the named cursors of a log; the password serves to see how far a log has come."""
+        """Return the named cursors of a log.
+
+        Args:
+            name: the log's name.
+            password: the log's password; needed to read the log's present end.
+
+        Returns:
+            The cursors: create, move, list and delete them there.
+        """
         return self._logs.cursors(name, password=password)
 
     @property
     def logs(self) -> LogDirectory:
-        """All logs, with what is seldom needed: `create`, `watch`, `rebuild` and `sweep`."""
+        """All logs, with rarely needed calls: `create`, `watch`, `rebuild` and `sweep`."""
         return self._logs
 
     async def list_logs(self) -> list[str]:
@@ -375,17 +532,33 @@ class Client:
         return await self._logs.list()
 
     async def describe_log(self, name: str) -> LogManifest:
-        """Return a log's manifest. Raises `NoSuchLogError`."""
+        """Return a log's manifest: its segments, epoch, trim point and settings.
+
+        Args:
+            name: the log's name.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+        """
         return await self._logs.describe(name)
 
     async def configure_log(self, name: str, settings: Mapping[str, str]) -> LogManifest:
         """Store settings that hold for every leader of a log.
 
-        Their names are in `quire.log.manifest.options.SETTINGS`.
+        The present leader obeys a setting as soon as it sees it, `replication` from its next
+        segment on.
 
-        The present leader obeys them as soon as it sees them, `replication` from its next segment
-        on. Those set before stay as they are; the value "" takes one back. Raises
-        `ConfigurationError` for a setting that makes no sense, `NoSuchLogError`.
+        Args:
+            name: the log's name.
+            settings: values by name (`quire.log.manifest.options.SETTINGS`). Other settings keep
+                their values. The value "" removes a setting.
+
+        Returns:
+            The manifest with the new settings.
+
+        Raises:
+            ConfigurationError: a name or a value is not valid.
+            NoSuchLogError: the log does not exist.
         """
         return await self._logs.set_settings(name, settings)
 
@@ -397,18 +570,35 @@ class Client:
         password: bytes = b"",
         log_id: str | None = None,
     ) -> None:
-        """Delete the records of a log before a position or an offset. Its leader is not disturbed.
+        """Delete the records of a log before a position or an offset.
 
-        `LATEST` is the end as it is now. `log_id` is that of the log which the position is from:
-        another log of the same name raises `LogReplacedError`. Raises `NoSuchLogError`, and
-        `InvalidRequestError` beyond the log's end.
+        Args:
+            name: the log's name.
+            before: the first position or offset to keep. `LATEST` is the end as it is now.
+            password: the log's password.
+            log_id: the id of the log that the position is from.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            LogReplacedError: the log has another id than `log_id`: it was deleted and recreated.
+            InvalidRequestError: `before` is beyond the log's end.
+
+        Cancellation: the log may be trimmed all the same.
+
+        Guarantees: the leader is not disturbed, and records from `before` on stay.
         """
         await self._logs.trim(name, before, password=password, log_id=log_id)
 
     async def delete_log(
         self, name: str, *, password: bytes = b"", forget_tiers: Collection[str] = ()
     ) -> None:
-        """See `LogDirectory.delete`."""
+        """Delete a log with its ledgers, cursors and files (see `LogDirectory.delete`).
+
+        Args:
+            name: the log's name.
+            password: the log's password.
+            forget_tiers: tiers to leave as they are, for tiers that are lost.
+        """
         await self._logs.delete(name, password=password, forget_tiers=forget_tiers)
 
     # Elections and bookies.
@@ -416,10 +606,17 @@ class Client:
     def election(
         self, name: str, candidate: str | None = None, *, session_timeout: float = SESSION_SECONDS
     ) -> Election:
-        """Return the election `name`, to stand in it as `candidate` or to watch it.
+        """Return an election, to stand in it or to watch it.
 
-        `candidate` is what others see; by default host and process. A leader that is not heard of
-        for `session_timeout` seconds has lost its leadership.
+        Args:
+            name: the election's name.
+            candidate: the name that other candidates see; by default host and process id.
+            session_timeout: seconds without a heartbeat after which a leader loses its leadership.
+
+        Returns:
+            The election. It is not entered yet.
+
+        Guarantees: docs/protocol.md, "Election".
         """
         who = candidate or f"{socket.gethostname()}:{os.getpid()}"
         election = Election(self._store, name, who, rng=self._rng, session_timeout=session_timeout)
@@ -436,7 +633,17 @@ class Client:
     ) -> Service[R]:
         """Return one replica of a service around a deterministic state machine: `async with` it.
 
-        `candidate` is what others see, such as the address at which it takes requests.
+        Args:
+            name: the name of the service, its log and its election.
+            application: the state machine.
+            candidate: the name that other replicas see, such as the address of this replica.
+            options: options of the replica; None for the defaults.
+            session_timeout: seconds without a heartbeat after which a leader loses its leadership.
+
+        Returns:
+            The replica. It starts when its block is entered.
+
+        Guarantees: docs/protocol.md, "Replicated service".
         """
         service = Service(
             application,
@@ -449,8 +656,10 @@ class Client:
         return self._handles.remember(service, Stage.SERVICE)
 
     async def sweep_snapshots(self) -> Sequence[LedgerId]:
-        """Delete what services left behind that ended while they wrote a snapshot: ledgers that no
-        service will ever read. Returns them. Raises the store's errors.
+        """Delete ledgers of unfinished snapshots, from services that ended while writing one.
+
+        Returns:
+            The deleted ledgers. No service would ever have read them.
         """
         return await sweep_snapshots(self._store, self._catalog)
 
@@ -459,9 +668,21 @@ class Client:
         return self._roster.known()
 
     async def bookie_info(self, bookie: BookieId) -> BookieInfo:
-        """Return a bookie's own account of itself. Raises `BookieUnavailableError`."""
+        """Return a bookie's own description of itself.
+
+        Args:
+            bookie: the bookie's id.
+
+        Raises:
+            BookieUnavailableError: the bookie does not answer, or is not registered.
+        """
         return await self._roster.bookie(bookie).info()
 
     async def close(self) -> None:
-        """Close every handle that is still open, in order. Raises as leaving `connect` does."""
+        """Close every handle that is still open, in order.
+
+        Raises:
+            OutcomeUnknownError: submitted records could not be confirmed.
+            RetryError: a writer could not be closed.
+        """
         await self._handles.close()

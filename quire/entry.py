@@ -32,7 +32,7 @@ EntryId: TypeAlias = int
 BookieId: TypeAlias = str
 
 NO_ENTRY: Final = -1
-"""The entry id before the first: the LAC of a ledger in which nothing is confirmed."""
+"""The entry id before the first: the LAC of a ledger without confirmed entries."""
 
 ENTRY_MAX: Final = 2**63 - 1
 """The highest id an entry can have."""
@@ -48,10 +48,10 @@ _crc32c_extend = google_crc32c.extend
 
 
 def as_bytes(payload: object) -> bytes:
-    """Return a payload as bytes that nobody changes any more: a copy of what could be changed.
+    """Return a payload as immutable bytes: a copy if the caller could still change the payload.
 
-    Raises `TypeError` for what is no bytes. Whoever takes payloads calls it before anything else: a
-    wrong one must not be found when others wait behind it.
+    Raises `TypeError` if the payload is not bytes-like. A function that takes payloads calls this
+    first: a wrong payload must be found before others wait after it.
     """
     if type(payload) is bytes:
         return payload
@@ -145,7 +145,7 @@ def _digest_function(kind: DigestKind, password: bytes) -> Callable[[bytes, byte
 def _digests_function(
     kind: DigestKind, digest: Callable[[bytes, bytes], bytes]
 ) -> Callable[[Sequence[bytes], Sequence[bytes]], bytes]:
-    """Return digests(headers, payloads), one behind the other."""
+    """Return digests(headers, payloads), one after the other."""
 
     def crc32c(headers: Sequence[bytes], payloads: Sequence[bytes]) -> bytes:
         crcs = map(_crc32c_extend, map(_crc32c_value, headers), payloads)
@@ -190,7 +190,7 @@ class Sealer:
         return b"".join((header, self._digest(header, payload), payload))
 
     def unseal(self, entry: EntryId, frame: bytes | memoryview) -> Entry:
-        """Verify a frame that is claimed to be `entry` and return what it carries.
+        """Verify a frame that is claimed to be `entry` and return its contents.
 
         Raises `CorruptEntryError` when it is too short, fails its digest, or is another entry.
         """
@@ -216,10 +216,10 @@ class Sealer:
     def unseal_many(
         self, first: EntryId, frames: bytes | memoryview, stride: int, lead: int
     ) -> list[Entry]:
-        """Verify frames of one size, as `unseal` does, at a fraction of what each costs there.
+        """Verify frames of one size, as `unseal` does, at a fraction of its cost per frame.
 
         Frame n, claimed to be entry `first` + n, is in the `stride` bytes from n × `stride` on,
-        behind `lead` others. Raises `CorruptEntryError` naming `first` when any frame is not good:
+        after `lead` others. Raises `CorruptEntryError` naming `first` when any frame is not good:
         `unseal` tells which.
         """
         size, count = stride - lead - self._payload_at, len(frames) // stride

@@ -1,4 +1,4 @@
-"""Every error quire raises, arranged by what the caller should do about it.
+"""Every error quire raises, arranged by the caller's reaction.
 
     QuireError
     ├── RetryError                 nothing happened; the same call may succeed later
@@ -28,11 +28,11 @@
     │   ├── NoSuchEntryError           provably no such entry
     │   ├── NoSuchLogError             no such log
     │   ├── NoSuchCursorError          no such cursor in the log
-    │   ├── LogReplacedError           the log was deleted and created anew
+    │   ├── LogReplacedError           the log was deleted and recreated
     │   └── PositionTrimmedError       the position was trimmed; `first` is the first one left
     ├── ClosedError                the handle, ledger or log takes no more appends
     │   ├── LedgerClosedError          the ledger was closed
-    │   ├── LogSealedError             the log was sealed for ever
+    │   ├── LogSealedError             the log was sealed permanently
     │   ├── HandleClosedError          this object was closed by its owner
     │   └── ForkedError                quire.sync was in use when this process was forked
     ├── InvalidRequestError        the call itself is wrong: change it
@@ -41,7 +41,7 @@
     │   ├── EntryTooLargeError         a payload exceeds the limit
     │   ├── UnauthorizedError          wrong password for the ledger
     │   └── ConfigurationError         an option, address or file that cannot work
-    └── IntegrityError             tell a human: data or identity is not what it should be
+    └── IntegrityError             tell a human: data or identity is wrong
         ├── DirectoryInUseError        another process works on the directory
         ├── CorruptEntryError          a frame fails its digest or names another entry
         ├── CorruptRecordError         a metadata record cannot be believed
@@ -115,7 +115,7 @@ class NotEnoughBookiesError(RetryError):
 
 
 class UnreadableError(RetryError):
-    """Too many copies are out of reach to say what the entry is, or that there is none."""
+    """Too many copies are out of reach to read the entry, or to say that it does not exist."""
 
     def __init__(self, ledger: int, entry: int, reason: str) -> None:
         super().__init__(f"entry {entry} of ledger {ledger} cannot be read now: {reason}")
@@ -162,7 +162,7 @@ class AppendOutcomeUnknownError(OutcomeUnknownError):
 
 
 class LedgerFencedError(OutcomeUnknownError):
-    """Another client took the ledger over; what was not acknowledged has an unknown outcome."""
+    """Another client took over the ledger; unacknowledged appends have an unknown outcome."""
 
     def __init__(self, ledger: int) -> None:
         super().__init__(f"ledger {ledger} is fenced: another client is recovering it; {_KEPT}")
@@ -308,7 +308,7 @@ class NoSuchCursorError(NotFoundError):
 
 
 class LogReplacedError(NotFoundError):
-    """The log was deleted and another one of the same name created."""
+    """The log was deleted, and another log of the same name was created."""
 
     def __init__(self, log: str) -> None:
         super().__init__(f"log {log!r} was deleted and created anew: old positions mean nothing")
@@ -316,7 +316,7 @@ class LogReplacedError(NotFoundError):
 
 
 class PositionTrimmedError(NotFoundError):
-    """The position was trimmed away; `first` is the first one that can be read."""
+    """The position was trimmed away; `first` is the first readable position."""
 
     def __init__(self, log: str, position: str, first: str) -> None:
         left = f"the first position left is {first}"
@@ -341,7 +341,7 @@ class LedgerClosedError(ClosedError):
 
 
 class LogSealedError(ClosedError):
-    """The log was sealed for ever."""
+    """The log was sealed permanently."""
 
     def __init__(self, log: str) -> None:
         super().__init__(f"log {log!r} is sealed: it takes no more records")
@@ -412,7 +412,7 @@ class ConfigurationError(InvalidRequestError):
 
 
 class IntegrityError(QuireError):
-    """Tell a human: data or identity is not what it should be."""
+    """Tell a human: data or identity is wrong."""
 
 
 class DirectoryInUseError(IntegrityError):

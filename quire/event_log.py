@@ -1,4 +1,4 @@
-"""An observer that writes what it is told into a file: one line of JSON for each event.
+"""An observer that writes each event into a file, as one line of JSON.
 
     QUIRE_EVENTS=DIRECTORY         each process writes a file of its own there
     DIRECTORY/bookie-ID-N.ndjson   the N-th life of a bookie
@@ -8,8 +8,8 @@ This is the one place that reads the variable; `connect` and `serve` ask here. T
 docs/formats.md ("Event files"), how to compare the files with the specification in docs/testing.md.
 
 A line is written before the call returns, by one write and without a buffer: nothing that another
-process could have seen is missing after `kill -9`. A write that fails ends the file; what is
-observed goes on. An event costs some microseconds, and a file grows without bound: this is for
+process could have seen is missing after `kill -9`. A write that fails ends the file; the observed
+program goes on. An event costs some microseconds, and a file grows without bound: this is for
 tests and for finding out, not for production.
 """
 
@@ -58,7 +58,7 @@ def observing(kind: str, name: str) -> Iterator[Observer]:
 
 
 class EventLog(Observer):
-    """The events of one process, in a new file. Owned by whoever made it: `close` it."""
+    """The events of one process, in a new file. The creator owns it and calls `close`."""
 
     def __init__(self, directory: Path, kind: str, name: str) -> None:
         """Make the file. Raises `ConfigurationError` when the directory cannot be written."""
@@ -170,7 +170,7 @@ class EventLog(Observer):
 
 
 class _Recovery(RecoveryObserver):
-    """One recovery, whose token is in each of its lines."""
+    """One recovery. Each of its lines has its token."""
 
     def __init__(self, log: EventLog, ledger: LedgerId, token: str) -> None:
         self._log = log

@@ -1,7 +1,7 @@
-"""What becomes of the handles that are open when a program leaves `connect`.
+"""Closing the handles that are still open when a program leaves `connect`.
 
     the block ends            handles are closed, stage by stage, all of a stage at once: writers
-                              confirm what was submitted, announce it and close their ledgers, so
+                              confirm submitted records, announce them and close their ledgers, so
                               that a plain read sees every acknowledged record
     an exception leaves it    handles are abandoned as by a crash, and a warning names the writers;
                               readers are closed
@@ -74,7 +74,7 @@ class Leavable(Protocol):
 
     @property
     def title(self) -> str:
-        """What a warning calls it."""
+        """The handle's name in a warning."""
 
     @property
     def has_ended(self) -> bool:
@@ -138,8 +138,8 @@ class OpenHandles:
         Raises:
             OutcomeUnknownError: records were submitted, and a writer that was closed cannot tell
                 whether they were confirmed. `LeavingTimeoutError` if the deadline was the reason.
-            RetryError: a writer could not be closed. What was acknowledged is safe; a plain read
-                may not see the last of it until the log is opened again.
+            RetryError: a writer could not be closed. Every acknowledged record is safe; a plain
+                read may miss the last ones until the log is opened again.
 
         Cancellation: abandons the handles that are not closed yet.
         """
@@ -189,7 +189,7 @@ class OpenHandles:
         self._forget()
 
     async def release(self, what: str, close: Callable[[], Awaitable[None]]) -> None:
-        """Close a connection within the deadline; a warning names one that does not answer."""
+        """Close a connection within the deadline; a warning names it if it does not answer."""
 
         async def step() -> None:
             await close()
@@ -203,7 +203,7 @@ class OpenHandles:
     async def _at_once(
         self, steps: Sequence[Coroutine[Any, Any, None]]
     ) -> list[BaseException | None]:
-        """Return what each step raised, `TimeoutError` for one that the deadline cut short."""
+        """Return each step's error, `TimeoutError` for a step that the deadline cut short."""
         tasks = [asyncio.ensure_future(step) for step in steps]
         if not tasks:
             return []
@@ -246,7 +246,7 @@ class OpenHandles:
 
 
 async def _quietly(handle: Leavable) -> None:
-    """Close a handle whose error was told, or is beside the point now."""
+    """Close a handle. Its error was reported before, or does not matter any more."""
     with suppress(Exception):
         await handle.close()
 

@@ -1,19 +1,19 @@
-"""What took effect, told where it took effect: so a run can be compared with the specification.
+"""Events of the protocol, reported where they take effect, to compare a run with the specification.
 
-An `Observer` is told and never asked: nothing that it does can change what happens, and by default
-it does nothing. Each call stands where an effect can no longer be undone and before anything that
+An `Observer` is told and never asked: it cannot change the outcome, and by default it does nothing.
+Each call stands after the point where an effect can no longer be undone, and before anything that
 another process could learn it by. A bookie tells of an entry after the sync of its journal and
-before the answer; a recovery tells of a denial in the step in which it counts it.
+before the answer; a recovery tells of a denial in the step that counts it.
 
 A call costs one run, one fence or one change of LAC, never one entry: sequences are handed over as
-they are. What is told and what `spec/Ledger.tla` calls it:
+they are. The events, with their names in `spec/Ledger.tla`:
 
     bookie      held (Add, WriteBack), fenced (Fence), denied (ReadNo), refused, retired (Collect)
     writer      confirmed (Ack), frozen and thawed (Change)
     recovery    recovering (Begin), started (Start), shown (ReadYes), counted, closing
     store       recorded (Create, Change, Begin, WriterCloses, RecovererCloses), deleted (Delete)
 
-Not here: who writes it down (event_log.py), and what the record of a ledger says (the store of
+Not here: the file of events (event_log.py), and the contents of a ledger's record (the store of
 `quire.ledger.observed_store`).
 """
 
@@ -74,7 +74,7 @@ class Observer:
         """A deleted ledger was dropped; its id is kept."""
 
     def salvaged(self, ledger: LedgerId) -> None:
-        """The bookie begins with a ledger in limbo: a repair kept of it what it found."""
+        """The bookie begins with a ledger in limbo: a repair kept the entries that it found."""
 
     def confirmed(self, ledger: LedgerId, lac: EntryId) -> None:
         """The writer's LAC moved; nothing was answered or sent with it yet."""
@@ -86,7 +86,7 @@ class Observer:
         """The writer's LAC may move again, on the word of the fragment that begins at `first`."""
 
     def recovering(self, ledger: LedgerId) -> RecoveryObserver:
-        """A recovery begins; its record is in recovery. Returns what is told of this attempt."""
+        """A recovery begins; its record is in recovery. Returns the observer of this attempt."""
         return SILENT_RECOVERY
 
     def recorded(
@@ -109,4 +109,4 @@ class Observer:
 
 SILENT_RECOVERY: Final = RecoveryObserver()
 SILENT: Final = Observer()
-"""The default: nobody listens."""
+"""The default: an observer that does nothing."""

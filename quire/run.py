@@ -1,12 +1,12 @@
 """Runs: frames of one ledger handled as one unit by every layer.
 
-A *run* is the concatenation of its frames, each behind its length (docs/formats.md, "Run"):
+A *run* is the concatenation of its frames, each after its length (docs/formats.md, "Run"):
 
     | size u32 | frame | size u32 | frame | …        ids strictly ascending, one ledger
 
 Ids ascend but need not be consecutive: in a striped ensemble a bookie gets every other entry. The
 client packs a run once, the wire carries it as one bytes field, and the bookie appends it to its
-journal as it is. `scan_run` is the gateway at which a run from outside is believed.
+journal as it is. `scan_run` is the gateway that verifies a run from outside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FRAME_BYTES_MAX: Final = ENTRY_BYTES_MAX + HEADER.size + 32
 
 SIZE: Final = struct.Struct(">I")
 NUMBER_BYTES: Final = array("q").itemsize
-"""What one number of a column costs that is no `range`."""
+"""Bytes of one number in a column that is not a `range`."""
 
 _PREFIX: Final = struct.Struct(">Iqqq")
 
@@ -58,7 +58,7 @@ class ScannedRun:
     bounds: Sequence[int]
     """Where each frame's size begins, and the end: one more than `entries`."""
     lac: EntryId
-    """The highest LAC in any header: what the writer had confirmed when it sealed."""
+    """The highest LAC in any header: the last entry the writer had confirmed when it sealed."""
 
     @property
     def first(self) -> EntryId:
@@ -155,7 +155,7 @@ def _scan_uniform(run: bytes | memoryview) -> ScannedRun | None:
 
 
 def _scan_any(run: bytes | memoryview) -> ScannedRun:
-    """Scan a run frame by frame, and say what is wrong with it."""
+    """Scan a run frame by frame, and report the first defect."""
     end = len(run)
     if end == 0:
         raise InvalidRequestError("run is empty")

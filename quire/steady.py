@@ -1,8 +1,7 @@
 """A clock that only goes forward, and its name: readings of one name can be compared.
 
-On Linux the name is that of the machine's start (`boot_id`) and of the namespace of time, so that
-processes which follow each other on a machine have one clock in common. Elsewhere each process has
-one of its own.
+On Linux the name joins the machine's start (`boot_id`) and the namespace of time, so that processes
+which follow each other on a machine share one clock. Elsewhere each process has its own clock.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ NAMESPACE: Final = Path("/proc/self/ns/time")
 
 
 class SteadyClock(NamedTuple):
-    """Seconds of a clock that is never put back or forward, and what it is called."""
+    """Seconds of a clock that is never put back or forward, and the clock's name."""
 
     name: str
     seconds: Callable[[], float]

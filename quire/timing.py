@@ -14,8 +14,8 @@ async def limit_in_cleanup(seconds: float | None) -> AsyncIterator[asyncio.Timeo
     """Do what `asyncio.timeout` does since Python 3.11.3.
 
     Before that, in a task that has been cancelled and is cleaning up, it raises `CancelledError`
-    when the time is up, and nobody finds out that it is: the process that does not stop would not
-    be killed, the disk that hangs not be given up (gh-102780).
+    when the time is up, and the caller cannot tell that it is: the process that does not stop would
+    not be killed, the disk that hangs would not be given up (gh-102780).
     """
     task = asyncio.current_task()
     assert task is not None
@@ -33,7 +33,7 @@ async def limit_in_cleanup(seconds: float | None) -> AsyncIterator[asyncio.Timeo
 def time_limit(seconds: float | None) -> AbstractAsyncContextManager[asyncio.Timeout]:
     """Return a context that ends with `TimeoutError` when its block takes longer; None: never.
 
-    For whoever cancels a block under such a limit nothing changes: it ends in `CancelledError`.
+    A block that is cancelled under such a limit ends in `CancelledError`, as without the limit.
     """
     return _LIMIT(seconds)
 
