@@ -236,7 +236,7 @@ class Sealer:
             or min(lengths) < size
             or not hmac.compare_digest(b"".join(digests), self._digests(headers, payloads))
         ):
-            raise CorruptEntryError(self.ledger, first, f"it, or one of {count - 1} behind it")
+            raise CorruptEntryError(self.ledger, first, f"it, or one of the {count - 1} after it")
         return list(map(_as_entry, zip(ledgers, ids, lacs, lengths, payloads, strict=True)))
 
     def seal_lac(self, lac: EntryId) -> bytes:

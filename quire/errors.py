@@ -58,7 +58,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-_KEPT: Final = "what was not acknowledged may or may not be kept"
+_KEPT: Final = "appends not acknowledged may or may not be kept"
 
 
 class QuireError(Exception):
@@ -311,7 +311,7 @@ class LogReplacedError(NotFoundError):
     """The log was deleted, and another log of the same name was created."""
 
     def __init__(self, log: str) -> None:
-        super().__init__(f"log {log!r} was deleted and created anew: old positions mean nothing")
+        super().__init__(f"log {log!r} was deleted and recreated: old positions are invalid")
         self.log = log
 
 

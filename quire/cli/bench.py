@@ -43,11 +43,11 @@ def collecting_rarely() -> Iterator[None]:
 
 def _finite(context: click.Context, parameter: click.Parameter, value: float) -> float:
     if not math.isfinite(value):
-        raise click.BadParameter(f"{value} seconds are no duration")
+        raise click.BadParameter(f"{value} seconds is not a finite duration")
     return value
 
 
-@click.command()
+@click.command(short_help="Measure throughput and latency on this machine.")
 @click.argument("what", type=click.Choice(["appends", "log"]), default="appends")
 @click.option(
     "--seconds",
@@ -73,7 +73,7 @@ def bench(settings: Settings, what: str, seconds: float, data: Path) -> None:
     measured in the same run, so the shares mean something wherever it runs.
 
     `log` measures the log layer instead: records through one leader, rolls, followers, catching up,
-    a planned handoff and a take-over after a crash.
+    a planned handoff and a takeover after a crash.
 
     \b
     Example:

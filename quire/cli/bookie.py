@@ -49,20 +49,20 @@ def _entries(explained: str, *, required: bool = False) -> Callable[[Any], Any]:
     )
 
 
-@click.group()
+@click.group(short_help="Run and repair storage servers.")
 def bookie() -> None:
-    """Run storage servers."""
+    """Run and repair storage servers."""
 
 
-@bookie.command("format")
+@bookie.command("format", short_help="Make an empty directory the disk of a new bookie.")
 @_directory
 @click.option(
     "--journal",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="Where the journal is to be: a device of its own.",
+    help="Directory for the journal, on a device of its own.",
 )
-@_entries("Where entry logs are to be; may be given several times.")
+@_entries("Directory for entry logs; may be given several times.")
 @with_settings
 def format_(
     settings: Settings, directory: Path, journal: Path | None, entries: tuple[Path, ...]
@@ -70,13 +70,13 @@ def format_(
     """Make an empty directory the disk of a new bookie.
 
     The directory gets an identity that is also kept in the metadata store. A directory that is
-    formatted already, or holds anything else, is refused. Journal and entry logs can be on other
-    devices: the bookie is still served, and checked, by its first directory.
+    already formatted, or holds other files, is refused. Journal and entry logs can be on other
+    devices: `serve` and `check` still take the bookie's first directory.
 
     \b
     Examples:
       quire bookie format /var/lib/quire --store zk://zoo:2181/quire
-      quire bookie format /var/lib/quire --journal /fast/quire --entries /big1/quire
+      quire bookie format /srv/quire --journal /fast/quire --entries /big/quire
     """
     from quire.storage.identity import format_directory
 
@@ -91,19 +91,19 @@ def format_(
         click.echo(f"{directory} is now bookie {identity}")
 
 
-@bookie.command()
+@bookie.command(short_help="Add directories for entry logs to a stopped bookie.")
 @_directory
 @_entries("An empty directory for entry logs; may be given several times.", required=True)
 @with_settings
 def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> None:
     """Add empty directories for entry logs to a stopped bookie.
 
-    New entry logs go to the directory with most room. Nothing is moved. A command that was
-    interrupted is repeated.
+    New entry logs go to the directory with the most free space. Existing files stay where they
+    are. After an interruption, run the command again.
 
     \b
     Example:
-      quire bookie expand /var/lib/quire --entries /big2/quire --store zk://zoo:2181/quire
+      quire bookie expand /var/lib/quire --entries /big2/quire
     """
     from quire.storage.identity import expand_directory
 
@@ -115,7 +115,7 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
         click.echo(f"bookie {cookie.bookie} keeps entry logs in {', '.join(places)}")
 
 
-@bookie.command()
+@bookie.command(short_help="Serve a formatted directory until Ctrl-C.")
 @_directory
 @click.option(
     "--listen",
@@ -127,18 +127,18 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
 @click.option(
     "--listen-runs",
     metavar="HOST:PORT",
-    help="Address that takes entries as plain frames, which cost a fraction of what gRPC costs; "
-    "'none' for none. Without it: a free port where --listen takes a free one, otherwise none.",
+    help="Address that takes entries as plain frames, cheaper than gRPC; 'none' turns it off. "
+    "[default: a free port if --listen takes a free one, otherwise none]",
 )
 @click.option(
     "--advertise",
     metavar="HOST",
-    help="Host that clients are told; needed where --listen is 0.0.0.0 or [::].",
+    help="Host that clients are told; needed if --listen is 0.0.0.0 or [::].",
 )
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Address at which Prometheus finds figures (/metrics); none without it.",
+    help="Address that serves figures for Prometheus (/metrics). [default: off]",
 )
 @exit_with_parent_option
 @with_settings
@@ -155,8 +155,8 @@ def serve(
 
     \b
     Examples:
-      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 --listen-runs 10.0.0.7:4182
-      quire bookie serve /var/lib/quire --listen 0.0.0.0:4181 --advertise bookie7.example.org
+      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181
+      quire bookie serve /var/lib/quire --listen 0.0.0.0:4181 --advertise bookie7
       quire bookie serve /var/lib/quire --metrics 127.0.0.1:9181
     """
     logging.basicConfig(
@@ -215,14 +215,14 @@ async def _serve(
     )
 
 
-@bookie.command()
+@bookie.command(short_help="Verify everything on a stopped bookie's disk.")
 @_directory
 @with_settings
 def check(settings: Settings, directory: Path) -> None:
     """Verify everything on a stopped bookie's disk, and count the ledgers in limbo.
 
-    Nothing is changed. Damage is printed, by ledger and entries where it is in entries, and makes
-    the exit code 9.
+    It changes nothing. Damage is printed, by ledger and entries if it is in entries, and makes the
+    exit code 9.
 
     \b
     Example:
@@ -273,33 +273,33 @@ def _print_damage(settings: Settings, found: Sequence[Damage]) -> None:
             click.echo(f"{damage.path}: {entries}: {damage.reason}")
 
 
-@bookie.command()
+@bookie.command(short_help="Let a bookie that lost files serve again.")
 @_directory
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Do it. Without this, only say what would be done.",
+    help="Carry out the repair. Without this, only print the plan.",
 )
 @click.option(
     "--replaced",
     type=click.Path(file_okay=False, path_type=Path),
     multiple=True,
-    help="A directory beside the main one that is a new, empty one: what it held is lost.",
+    help="A secondary directory that was replaced by an empty one: its data is lost.",
 )
 @with_settings
 def repair(
     settings: Settings, directory: Path, accept_loss: bool, replaced: tuple[Path, ...]
 ) -> None:
-    """Let a bookie that lost files be served again, as one that may have lost anything.
+    """Let a bookie that lost files serve again, treating all its ledgers as doubtful.
 
-    What is damaged is set aside. Every ledger the bookie has or may have had is put into limbo: it
-    takes no ordinary entries of them, and says "unknown" instead of "no such entry". Once it is
-    served it copies what it lacks from the other bookies, ledger by ledger.
+    The repair sets damaged files aside, and puts every ledger that the bookie has or may have had
+    into limbo: the bookie takes no ordinary entries of them, and answers "unknown" instead of "no
+    such entry". Once it serves, it copies missing entries from the other bookies, ledger by ledger.
 
     \b
     Example:
-      quire bookie repair /var/lib/quire --accept-loss --store zk://zoo:2181/quire
-      quire bookie repair /var/lib/quire --accept-loss --replaced /mnt/disk2/quire
+      quire bookie repair /var/lib/quire --accept-loss
+      quire bookie repair /var/lib/quire --accept-loss --replaced /mnt/disk2
     """
     if replaced and not accept_loss:
         raise click.UsageError("--replaced changes directories: say --accept-loss too")
@@ -335,10 +335,10 @@ async def _repair(
         note("Nothing was changed. With --accept-loss all of this is put into limbo.")
 
 
-@bookie.command("list")
+@bookie.command("list", short_help="List the registered bookies.")
 @with_settings
 def list_(settings: Settings) -> None:
-    """List the bookies that are up.
+    """List the registered bookies, with the figures that each reports.
 
     \b
     Example:

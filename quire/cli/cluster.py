@@ -25,12 +25,12 @@ from quire.metastore.zookeeper_probe import ServerStatus, probe
 from quire.metastore.zookeeper_uri import parse_uri
 
 
-@click.group()
+@click.group(short_help="Run a cluster on this machine, or look at one.")
 def cluster() -> None:
     """Run a cluster on this machine, or look at one."""
 
 
-@cluster.command()
+@cluster.command(short_help="Run bookies on this machine until Ctrl-C.")
 @click.option("--bookies", default=6, show_default=True, help="How many bookies to run.")
 @click.option(
     "--data",
@@ -56,7 +56,7 @@ def cluster() -> None:
 @click.option(
     "--zookeeper-jars",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder with ZooKeeper's jars. [default: those of pyspark]",
+    help="Folder with ZooKeeper's jars. [default: the jars of pyspark]",
 )
 @exit_with_parent_option
 @with_settings
@@ -72,9 +72,8 @@ def up(
 ) -> None:
     """Run bookies on this machine until Ctrl-C.
 
-    What was written is kept in the directory and served again by the next `cluster up`.
-    --store and QUIRE_STORE have no say here: a cluster has its own store unless --metadata names
-    another.
+    The data is kept in the directory, and the next `cluster up` serves it again. --store and
+    QUIRE_STORE are ignored here: a cluster has its own store unless --metadata names another.
 
     \b
     Examples:
@@ -93,7 +92,7 @@ def up(
 
 
 async def _up(settings: Settings, make: Callable[[], LocalCluster]) -> None:
-    local = make()  # here, where no signal ends us before a temporary directory is in good hands
+    local = make()  # here: no signal ends this process before a temporary directory has an owner
     kept = not local.is_temporary
     with progress(f"Starting {local.bookies} bookies", local.bookies) as advance:
         await local.start(lambda _: advance(1))
@@ -148,10 +147,10 @@ def _announce(settings: Settings, local: LocalCluster, kept: bool) -> None:
     click.echo("  quire log tail greetings\n\nCtrl-C stops everything.")
 
 
-@cluster.command()
+@cluster.command(short_help="Show a cluster's bookies and contents.")
 @with_settings
 def status(settings: Settings) -> None:
-    """Say how a cluster is doing: its bookies, and what is in it.
+    """Show how many bookies, logs and ledgers a cluster has.
 
     \b
     Example:
@@ -190,7 +189,7 @@ async def _status(settings: Settings) -> None:
 
 
 async def _zookeepers(store: str) -> list[tuple[str, ServerStatus | None]]:
-    """Ask every ZooKeeper server that a store's URI names how it is."""
+    """Ask every ZooKeeper server in a store's URI for its state."""
     if not store.startswith("zk://"):
         return []
     hosts = parse_uri(store).addresses

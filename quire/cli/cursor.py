@@ -1,4 +1,4 @@
-"""`quire log cursor`: how far the consumers of a log have come."""
+"""`quire log cursor`: the positions of a log's consumers."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _log = click.argument("log_name", metavar="LOG")
 _cursor = click.argument("name", metavar="CURSOR")
 
 
-@click.group()
+@click.group(short_help="Named places in a log, kept for its consumers.")
 def cursor() -> None:
     """Named places in a log, kept for its consumers."""
 
 
-@cursor.command("list")
+@cursor.command("list", short_help="List a log's cursors and their lag.")
 @_log
 @password_option
 @with_settings
 def list_(settings: Settings, log_name: str, password: bytes) -> None:
-    """List a log's cursors and how many records each lags behind.
+    """List a log's cursors, with the position and the lag of each in records.
 
     \b
     Example:
@@ -69,7 +69,7 @@ async def _fields(found: Cursor) -> dict[str, Value]:
     return {"cursor": found.name, "position": str(found.position), "lag": await found.lag()}
 
 
-@cursor.command()
+@cursor.command(short_help="Create a cursor, or move it forward.")
 @_log
 @_cursor
 @click.option(
@@ -86,7 +86,7 @@ async def _fields(found: Cursor) -> dict[str, Value]:
 def advance(
     settings: Settings, log_name: str, name: str, position: Position | int, password: bytes
 ) -> None:
-    """Make a cursor, or move it forward; it never goes back.
+    """Create a cursor, or move it forward; it never goes back.
 
     \b
     Example:
@@ -107,7 +107,7 @@ async def _advance(
         note(f"Cursor {name} of log {log_name} is at {found.position}.")
 
 
-@cursor.command()
+@cursor.command(short_help="Delete a cursor.")
 @_log
 @_cursor
 @with_settings

@@ -1,4 +1,4 @@
-"""`quire dump`: what is in a file of a bookie, or in a record of the metadata store."""
+"""`quire dump`: the contents of a bookie's file, or of a record of the metadata store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from quire.errors import ConfigurationError, NoSuchNodeError
 from quire.metastore.place import resolve_store
 
 
-@click.command()
+@click.command(short_help="Print the contents of a bookie's file or a metadata record.")
 @click.argument("path", metavar="PATH")
 @with_settings
 def dump(settings: Settings, path: str) -> None:
-    """Print what is in a bookie's file, or in a metadata record.
+    """Print the contents of a bookie's file, or of a metadata record.
 
     PATH is a cookie, checkpoint, journal segment or entry log (the bookie may be running), or the
     path of a record in the metadata store, which begins with /quire. Payloads are not shown.
@@ -34,7 +34,9 @@ def dump(settings: Settings, path: str) -> None:
     elif path.startswith("/quire"):
         run(lambda: _dump_record(settings, path))
     else:
-        raise ConfigurationError(f"{path} is no file, and no path of a metadata record")
+        raise ConfigurationError(
+            f"{path} is neither a file nor the path of a metadata record (/quire/…)"
+        )
 
 
 async def _dump_file(settings: Settings, file: Path) -> None:

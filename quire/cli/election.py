@@ -1,4 +1,4 @@
-"""`quire election`: see who leads, or lead."""
+"""`quire election`: watch an election, or stand in it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ KILL_SECONDS = 10.0
 """A command that does not end when leadership is lost is killed after this time."""
 
 
-@click.group()
+@click.group(short_help="Watch and take part in leader elections.")
 def election() -> None:
     """Watch and take part in leader elections."""
 
 
-@election.command()
+@election.command(short_help="Print the leader, now and at every change.")
 @click.argument("name")
-@click.option("--once", is_flag=True, help="Print the leader and end.")
+@click.option("--once", is_flag=True, help="Print the leader and exit.")
 @with_settings
 def watch(settings: Settings, name: str, once: bool) -> None:
-    """Print who leads, now and at every change, until Ctrl-C.
+    """Print the leader of an election, now and at every change, until Ctrl-C.
 
     \b
     Example:
@@ -57,12 +57,15 @@ def _print_leader(settings: Settings, name: str, leader: Leader | None) -> None:
             {"election": name, "leader": candidate, "epoch": leader.epoch if leader else None}
         )
     elif leader is None:
-        click.echo(f"{cell(name)}: nobody leads")
+        click.echo(f"{cell(name)}: no leader")
     else:
         click.echo(f"{cell(name)}: {cell(leader.candidate)} leads, epoch {leader.epoch}")
 
 
-@election.command(context_settings={"ignore_unknown_options": True})
+@election.command(
+    context_settings={"ignore_unknown_options": True},
+    short_help="Run a command while this process leads.",
+)
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--candidate", help="Name others see. [default: host and process]")
@@ -80,12 +83,12 @@ def lead(
     candidate: str | None,
     session_timeout: float,
 ) -> None:
-    """Wait for the leadership, run a command while it lasts, and end with its exit code; 128 + N
-    when signal N ended it.
+    """Wait for the leadership, then run a command while it lasts.
 
-    The command finds the epoch in QUIRE_EPOCH. When the leadership is lost it gets SIGTERM, and
-    SIGKILL ten seconds later. It may overlap with the next leader's for a moment: hand the epoch on
-    to whatever it changes, and let that refuse older epochs.
+    Exits with the command's exit code, or 128 + N if signal N ended the command. The command finds
+    its epoch in QUIRE_EPOCH. When the leadership is lost the command gets SIGTERM, and SIGKILL ten
+    seconds later. It may overlap with the next leader's command for that long: pass the epoch to
+    the systems it changes, and let them refuse older epochs.
 
     \b
     Example:
@@ -119,7 +122,7 @@ async def _lead_once(
         note(f"Leading {name}, epoch {leadership.epoch}.")
         environment = {**os.environ, "QUIRE_EPOCH": str(leadership.epoch)}
         try:
-            # Not by the loop: uvloop's children get back every signal that `nohup` has us ignore.
+            # Not by the loop: uvloop's children take back every signal that `nohup` made us ignore.
             process = subprocess.Popen(command, env=environment)  # noqa: ASYNC220 - takes no time
         except OSError as error:
             raise ConfigurationError(f"cannot run {command[0]!r}: {error.strerror}") from error
@@ -137,7 +140,7 @@ async def _lead_once(
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a command to end, and see to it that it does; at once when this is cancelled."""
+    """Ask a command to end, then kill it after a while; at once when this is cancelled."""
     if process.returncode is not None:
         return
     process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`quire ledger`: write, read and look after single ledgers."""
+"""`quire ledger`: write, read and manage single ledgers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from quire.ledger.reader import LedgerReader
 _ledger = click.argument("ledger", type=click.IntRange(min=0))
 
 
-@click.group()
+@click.group(short_help="Write and read single ledgers, below logs.")
 def ledger() -> None:
     """Write and read single ledgers, below logs."""
 
 
-@ledger.command()
+@ledger.command(short_help="Create a ledger, append records and close it.")
 @click.argument("records_", metavar="[RECORD]...", nargs=-1)
 @click.option(
     "--digest",
@@ -46,7 +46,7 @@ def ledger() -> None:
     show_default=True,
     help="How entries are protected.",
 )
-@click.option("--leave-open", is_flag=True, help="End without closing, as a crashed writer would.")
+@click.option("--leave-open", is_flag=True, help="Exit without closing, as a crash would.")
 @payload_option
 @password_option
 @replication_options
@@ -63,7 +63,7 @@ def create(
     """Create a ledger, append records to it and close it; prints its number.
 
     Records are arguments or lines of standard input. A ledger has one writer for its whole life:
-    nobody can append to it later. Use `quire log append` for what goes on and on.
+    nothing can be appended later. Use `quire log append` for a log, which has no such end.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ async def _create(
     replication: Replication,
 ) -> None:
     async with settings.connect() as client, aclosing(records(arguments, encoding)) as batches:
-        batch = await anext(batches, None)  # nothing is created for what cannot be appended
+        batch = await anext(batches, None)  # before: a bad record creates no ledger
         writer = await client.create_ledger(replication, password=password, digest=digest)
         try:
             async with writer:
@@ -100,7 +100,7 @@ async def _create(
                 if leave_open:
                     writer.abandon()
         except BaseException:
-            note(f"Ledger {writer.ledger} ends behind entry {writer.last_confirmed}.")
+            note(f"Ledger {writer.ledger} ends after entry {writer.last_confirmed}.")
             raise
     if settings.json:
         print_json({"ledger": writer.ledger, "last_entry": last, "closed": not leave_open})
@@ -111,7 +111,7 @@ async def _create(
 @ledger.command(hidden=True, context_settings={"ignore_unknown_options": True})
 @click.argument("rest", nargs=-1)
 def append(rest: tuple[str, ...]) -> None:
-    """Not possible: tells what is.
+    """Not possible: names the commands to use instead.
 
     \b
     Example:
@@ -123,10 +123,10 @@ def append(rest: tuple[str, ...]) -> None:
     )
 
 
-@ledger.command()
+@ledger.command(short_help="Print entries.")
 @_ledger
 @click.option("--first", default=0, show_default=True, help="First entry to print.")
-@click.option("--last", type=int, help="Last entry to print; by default all that are confirmed.")
+@click.option("--last", type=int, help="Last entry to print. [default: the last confirmed]")
 @click.option("--recover", is_flag=True, help="Fence and close the ledger first, if it is open.")
 @payload_option
 @password_option
@@ -140,7 +140,7 @@ def read(
     encoding: str,
     password: bytes,
 ) -> None:
-    """Print entries, one a line. Does not disturb a writer unless told to with --recover.
+    """Print entries, one a line. Does not disturb the writer, except with --recover.
 
     \b
     Examples:
@@ -167,7 +167,7 @@ async def _read(
             show(entry)
 
 
-@ledger.command()
+@ledger.command(short_help="Print entries as they are confirmed.")
 @_ledger
 @click.option("--first", default=0, show_default=True, help="First entry to print.")
 @payload_option
@@ -209,11 +209,11 @@ def _printer(settings: Settings, encoding: str) -> Callable[[Entry], None]:
     return as_json if settings.json else as_line
 
 
-@ledger.command()
+@ledger.command(short_help="Show a ledger's metadata.")
 @_ledger
 @with_settings
 def show(settings: Settings, ledger: int) -> None:
-    """Show a ledger's metadata: its state, its quorums, and who holds which entries.
+    """Show a ledger's metadata: its state, its quorums, and which bookies hold which entries.
 
     \b
     Example:
@@ -238,14 +238,14 @@ async def _show(settings: Settings, ledger: int) -> None:
     print_table(("first entry", "bookies"), rows, empty="")
 
 
-@ledger.command()
+@ledger.command(short_help="Compare a ledger with the entries that bookies hold.")
 @_ledger
 @with_settings
 def inventory(settings: Settings, ledger: int) -> None:
-    """Ask every bookie which entries it holds, and compare that with the metadata.
+    """Ask every bookie which entries it holds, and compare the answers with the metadata.
 
-    Shows what bookies lack and which entries have too few copies. The exit code is 9 when an entry
-    has no copy on any bookie that answered. Changes nothing and disturbs nobody.
+    Shows which entries bookies lack and which have too few copies. The exit code is 9 when an entry
+    has no copy on any bookie that answered. Changes nothing and does not disturb the writer.
 
     \b
     Example:
@@ -286,10 +286,10 @@ def _summary(metadata: LedgerMetadata) -> dict[str, Value]:
     }
 
 
-@ledger.command("list")
+@ledger.command("list", short_help="List the ledgers, including the ledgers of logs.")
 @with_settings
 def list_(settings: Settings) -> None:
-    """List the ledgers, those of logs included.
+    """List the ledgers, including the ledgers of logs.
 
     One whose metadata cannot be read is "unreadable"; the exit code is 9 then.
 
@@ -327,12 +327,12 @@ async def _list(settings: Settings) -> None:
         raise unreadable
 
 
-@ledger.command()
+@ledger.command(short_help="Close a ledger permanently.")
 @_ledger
 @password_option
 @with_settings
 def close(settings: Settings, ledger: int, password: bytes) -> None:
-    """Close a ledger for good, recovering it if its writer did not: the writer is fenced off.
+    """Close a ledger permanently. If its writer did not, recover it: this fences the writer off.
 
     \b
     Example:
@@ -351,20 +351,20 @@ async def _close(settings: Settings, ledger: int, password: bytes) -> None:
         note(f"Ledger {ledger} is closed; its last entry is {metadata.last_entry}.")
 
 
-@ledger.command()
+@ledger.command(short_help="Delete a ledger.")
 @_ledger
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Do not close an open ledger first: for one whose bookies are lost.",
+    help="Do not close an open ledger first, because its bookies are lost.",
 )
 @password_option
 @with_settings
 def delete(settings: Settings, ledger: int, yes: bool, force: bool, password: bytes) -> None:
     """Delete a ledger. Its entries disappear from the bookies some time later.
 
-    An open ledger is fenced and closed first, so that its writer has nothing acknowledged any more.
+    An open ledger is fenced and closed first: its writer gets no further acknowledgements.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`quire log`: write, read and look after logs."""
+"""`quire log`: write, read and manage logs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from quire.log.records.position import LATEST, AtTransaction, Position, Record
 from quire.log.records.transactions import check_order
 
 RECORD_BYTES_MAX: Final = BATCH_BYTES_MAX - 4
-"""What a batch of one record takes, its size aside."""
+"""The largest record that fits a batch of one, without its length field."""
 
 
 def _parse_start(text: str) -> Position | int | datetime | AtTransaction:
     if text.startswith("tx:") and text[3:].isdecimal():
         return AtTransaction(int(text[3:]))
-    if not text.isdecimal():  # a day may be written without dashes, and so is an offset
+    if not text.isdecimal():  # digits alone are an offset, though they may be a day too
         with contextlib.suppress(ValueError):
             return datetime.fromisoformat(text)
     return parse_place(text)
@@ -51,7 +51,7 @@ _start = click.option(
 )
 
 
-@click.group()
+@click.group(short_help="Write and read logs.")
 def log() -> None:
     """Write and read logs."""
 
@@ -60,7 +60,7 @@ for command in (cursor, create, list_, show, watch, set_, rebuild, sweep):
     log.add_command(command)
 
 
-@log.command()
+@log.command(short_help="Append records; takes the log over.")
 @_name
 @click.argument("records_", metavar="[RECORD]...", nargs=-1)
 @click.option(
@@ -85,9 +85,9 @@ def append(
 ) -> None:
     """Append records, given as arguments or as lines of standard input.
 
-    Creates the log when there is none, and takes it over from whoever is writing it: that writer
-    is fenced off permanently, as soon as the first record has come. Prints the position of every
-    record once it is durable. Without a record nothing is opened or created.
+    Creates a log that does not exist, and takes over an existing one: a leader that is writing it
+    is fenced off permanently, as soon as the first record has arrived. Prints the position of every
+    record once it is durable. Without a record, nothing is opened or created.
 
     \b
     Examples:
@@ -111,7 +111,7 @@ async def _append(
         settings.connect() as client,
         contextlib.aclosing(records(arguments, encoding, RECORD_BYTES_MAX)) as batches,
     ):
-        # Nobody is fenced off for what cannot be appended.
+        # The first record is checked before the old leader is fenced off.
         batch = await anext(batches, None)
         if batch is None:
             note("There is no record to append; nothing was opened.")
@@ -148,7 +148,7 @@ def _print_position(settings: Settings, position: Position) -> None:
         click.echo(str(position))
 
 
-@log.command()
+@log.command(short_help="Print the records that are in a log now.")
 @_name
 @_start
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
@@ -173,8 +173,8 @@ def read(
 ) -> None:
     """Print the records that are in a log now, one a line. Never disturbs the writer.
 
-    A log that is still written, or whose writer crashed, may have later records: a line on
-    standard error says so. --recover prints them too, and deposes a leader that still lives.
+    An open log, or the log of a crashed writer, may have later records: a line on standard error
+    says so. --recover prints them too, and deposes a leader that still lives.
 
     \b
     Examples:
@@ -188,7 +188,7 @@ def read(
     run(lambda: _read(settings, name, start, False, limit, password, keyring, show, recover))
 
 
-@log.command()
+@log.command(short_help="Print new records as they arrive.")
 @_name
 @_start
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
@@ -205,7 +205,7 @@ def tail(
     password: bytes,
     keyring: Keyring | None,
 ) -> None:
-    """Print new records as they come, until Ctrl-C. Never disturbs the writer.
+    """Print new records as they arrive, until Ctrl-C. Never disturbs the writer.
 
     \b
     Examples:
@@ -272,7 +272,7 @@ def _printer(settings: Settings, encoding: str) -> Callable[[Record], None]:
     return as_json if settings.json else as_line
 
 
-@log.command()
+@log.command(short_help="Delete the records before a position.")
 @_name
 @click.argument("position", type=parse_place, metavar="POSITION")
 @password_option
@@ -298,10 +298,10 @@ async def _trim(settings: Settings, name: str, position: Position | int, passwor
         note(f"Log {name} now begins at {first}.")
 
 
-@log.command()
+@log.command(short_help="Delete a log with everything in it.")
 @_name
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--forget-tier", multiple=True, metavar="URI", help="Leave the files that lie there.")
+@click.option("--forget-tier", multiple=True, metavar="URI", help="Leave the files there.")
 @password_option
 @with_settings
 def delete(
@@ -309,8 +309,8 @@ def delete(
 ) -> None:
     """Delete a log with everything in it.
 
-    A place of offloaded segments that does not answer stops the deletion before
-    anything is gone. --forget-tier leaves the files of that place where they are.
+    A location of offloaded segments that does not answer stops the deletion before anything is
+    deleted. --forget-tier leaves the files of that location where they are.
 
     \b
     Example:

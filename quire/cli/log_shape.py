@@ -1,4 +1,4 @@
-"""`quire log create`, `list`, `show`, `watch`, `set`: what logs are made of and told to be."""
+"""`quire log create`, `list`, `show`, `watch`, `set`: segments and settings of logs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from quire.log.manifest.capacity import manifest_bytes, warning
 from quire.log.manifest.manifest import LogManifest, Segment
 
 
-@click.command()
+@click.command(short_help="Create an empty log, with settings.")
 @click.argument("name")
 @click.argument("assignments", metavar="[SETTING=VALUE]...", nargs=-1)
 @with_settings
 def create(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
     """Create an empty log, with settings (see `quire log set`) that hold from the beginning.
 
-    `quire log append` creates what it does not find: this is for settings, and for readers who come
-    first.
+    `quire log append` creates a missing log by itself: use `create` for settings, or for readers
+    that start before the first append.
 
     \b
     Example:
@@ -40,7 +40,7 @@ async def _create(settings: Settings, name: str, values: dict[str, str]) -> None
         note(f"Log {name} is created.")
 
 
-@click.command("list")
+@click.command("list", short_help="List the logs.")
 @with_settings
 def list_(settings: Settings) -> None:
     """List the logs.
@@ -68,7 +68,7 @@ async def _list(settings: Settings) -> None:
 
 
 def summary(manifest: LogManifest) -> dict[str, Value]:
-    """Return what there is to say of a log in a row: `records` that are left, if they are known."""
+    """Return a log's fields in a list of logs; `records` counts untrimmed ones, None if unknown."""
     end = manifest.end_offset
     return {
         "log": manifest.name,
@@ -80,11 +80,11 @@ def summary(manifest: LogManifest) -> dict[str, Value]:
     }
 
 
-@click.command()
+@click.command(short_help="Show a log's settings, segments and ledgers.")
 @click.argument("name")
 @with_settings
 def show(settings: Settings, name: str) -> None:
-    """Show what a log is made of.
+    """Show a log's settings, segments and ledgers.
 
     \b
     Example:
@@ -140,12 +140,13 @@ def _segment(segment: Segment) -> dict[str, Value]:
     }
 
 
-@click.command()
+@click.command(short_help="Print the names of all logs, or one log, at every change.")
 @click.argument("name", required=False)
 @with_settings
 def watch(settings: Settings, name: str | None) -> None:
-    """Print which logs there are, now and whenever that changes, until Ctrl-C; of one log, what it
-    is made of, until it is deleted.
+    """Print the names of all logs, now and at every change, until Ctrl-C.
+
+    With a name: print that log's fields in a line, now and at every change, until it is deleted.
 
     \b
     Examples:
@@ -179,17 +180,18 @@ async def _watch_log(settings: Settings, name: str) -> None:
     note(f"Log {name} is deleted.")
 
 
-@click.command("set")
+@click.command("set", short_help="Store settings that hold for every leader of a log.")
 @click.argument("name")
 @click.argument("assignments", metavar="SETTING=VALUE...", nargs=-1, required=True)
 @with_settings
 def set_(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
-    """Store settings that hold for every leader of a log, also for the one that leads it now.
+    """Store settings that hold for every leader of a log, the present leader included.
 
-    Known are replication (ensemble/write quorum/ack quorum, from the next segment on), roll_bytes,
+    Settings: replication (ensemble/write quorum/ack quorum, from the next segment on), roll_bytes,
     roll_entries, roll_seconds, batch_bytes, batch_records, compression (none, zstd, lz4),
-    retention_seconds, retention_bytes and retention_cursors (true: retention waits for the slowest
-    cursor). Settings not named stay as they are; one without a value is taken back.
+    retention_seconds, retention_bytes, retention_cursors (true: retention waits for the slowest
+    cursor), producers_max, producers_seconds, jobs_max and jobs_seconds. Other settings stay as
+    they are; a setting without a value is removed.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`quire metadata`: back the metadata store up, put it back, adopt it, check it."""
+"""`quire metadata`: back up, restore, adopt and check the metadata store."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from quire.metastore.store import MetadataStore
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(short_help="Back up, restore, adopt and check the metadata store.")
 def metadata() -> None:
-    """Back the metadata store up, put it back, adopt it, check it."""
+    """Back up, restore, adopt and check the metadata store."""
 
 
 @contextlib.asynccontextmanager
@@ -42,7 +42,7 @@ async def _opened(
         await store.close()
 
 
-@metadata.command()
+@metadata.command(short_help="Save all records of the metadata store to a new file.")
 @click.argument("file", type=_FILE)
 @with_settings
 def backup(settings: Settings, file: Path) -> None:
@@ -50,7 +50,7 @@ def backup(settings: Settings, file: Path) -> None:
 
     \b
     Example:
-      quire metadata backup /backup/quire-2026-11-25 --store zk://zoo:2181/quire
+      quire metadata backup /backup/quire-2026-11-25
     """
     run(lambda: _backup(settings, file))
 
@@ -64,18 +64,18 @@ async def _backup(settings: Settings, file: Path) -> None:
     _print(settings, summary, f"{file} has {summary.records} records of cluster {summary.cluster}.")
 
 
-@metadata.command()
+@metadata.command(short_help="Write a backup into an empty metadata store.")
 @click.argument("file", type=_FILE)
 @with_settings
 def restore(settings: Settings, file: Path) -> None:
     """Write a backup into an empty metadata store, as a new incarnation.
 
-    Nothing is served on it before `quire metadata adopt`. Cut short, it is repeated with the same
-    file. All bookies must be stopped, or they end.
+    Bookies do not serve with it before `quire metadata adopt`. After an interruption, run it again
+    with the same file. Stop all bookies first: a bookie that still runs exits.
 
     \b
     Example:
-      quire metadata restore /backup/quire-2026-11-25 --store sqlite:///srv/quire/metadata.db
+      quire metadata restore /backup/quire-2026-11-25
     """
     run(lambda: _restore(settings, file))
 
@@ -96,20 +96,20 @@ def _print(settings: Settings, summary: Summary, text: str) -> None:
         note(text)
 
 
-@metadata.command()
+@metadata.command(short_help="Accept a metadata store that has gone back in time.")
 @click.option(
     "--at-least",
     type=click.IntRange(min=0),
     default=0,
     metavar="ID",
-    help="An id above all that bookies hold, if a million ledgers were made since the backup.",
+    help="An id above all that bookies hold, if a million ledgers were created since the backup.",
 )
 @with_settings
 def adopt(settings: Settings, at_least: int) -> None:
-    """Believe a metadata store that has gone back in time, as it is now.
+    """Accept a metadata store that has gone back in time, as it is now.
 
-    Lifts the counter of ledger ids far above all that may have been given out, and begins a new
-    incarnation, in which bookies serve again. What was changed since the backup is lost.
+    Raises the counter of ledger ids far above all ids that may have been given out, and begins a
+    new incarnation, in which bookies serve again. Changes made since the backup are lost.
 
     \b
     Example:
@@ -127,15 +127,15 @@ async def _adopt(settings: Settings, at_least: int) -> None:
         note(f"Incarnation {done.incarnation} is adopted; ledger ids go on at {done.first_id}.")
 
 
-@metadata.command()
+@metadata.command(short_help="Compare every ledger with the entries that bookies hold.")
 @with_settings
 def check(settings: Settings) -> None:
-    """Compare every ledger with what all bookies hold. Changes nothing.
+    """Compare every ledger with the entries that bookies hold. Changes nothing.
 
     Prints ledgers with entries that are lost, short of copies, or beyond the end that the record
-    names (the ledger went on after a backup). Exit code 9 when something is lost or beyond.
+    names (the ledger continued after a backup). The exit code is 9 if entries are lost or beyond.
 
-    Also prints ledgers that bookies hold and the store has no record of: they were made after a
+    Also prints ledgers that bookies hold without a record in the store: they were created after a
     backup that was put back, or they were deleted and not collected yet. They do not change the
     exit code.
 

@@ -115,7 +115,7 @@ def confirm(question: str) -> None:
             raise
         note("")  # the question's line is still open
         raise ConfigurationError(
-            "nothing is deleted: nobody answers, and --yes is missing"
+            "not deleted: cannot prompt (standard input ended); pass --yes"
         ) from None
 
 

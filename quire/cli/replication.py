@@ -1,4 +1,4 @@
-"""Options about how copies are made and protected, shared by ledger and log commands."""
+"""Options of replication and protection, shared by ledger and log commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ password_option = click.option(
     "--password",
     envvar="QUIRE_PASSWORD",
     callback=_as_bytes,
-    help="Password of the ledger or log. [env: QUIRE_PASSWORD, which other users cannot see]",
+    help="Password of the ledger or log. [env: QUIRE_PASSWORD, hidden from other users]",
 )
 
 
@@ -39,7 +39,7 @@ key_file_option = click.option(
     envvar="QUIRE_KEY_FILE",
     metavar="FILE",
     callback=_as_keyring,
-    help="Keys of an encrypted log: a line each, its id and 64 hexadecimal digits; the first one "
+    help="Keys of an encrypted log: a line each, its id and 64 hexadecimal digits; the first key "
     "encrypts. [env: QUIRE_KEY_FILE]",
 )
 

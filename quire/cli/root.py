@@ -1,4 +1,4 @@
-"""The outermost command: global options and the table of what there is."""
+"""The outermost command: global options and the table of commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main(context: click.Context, store: str | None, as_json: bool) -> None:
 
     \b
     Try it:
-      quire cluster up                 # in one terminal: six bookies in ./quire-data
+      quire cluster up             # in one terminal: six bookies in ./quire-data
       echo hello | quire log append greetings
       quire log read greetings
     """

@@ -72,7 +72,7 @@ def store_option(*, envvar: str | None = None) -> Callable[[Any], Any]:
 exit_with_parent_option = click.option(
     "--exit-with-parent",
     is_flag=True,
-    help="End when standard input is closed, as it is when the parent process dies.",
+    help="Exit when standard input is closed, as it is when the parent process dies.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 

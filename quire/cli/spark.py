@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from quire.spark.jobs import LogAudit
 
 
-@click.group()
+@click.group(short_help="Jobs over whole logs, run by Spark.")
 def spark() -> None:
     """Jobs over whole logs. Needs PySpark and Java: pip install 'quire[spark]'."""
 
@@ -30,11 +30,11 @@ master_option = click.option(
     "--master",
     default="local[*]",
     show_default=True,
-    help="Where Spark runs. Under spark-submit say --master '' to keep its own settings.",
+    help="Where Spark runs. Under spark-submit, --master '' keeps its own settings.",
 )
 
 
-@spark.command()
+@spark.command(short_help="Read every entry of logs and check it.")
 @click.argument("logs", nargs=-1, required=True)
 @master_option
 @password_option
@@ -43,11 +43,11 @@ master_option = click.option(
 def audit(
     settings: Settings, logs: tuple[str, ...], master: str, password: bytes, key_file: str | None
 ) -> None:
-    """Read every entry of logs and check whatever can be checked.
+    """Read every entry of logs and check it.
 
     LOGS are names or patterns. Digests, order, offsets, times, the manifest's counts and the
-    ledgers' ends are compared. Ends with exit code 9 when something is wrong, 4 when nothing is and
-    something could not be read now.
+    ledgers' ends are compared. The exit code is 9 for a defect, and 4 without a defect if entries
+    could not be read now.
 
     \b
     Example:
@@ -98,12 +98,14 @@ def _print_audit(settings: Settings, found: list[LogAudit]) -> None:
             note(f"{log.log}: {problem}")
 
 
-@spark.command()
+@spark.command(short_help="Append a log's records to another log.")
 @click.argument("log")
 @click.option("--to", "target", required=True, help="Log that takes the records.")
 @click.option("--to-store", metavar="URI", help="Its cluster; the same one if not given.")
-@click.option("--job", help="Name under which the target remembers how far it came.")
-@click.option("--skip-trimmed", is_flag=True, help="Go on behind what was trimmed meanwhile.")
+@click.option("--job", help="Name under which the target remembers the offset reached.")
+@click.option(
+    "--skip-trimmed", is_flag=True, help="Continue after records that were trimmed meanwhile."
+)
 @master_option
 @password_option
 @key_path_option
@@ -119,7 +121,7 @@ def replay(
     password: bytes,
     key_file: str | None,
 ) -> None:
-    """Append a log's records to another one, from where the last replay stopped.
+    """Append a log's records to another log, from the offset that the last replay reached.
 
     All or nothing; a leader that is writing the target is deposed.
 
@@ -133,7 +135,7 @@ def replay(
     _print_copied(settings, copied, target, "the source's")
 
 
-@spark.command()
+@spark.command(short_help="Append the last record of every key to another log.")
 @click.argument("log")
 @click.option("--to", "target", required=True, help="Log that takes the records.")
 @click.option("--key", required=True, help="SQL expression over the columns of the log.")
@@ -167,12 +169,12 @@ def compact(
     _print_copied(settings, copied, target, "the last record of every key from")
 
 
-@spark.command()
+@spark.command(short_help="Move a log's closed segments into Parquet files.")
 @click.argument("log")
 @click.option(
     "--to", "target", required=True, metavar="URI", help="Directory: file:///…, s3://…, gs://…"
 )
-@click.option("--keep-ledgers", is_flag=True, help="Let the bookies keep their copies for now.")
+@click.option("--keep-ledgers", is_flag=True, help="Keep the copies on the bookies for now.")
 @master_option
 @password_option
 @with_settings
@@ -181,8 +183,8 @@ def offload(
 ) -> None:
     """Move a log's closed segments into Parquet files, where readers find them.
 
-    Every reader of the log needs to reach the files, and pip install 'quire[cold]'. Can be killed
-    and repeated at any time; nothing becomes unreadable in between.
+    Every reader of the log must reach the files, and needs `pip install 'quire[cold]'`. The job can
+    be killed and repeated at any time: all records stay readable.
 
     \b
     Example:

@@ -10,15 +10,16 @@ from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
 
 
-@click.command()
+@click.command(short_help="Rebuild a log's lost manifest from its ledgers.")
 @click.argument("name")
 @password_option
 @with_settings
 def rebuild(settings: Settings, name: str, password: bytes) -> None:
-    """Make the lost manifest of a log again, from the labels of its ledgers.
+    """Rebuild the lost manifest of a log from the labels of its ledgers.
 
-    Recovers the ledgers that are open: a leader that still lives is deposed. Trim points inside a
-    segment and settings are not in the labels. Where no record is left it is made as another log.
+    Recovers the ledgers that are open: a leader that still lives is deposed. The labels do not hold
+    trim points inside a segment and settings. If no record is left, the log is recreated as another
+    log of the same name.
 
     \b
     Example:
@@ -39,10 +40,10 @@ async def _rebuild(settings: Settings, name: str, password: bytes) -> None:
         note(f"Log {name} has {len(manifest.segments)} segments from {manifest.first_position} on.")
 
 
-@click.command()
+@click.command(short_help="Delete orphans: leftovers of crashes.")
 @with_settings
 def sweep(settings: Settings) -> None:
-    """Delete what crashes left behind: ledgers, files and snapshots that nobody will ever name.
+    """Delete orphans: ledgers, files and snapshots that a crash left and no record will ever name.
 
     \b
     Example:
@@ -61,9 +62,9 @@ async def _sweep(settings: Settings) -> None:
         print_json({"deleted": list(orphans), "files": list(files), "unlisted": kept})
     else:
         also = f", and {len(files)} files of cold segments" if files else ""
-        note(f"{len(orphans)} ledgers{also} were left behind and are deleted.")
+        note(f"{len(orphans)} ledgers{also} were orphans and are deleted.")
         for name, ledgers in sorted(unlisted.items()):
             note(
                 f"Kept: ledgers {', '.join(map(str, ledgers))} hold records of a log {name} that "
-                f"has no manifest. `quire log rebuild {name}` makes it again if it is lost."
+                f"has no manifest. `quire log rebuild {name}` rebuilds it if it is lost."
             )

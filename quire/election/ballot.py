@@ -103,7 +103,7 @@ def decode_candidate(path: str, data: bytes) -> str:
     """Return the name of the candidate at a place. Raises `CorruptRecordError`."""
     version, body = decode_record(path, _CANDIDATE, data)
     if version != _VERSION or not isinstance(body.get("candidate"), str):
-        raise CorruptRecordError(path, f"version {version}, {sorted(body)} is no candidate")
+        raise CorruptRecordError(path, f"not a candidate: version {version}, {sorted(body)}")
     return str(body["candidate"])
 
 

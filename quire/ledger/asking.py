@@ -102,7 +102,7 @@ class Asking(Generic[K, T]):
         of a call is raised here.
         """
         while not self._ended:
-            assert self._tasks, "nobody is being asked"
+            assert self._tasks, "no bookie is being asked"
             self._arrived.clear()
             await self._arrived.wait()
         key, task = self._ended.popleft()

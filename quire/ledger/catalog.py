@@ -270,8 +270,8 @@ class LedgerCatalog:
         path, value = ledger_path(metadata.ledger), metadata.encode()
         if len(value) > NEW_BYTES_MAX:
             raise InvalidRequestError(
-                f"with its custom metadata a ledger's record has {len(value)} bytes, and may begin "
-                f"with {NEW_BYTES_MAX}: keep what is large in entries"
+                f"a new ledger's record has {len(value)} bytes with its custom metadata, at most "
+                f"{NEW_BYTES_MAX} are allowed: keep large values in entries"
             )
         for attempt in range(ATTEMPTS_MAX):
             try:

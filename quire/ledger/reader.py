@@ -234,7 +234,9 @@ class LedgerReader(Handle):
     def _check_range(self, first: EntryId, last: EntryId | None) -> None:
         self._check_open()
         if first < 0 or (last is not None and last < first):
-            raise InvalidRequestError(f"entries {first} to {last} are no range")
+            raise InvalidRequestError(
+                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
+            )
 
     async def _bound(self, first: EntryId, last: EntryId | None) -> EntryId:
         """Return where a read of confirmed entries may end, asking when what is known is not

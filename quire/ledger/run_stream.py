@@ -28,7 +28,7 @@ from quire.wire.transport import BATCH_BYTES_MAX
 QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of runs that may wait to be sent; beyond it an add is refused with `BookieBusyError`."""
 
-NO_MESSAGE: Final = "what it answered is no message"
+NO_MESSAGE: Final = "its answer is not a message"
 
 
 class _Waiting:

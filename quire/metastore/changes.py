@@ -53,7 +53,7 @@ def check_changes(changes: Sequence[Change]) -> None:
     or all of them together are too large.
     """
     if not changes:
-        raise InvalidRequestError("a transaction needs a change: there is none")
+        raise InvalidRequestError("a transaction needs at least one change")
     seen: dict[str, Change] = {}
     weight = 0
     for change in changes:

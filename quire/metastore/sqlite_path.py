@@ -46,7 +46,7 @@ def check_mode(path: str, mode: Mode) -> None:
 def no_store(path: str) -> ConfigurationError:
     """Return the error for a path without a store."""
     return ConfigurationError(
-        f"there is no metadata store at {path}: check the path; `quire cluster up`, "
+        f"no metadata store at {path}: check the path; `quire cluster up`, "
         "`quire bookie format` and `quire metadata restore` make a new one"
     )
 

@@ -79,7 +79,8 @@ class ZooKeeperOptions:
             raise ConfigurationError("auth and credentials go together")
         if self.acl is not Access.OPEN and not (self.auth or self.certificate):
             raise ConfigurationError(
-                f"acl={self.acl} needs auth or a certificate: whose would the records be?"
+                f"acl={self.acl} needs auth or a certificate: give auth= and credentials=, or "
+                "certificate= and key="
             )
 
 

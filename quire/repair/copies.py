@@ -80,7 +80,9 @@ class PeerCopies:
             if wanted[0] in frames:
                 return pack_run(frames.values()), tuple(frames)
             reasons.append(f"{bookie}: it does not hold it")
-        raise UnreadableError(ledger, wanted[0], "; ".join(reasons) or "nobody else may have it")
+        raise UnreadableError(
+            ledger, wanted[0], "; ".join(reasons) or "no other bookie may have it"
+        )
 
     async def _read(
         self, metadata: LedgerMetadata, bookie: BookieId, wanted: Sequence[EntryId], bytes_max: int

@@ -227,7 +227,7 @@ async def _replaced(cookie: BookieCookie, part: Part, disk: Disk, rng: random.Ra
         return fresh
     cookie.check(f"directory {part.path}", found)
     if not found.part or any(found.part == other.id for other in cookie.parts if other is not part):
-        raise ConfigurationError(f"directory {part.path} is another one of the bookie's")
+        raise ConfigurationError(f"directory {part.path} holds another of the bookie's directories")
     if found.part != part.id:
         await check_unused(disk, part.path)
     return replace(part, id=found.part)

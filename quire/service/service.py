@@ -428,7 +428,7 @@ class Service(Generic[R]):
         try:
             await log.trim(at)
         except QuireError as error:  # whoever leads next trims behind its own snapshot
-            logger.info("not trimmed behind the snapshot at offset %d: %s", offset, error)
+            logger.info("not trimmed after the snapshot at offset %d: %s", offset, error)
 
 
 def _cause(error: BaseException) -> BaseException:

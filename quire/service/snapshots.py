@@ -82,7 +82,7 @@ class Snapshot:
                 "offset": int(offset),
             } if version == VERSION:
                 return cls(log_id, ledger, Position.parse(position), offset)
-        raise CorruptRecordError(path, f"version {version}, {sorted(body)} is no snapshot")
+        raise CorruptRecordError(path, f"not a snapshot: version {version}, {sorted(body)}")
 
 
 class Snapshots:

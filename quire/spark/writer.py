@@ -134,8 +134,8 @@ class LogStreamWriter(_Writing, DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         if not options.job:
             raise ConfigurationError(
-                "a streaming write needs .option('job', …): a name that no other query writes "
-                "this log under, by which a batch is known that was written before"
+                "a streaming write needs .option('job', …): a name that no other query of this log "
+                "uses, so that a batch that is sent again is recognized"
             )
         super().__init__(options, options.job)
 

@@ -76,7 +76,7 @@ def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
                     horizon = Horizon(below, decode_ranges(clean))
                     where = JournalPosition(*position)
                     return Checkpoint(generation, where, tuple(files), horizon, retired)
-    raise CorruptStorageError(path, f"it is no checkpoint: {body}")
+    raise CorruptStorageError(path, f"not a checkpoint: {body}")
 
 
 async def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:

@@ -101,7 +101,7 @@ class BookieCookie:
                 raise TypeError("its layout is not a number")
             return cls(**{**body, "parts": tuple(map(_part, body.get("parts", ())))})
         except (TypeError, ValueError, ConfigurationError) as error:
-            raise CorruptStorageError(path, f"it is no cookie: {error}") from error
+            raise CorruptStorageError(path, f"not a cookie: {error}") from error
 
     def check(self, what: str, found: BookieCookie) -> None:
         """Raise `WrongBookieError` unless `found` is this identity."""

@@ -86,7 +86,7 @@ async def _open_part(
         except CorruptStorageError as error:
             raise CorruptStorageError(f"{part.path}/{error.path}", error.reason) from error
         if found is None:
-            nobody = "nobody (it has no cookie: is the right disk mounted there?)"
+            nobody = "no bookie (it has no cookie: is the right disk mounted there?)"
             raise WrongBookieError(what, f"bookie {cookie.bookie}", nobody)
         cookie.check(what, found)
         if found.part != part.id:

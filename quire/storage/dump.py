@@ -68,7 +68,7 @@ def _state_file(path: str, data: bytes) -> Row:
     line = data.partition(b"\n")[0].decode("ascii", "replace").split(" ")
     kind, version = (*line, "", "")[1:3]
     if not _VERSION.fullmatch(version):
-        raise CorruptStorageError(path, f"{' '.join(line)[:60]!r} is no title of a state file")
+        raise CorruptStorageError(path, f"{' '.join(line)[:60]!r} is not the title of a state file")
     body = decode_state(path, kind, int(version[1:]), data)
     fields = {name: _plain(value) for name, value in body.items()}
     return {"part": kind, "version": int(version[1:]), **fields}

@@ -62,5 +62,5 @@ def decode_ranges(rows: Sequence[object]) -> tuple[tuple[LedgerId, LedgerId], ..
             case [int(first), int(last)] if (found[-1][1] if found else -1) < first <= last:
                 found.append((first, last))
             case _:
-                raise ValueError(f"{row!r} is no range behind the one before")
+                raise ValueError(f"{row!r} is not a range after the range before it")
     return tuple(found)

@@ -149,7 +149,7 @@ def _check_no_journal(parts: Sequence[Part], entries: Sequence[Path]) -> None:
     for path in entries:
         if path.resolve() in journals:
             raise ConfigurationError(
-                f"directory {path} is the bookie's journal: entry logs need another one"
+                f"directory {path} is the bookie's journal: give entry logs another directory"
             )
 
 

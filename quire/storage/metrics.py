@@ -141,7 +141,7 @@ async def serve_metrics(bookie: Bookie, meter: Meter, host: str, port: int) -> A
     try:
         server, thread = start_http_server(port, host.strip("[]"), registry)
     except (OSError, UnicodeError) as error:  # of a name that cannot be one
-        reason = getattr(error, "strerror", None) or "that is no host"
+        reason = getattr(error, "strerror", None) or "not a host"
         raise ConfigurationError(
             f"cannot show metrics on {host}:{port}: {reason}; choose another port, or "
             "port 0 for any that is free"

@@ -302,7 +302,8 @@ class BookieNode:
         self._engine.check_alive()
         if not 0 <= first <= last or bytes_max < 1:
             raise InvalidRequestError(
-                f"entries {first} to {last} in {bytes_max} bytes are no range"
+                f"entries {first} to {last} in {bytes_max} bytes are not a range: expected "
+                "0 <= first <= last and at least 1 byte"
             )
         if fence_key is not None:
             await self._fence(ledger, fence_key)
@@ -408,7 +409,9 @@ class BookieNode:
         """See `Bookie.sync`."""
         self._engine.check_moving()
         if not 0 <= first <= last:
-            raise InvalidRequestError(f"entries {first} to {last} are no range")
+            raise InvalidRequestError(
+                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
+            )
         self._storage.retired.check_writer(ledger)
         state = await self._authorize(ledger, key)
         await self._check_fence(state)
@@ -423,7 +426,9 @@ class BookieNode:
         """See `Bookie.list_entries`."""
         self._engine.check_alive()
         if first < 0:
-            raise InvalidRequestError(f"there are no entries from {first} on")
+            raise InvalidRequestError(
+                f"entries cannot be listed from {first} on: expected 0 or higher"
+            )
         return await self._engine.from_disk(self._storage.lists.some(ledger, first))
 
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:

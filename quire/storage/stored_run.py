@@ -28,7 +28,7 @@ def verify(ledger: LedgerId, chunk: ChunkAt, data: bytes) -> None:
         where = f"bytes {chunk.offset} to {chunk.offset + chunk.size} of entry log {chunk.file}"
         raise CorruptEntryError(ledger, chunk.first, f"{where} fail their checksum")
     if len(data) < _BEGINNING.size:
-        raise CorruptEntryError(ledger, chunk.first, "its chunk is no run: it is too short")
+        raise CorruptEntryError(ledger, chunk.first, "its chunk is not a run: it is too short")
     _, found, first = _BEGINNING.unpack_from(data)
     if found != ledger or first != chunk.first:
         reason = f"its chunk begins with entry {first} of ledger {found}"
@@ -67,7 +67,7 @@ class StoredRun:
             try:
                 scanned = scan_run(self.data)
             except InvalidRequestError as error:
-                reason = f"its chunk is no run: {error}"
+                reason = f"its chunk is not a run: {error}"
                 raise CorruptEntryError(self.ledger, self.first, reason) from error
             if (scanned.first, scanned.last, scanned.count) != (self.first, self.last, self.count):
                 reason = f"its chunk holds {scanned.count} entries to {scanned.last}"

@@ -156,7 +156,7 @@ class Portal:
         if os.getpid() != self._process:
             raise ForkedError
         if self._loop.is_closed():
-            raise HandleClosedError("quire.sync, whose loop ended at the exit of the process")
+            raise HandleClosedError("quire.sync (its loop ended at the exit of the process)")
         if threading.current_thread() is self._thread:
             raise InvalidRequestError(
                 "quire.sync was called from its own event loop: use the asynchronous API there"

@@ -157,7 +157,9 @@ class MemoryBookie:
     ) -> bytes:
         await self.before("read", ledger)
         if not 0 <= first <= last:
-            raise InvalidRequestError(f"entries {first} to {last} are no range")
+            raise InvalidRequestError(
+                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
+            )
         if fence_key is not None:
             self._fence(ledger, fence_key)
         self._check_kept(ledger)
@@ -227,7 +229,9 @@ class MemoryBookie:
     ) -> list[tuple[EntryId, EntryId]]:
         await self.before("sync", ledger)
         if not 0 <= first <= last:
-            raise InvalidRequestError(f"entries {first} to {last} are no range")
+            raise InvalidRequestError(
+                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
+            )
         self._check_writer(ledger)
         if ledger not in self.ledgers or self.ledgers[ledger].key is None:
             return []

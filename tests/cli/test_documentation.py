@@ -21,7 +21,21 @@ def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command
             yield f"{path} {name}", command
 
 
+def groups(group: click.Group, path: str) -> Iterator[tuple[str, click.Group]]:
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield f"{path} {name}", command
+            yield from groups(command, f"{path} {name}")
+
+
+def rendered(command: click.Command, path: str) -> str:
+    """What `--help` prints on a terminal of 80 columns."""
+    with click.Context(command, info_name=path, terminal_width=80) as context:
+        return command.get_help(context)
+
+
 COMMANDS = dict(commands(main, "quire"))
+GROUPS = {"quire": main, **dict(groups(main, "quire"))}
 
 
 @pytest.mark.parametrize("path", COMMANDS)
@@ -50,3 +64,24 @@ def test_every_option_has_help(path: str) -> None:
     for parameter in COMMANDS[path].params:
         if isinstance(parameter, click.Option):
             assert parameter.help, f"{path} {parameter.name}"
+
+
+@pytest.mark.parametrize("path", GROUPS)
+def test_the_list_of_a_groups_commands_is_whole_at_80_columns(path: str) -> None:
+    _, _, listed = rendered(GROUPS[path], path).partition("\nCommands:\n")
+    names = [line.split()[0] for line in listed.splitlines()]
+    shown = [name for name, each in sorted(GROUPS[path].commands.items()) if not each.hidden]
+    assert names == shown, "each command has one line"
+    assert "..." not in listed, "short_help is cut off"
+    assert "…" not in listed, "short_help is cut off"
+
+
+@pytest.mark.parametrize("path", [*GROUPS, *COMMANDS])
+def test_help_fits_in_80_columns(path: str) -> None:
+    text = rendered({**GROUPS, **COMMANDS}[path], path)
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("path", [*list(GROUPS)[1:], *COMMANDS])
+def test_every_command_has_a_short_help(path: str) -> None:
+    assert {**GROUPS, **COMMANDS}[path].short_help

@@ -68,7 +68,7 @@ def test_json_is_json_in_any_encoding(encoding: str) -> None:
 
 def test_a_character_that_cannot_be_printed_is_escaped() -> None:
     done = run("election", "watch", "10 €", "--once", PYTHONIOENCODING="latin-1")
-    assert (done.returncode, done.stdout) == (0, b"10 \\u20ac: nobody leads\n")
+    assert (done.returncode, done.stdout) == (0, b"10 \\u20ac: no leader\n")
 
 
 def test_a_record_is_written_whole_by_a_command_that_was_stopped_meanwhile() -> None:
@@ -101,4 +101,4 @@ def test_a_question_that_nobody_answers_is_an_error_that_says_so(what: tuple[str
     done = run(what[0], "delete", what[1])
     assert (done.returncode, done.stdout) == (2, b"")
     last = done.stderr.decode().splitlines()[-1]
-    assert last == "quire: nothing is deleted: nobody answers, and --yes is missing"
+    assert last == "quire: not deleted: cannot prompt (standard input ended); pass --yes"

@@ -256,7 +256,7 @@ class TestLedgers:
         lines = "00\n" * 200_000 + "zz\n"
         done = quire("ledger", "create", "--payload", "hex", store=cluster.store, stdin=lines)
         assert done.code == 2
-        told = re.search(r"Ledger (\d+) ends behind entry (\d+)", done.err)
+        told = re.search(r"Ledger (\d+) ends after entry (\d+)", done.err)
         assert told is not None
         [row] = [
             each

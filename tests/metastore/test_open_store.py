@@ -72,7 +72,7 @@ def test_a_mistyped_path_is_not_made_a_store(tmp_path: Path) -> None:
 
 def test_a_file_without_a_store_is_not_made_one(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
-    with pytest.raises(ConfigurationError, match="there is no metadata store"):
+    with pytest.raises(ConfigurationError, match="no metadata store"):
         asyncio.run(open_store(f"sqlite://{tmp_path}/empty.db"))
 
 

@@ -146,7 +146,7 @@ def test_only_empty_directories_of_the_bookie_replace_any() -> None:
         fast = scene.disk.inode(f"{FAST}/{COOKIE}")
         big = scene.disk.inode(f"{BIG}/{COOKIE}")
         big.content[:], big.durable[:] = fast.content, fast.content
-        with pytest.raises(ConfigurationError, match="another one of the bookie's"):
+        with pytest.raises(ConfigurationError, match="holds another of the bookie's directories"):
             await restored(scene, BIG)
         remove(scene, f"{BIG}/{COOKIE}")
         with pytest.raises(ConfigurationError, match="no cookie but holds"):

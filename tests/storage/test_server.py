@@ -123,7 +123,7 @@ def test_a_port_in_use_is_refused_before_clients_find_the_bookie(tmp_path: Path)
 def test_a_store_that_is_not_there_is_not_made_by_a_bookie_of_another_one(tmp_path: Path) -> None:
     async def main() -> None:
         await format_directory(tmp_path / "bookie", uri_of(tmp_path))
-        with pytest.raises(ConfigurationError, match="there is no metadata store"):
+        with pytest.raises(ConfigurationError, match="no metadata store"):
             await serve(tmp_path / "bookie", uri_of(tmp_path / "typo"))
 
     asyncio.run(main())

@@ -109,7 +109,7 @@ class CheckedFile:
             raise CorruptStorageError(uri, str(error)) from error
         self._footer = read_at(self._footer_start, size - self._footer_start)
         if sum_up(self._footer) != checksum:
-            raise CorruptStorageError(uri, "its footer is not what was written")
+            raise CorruptStorageError(uri, "its footer differs from the footer written")
 
     def expect(self, parts: Sequence[tuple[int, int]]) -> None:
         """Take in where the parts end, and their sums."""

@@ -39,7 +39,7 @@ def locate(uri: str) -> tuple[Any, str]:
     try:
         found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"{uri!r} is no place for cold segments: {error}") from error
+        raise ConfigurationError(f"cold segments cannot be in {uri!r}: {error}") from error
     return found
 
 

@@ -53,7 +53,9 @@ def make_terms(expected_offset: int | None, stamp: Stamp | None, transaction: in
         return ALWAYS if expected_offset is None else Terms(expected_offset)
     if stamp is not None:
         if not isinstance(stamp, Stamp):
-            raise InvalidRequestError(f"{stamp!r} is no stamp: give Stamp(producer, sequence)")
+            raise InvalidRequestError(
+                f"not a stamp: {stamp!r} (expected Stamp(producer, sequence))"
+            )
         stamp.check()
     if transaction is not None:
         check_transaction(transaction)

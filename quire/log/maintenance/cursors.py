@@ -80,7 +80,7 @@ class CursorState:
             }:
                 with suppress(InvalidRequestError):
                     return cls(name, log_id, Position.parse(position), updated_ms)
-        raise CorruptRecordError(path, f"is no cursor: {body}")
+        raise CorruptRecordError(path, f"not a cursor: {body}")
 
 
 class Cursor:

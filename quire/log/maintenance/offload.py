@@ -74,7 +74,7 @@ def target_uri(target: str) -> str:
     scheme, mark, _ = target.partition("://")
     if not target.strip() or _HALF_A_URI.match(target):
         raise ConfigurationError(
-            f"{target!r} is no place for cold segments: give a path, or a URI as file:///… or s3://…"
+            f"cold segments cannot be in {target!r}: give a path, or a URI as file:///… or s3://…"
         )
     try:
         if not mark:
@@ -83,7 +83,7 @@ def target_uri(target: str) -> str:
     except (ValueError, RuntimeError):
         shown = f"{scheme}://…" if mark else repr(target)  # there may be a password in it
         raise ConfigurationError(
-            f"{shown} is no place for cold segments: no URI, no path"
+            f"cold segments cannot be in {shown}: expected a URI or a path"
         ) from None
     if password is not None:
         raise ConfigurationError(
@@ -149,7 +149,9 @@ class Offload:
         manifest, _ = await self._record.read()
         _check_stays(manifest)
         if tier not in manifest.tiers:
-            raise InvalidRequestError(f"{tier} is no tier of log {manifest.name!r}: begin there")
+            raise InvalidRequestError(
+                f"{tier} is not a tier of log {manifest.name!r}: begin there first"
+            )
         name = file_name(segment.number, segment.ledger, self._rng.getrandbits(TOKEN_BITS))
         door = parquet(tier)
         begun: list[Any] = []

@@ -375,7 +375,7 @@ class LogManifest:
             manifest = cls(**body)
             broken = manifest.check()
         except (TypeError, ValueError, KeyError) as error:
-            raise CorruptRecordError(path, f"is no log manifest: {error}") from error
+            raise CorruptRecordError(path, f"not a log manifest: {error}") from error
         if broken:
             raise CorruptRecordError(path, f"log manifest breaks {', '.join(broken)}")
         return manifest

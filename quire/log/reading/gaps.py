@@ -118,5 +118,5 @@ async def find_behind(reader: SegmentReader, first: Position, rng: Random) -> Fo
         behind = Position(segment.number, entry, 0)
         gap = Gap(first, behind, str(lost)) if lost else None
         return Found(segment, RecordBatch(segment.number, entry, 0, batch), gap)
-    assert lost is not None, "somebody met an entry that is lost"
+    assert lost is not None, "a read met a lost entry"
     return all_of(segment, first, lost)

@@ -79,8 +79,8 @@ def check_offset(offset: object) -> None:
     """
     if type(offset) is not int or not 0 <= offset < 2**63:
         raise InvalidRequestError(
-            f"{offset!r} is no place in a log: give a Position (Position.parse reads one), "
-            "or an offset, a number in 0..2**63-1"
+            f"not a place in a log: {offset!r} (expected a Position, which Position.parse reads, "
+            "or an offset, a number in 0..2**63-1)"
         )
 
 

@@ -76,7 +76,7 @@ class Stamp(NamedTuple):
     def check(self) -> None:
         """Raises `InvalidRequestError` when it cannot be stored."""
         if not isinstance(self.producer, str) or not _is_text(self.producer):
-            raise InvalidRequestError(f"producer {self.producer!r} is no text")
+            raise InvalidRequestError(f"producer {self.producer!r} is not text")
         size = len(self.producer.encode())
         if not 0 < size <= NAME_BYTES_MAX:
             raise InvalidRequestError(

@@ -177,7 +177,7 @@ def audit_piece(
                 first_offset = next_offset = offset
             if offset != next_offset or piece.entry != entry + 1:
                 problem = problem or (
-                    f"entry {piece.entry} has offset {offset} behind entry {entry}, "
+                    f"entry {piece.entry} has offset {offset} after entry {entry}, "
                     f"where {next_offset} was due"
                 )
             if header.timestamp_ms < last_ms:
@@ -196,7 +196,7 @@ def audit_piece(
     except QuireError as error:
         problem = str(error)
     if not (problem or unread or is_gone) and entry != span.last:
-        problem = f"entries behind {entry} are missing: {span.last} was to be the last"
+        problem = f"entries after {entry} are missing: expected {span.last} as the last"
     return PieceAudit(
         span.log,
         span.segment,
@@ -299,7 +299,7 @@ def _check_order(pieces: Sequence[PieceAudit]) -> list[str]:
             continue
         if one.next_offset != other.first_offset:
             problems.append(
-                f"offset {other.first_offset} in segment {other.segment} comes behind "
+                f"offset {other.first_offset} in segment {other.segment} comes after "
                 f"{one.next_offset - 1} in segment {one.segment}"
             )
     return problems

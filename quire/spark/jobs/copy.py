@@ -93,7 +93,9 @@ def compact_log(
         kept = _last_of_each(frame, key)
     except AnalysisException as error:
         reason = next(filter(None, str(error).splitlines()))
-        raise InvalidRequestError(f"key {key!r} is none for a record: {reason}") from error
+        raise InvalidRequestError(
+            f"key {key!r} cannot be computed from a record: {reason}"
+        ) from error
     _save(kept.orderBy("offset").select("payload"), target, job=job, sequence=end)
     return Copied(0, end)
 
