@@ -1,4 +1,4 @@
-"""How fast is quire here, and how fast could anything be: `quire bench` is thin over this."""
+"""Measures quire and the limits of this machine: `quire bench` is thin over this package."""
 
 from quire.bench.figures import Figures, RawLimits, Report
 from quire.bench.logs import LogReport

@@ -16,11 +16,11 @@ LEASE_SECONDS: Final = 2.0
 """How long a leader may be silent before its session is over."""
 
 LEADS: Final = b"leads\n"
-"""What the leader to be killed (doomed.py) says when it leads."""
+"""The output of the leader to be killed (doomed.py) once it leads."""
 
 
 async def measure_crash(client: Client) -> float:
-    """Kill a leader in a process of its own; return the seconds until another one has appended.
+    """Kill a leader in a process of its own; return the seconds until another leader has appended.
 
     Raises `RuntimeError` when the process ends before it leads.
     """
@@ -31,7 +31,7 @@ async def measure_crash(client: Client) -> float:
         if await victim.stdout.readline() != LEADS:
             raise RuntimeError(f"the leader to be killed ended with code {await victim.wait()}")
         successor = asyncio.create_task(_succeed(client))
-        await asyncio.sleep(LEASE_SECONDS / 2)  # until it stands in the queue
+        await asyncio.sleep(LEASE_SECONDS / 2)  # until the candidate is in the queue
         killed = time.perf_counter()
         victim.kill()
         return await successor - killed

@@ -10,7 +10,7 @@ from quire.client import connect
 
 
 async def lead(store: str) -> None:
-    """Be elected, open the log, say so, and append for ever."""
+    """Be elected, open the log, print `LEADS`, and append until killed."""
     async with connect(store) as client, stand(client, "victim").lead():
         log = await client.open_log(LOG)
         await log.append(b"first")

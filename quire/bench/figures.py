@@ -1,4 +1,4 @@
-"""What a benchmark measured, as values; and what raw limits say about it. Pure."""
+"""The figures of a benchmark, and their shares of the raw limits. Pure values."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ class Figures:
         )
 
     def times(self, each: float) -> Figures:
-        """Return what it is when each operation was really so many."""
+        """Return the figures if each operation counts as so many."""
         return replace(self, count=round(self.count * each), cpu_us=self.cpu_us / each)
 
 
 @dataclass(frozen=True, slots=True)
 class RawLimits:
-    """What this machine can do without quire, measured in the same run."""
+    """The limits of this machine without quire, measured in the same run."""
 
     sync_4k: Figures
-    """4 KiB written and fdatasynced into a file whose blocks exist."""
+    """4 KiB written and fdatasynced into a preallocated file."""
     sync_1m: Figures
     """The same with 1 MiB."""
     message_alone: Figures
@@ -75,8 +75,8 @@ class RawLimits:
     message_pipelined: Figures
     """The same with 64 messages under way."""
     path_alone: Figures
-    """A message to three servers that each sync 4 KiB before they answer, until two have: what an
-    append does at least."""
+    """A message to three servers that each sync 4 KiB before they answer, until two have: the
+    minimum of work for an append."""
 
     def all(self) -> tuple[Figures, ...]:
         """Return the limits in the order they were measured."""
@@ -91,7 +91,7 @@ class RawLimits:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything one run of the benchmark found out."""
+    """The results of one run of the benchmark."""
 
     limits: RawLimits
     appends: tuple[Figures, ...]

@@ -28,7 +28,7 @@ PROBE_SECONDS: Final = 0.005
 SESSION_SECONDS: Final = 6.0
 ROLL_ENTRIES: Final = 50
 LAG_SECONDS_MAX: Final = 10.0
-"""Longest wait for a follower; what it has not seen by then is not counted."""
+"""Longest wait for a follower; records that it has not seen by then are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class LogReport:
     handoff_ms: float
     """From the last append of a leader that resigns to the first of its successor."""
     take_over_ms: float
-    """Opening a log whose leader is gone, when nobody has to be waited for."""
+    """Opening a log without a leader: the new leader does not have to wait."""
     operations_per_append: float
     operations_per_roll: float
-    """Of the metadata store."""
+    """Operations of the metadata store."""
     crash_ms: float
     """From the kill of a leader with a lease of `LEASE_SECONDS` to its successor's first append."""
 

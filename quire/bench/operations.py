@@ -1,4 +1,4 @@
-"""What a log asks of the metadata store: operations for an append, and for a roll."""
+"""Counts the operations of the metadata store that an append and a roll cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOKS_MAX: Final = 40
 
 
 class CountingStore:
-    """A metadata store, and how many operations it was asked for; waiting is none."""
+    """A metadata store that counts its operations; waiting does not count."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -35,8 +35,8 @@ class CountingStore:
         return self._store.uri
 
     async def settled(self) -> int:
-        """Return the count once nothing was asked for a while: watches of what was changed last
-        are answered late, and ask for more.
+        """Return the count after a quiet while: watches of the last changes are answered late, and
+        cause more operations.
         """
         for _ in range(LOOKS_MAX):
             seen = self.operations
@@ -83,8 +83,8 @@ class CountingStore:
 
 
 async def count_operations(store_uri: str) -> tuple[float, float]:
-    """Return the operations of an append and of a roll, each the mean of many; what a ledger costs
-    that is made ahead of a roll counts for the roll.
+    """Return the operations of an append and of a roll, each the mean of many; a ledger created
+    ahead of a roll counts for the roll.
     """
     async with AsyncExitStack() as stack:
         store = CountingStore(await open_store(store_uri))

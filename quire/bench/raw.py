@@ -1,4 +1,4 @@
-"""The raw limits: what the disk and loopback gRPC do here when nothing else is asked of them.
+"""The raw limits: the disk and loopback gRPC of this machine without any other load.
 
 The echo servers are processes of their own, as bookies are; they end when their standard input is
 closed. One may be given a file: then it writes and syncs 4 KiB before it answers.
@@ -39,7 +39,7 @@ Answer: TypeAlias = "Callable[[object, grpc.aio.ServicerContext[bytes, bytes]], 
 async def measure_limits(
     directory: Path, seconds: float, advance: Callable[[str], None]
 ) -> RawLimits:
-    """Measure all limits, about `seconds` each; `advance` is told what was done."""
+    """Measure all limits, about `seconds` each; `advance` gets the name of each step."""
     advance("fdatasync of 4 KiB")
     sync_4k = await asyncio.to_thread(measure_sync, directory, 4096, seconds)
     advance("fdatasync of 1 MiB")

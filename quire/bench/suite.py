@@ -28,8 +28,8 @@ STEPS: Final = 5 + 1 + len(WORKLOADS) + 1
 async def measure(directory: Path, seconds: float, advance: Callable[[str], None]) -> Report:
     """Run the benchmark in `directory`, each workload for `seconds`.
 
-    `advance` is called with the name of each step as it begins. Raises what a cluster's start
-    raises.
+    `advance` is called with the name of each step as it begins. Raises as a
+    cluster's start does.
     """
     limits = await measure_limits(directory, max(0.5, seconds * RAW_SHARE), advance)
     advance("starting three bookies")

@@ -1,4 +1,4 @@
-"""`quire bench`: throughput and latency on this machine, beside what it could do at best."""
+"""`quire bench`: throughput and latency on this machine, beside the machine's limits."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from quire.cli.output import Value, note, print_fields, print_json, print_table,
 from quire.cli.settings import Settings, run, with_settings
 
 COLLECT_AFTER: Final = (10_000, 20, 20)
-"""Objects that came without going before the youngest are looked through; and how often the older
-ones are then."""
+"""Thresholds of the garbage collector: new objects before it looks through the youngest
+generation, and collections of a generation before the next older one."""
 
 
 @contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """In the block the garbage collector leaves alone what is alive now, and looks for cycles less
-    often.
+    """Within the block the garbage collector skips objects that exist now, and runs less often.
 
-    Entries on their way are many objects that live for some milliseconds; looking through them
+    Entries in flight are many objects that live for some milliseconds; collecting through them
     again and again costs up to a tenth of all CPU. A service that writes much does the same.
     """
     before = gc.get_threshold()

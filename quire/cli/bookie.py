@@ -171,7 +171,7 @@ def serve(
 
 
 def allow_descriptors() -> None:
-    """Let this process have as many open files and connections as it may: 1,024 are soon used."""
+    """Raise the limit of open files and connections to the allowed maximum: 1,024 are soon used."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     with contextlib.suppress(ValueError, OSError):
@@ -179,7 +179,7 @@ def allow_descriptors() -> None:
 
 
 def runs_address(listen: str, listen_runs: str | None) -> str | None:
-    """Return where runs are taken: a port that nobody named is opened beside no other."""
+    """Return the address for runs; by default a free port if `listen` takes one, else None."""
     if listen_runs is None:
         return listen if listen.endswith(":0") else None
     return None if listen_runs == "none" else listen_runs
@@ -364,7 +364,7 @@ async def _info(client: Client, address: BookieAddress) -> BookieInfo | None:
     try:
         return await client.bookie_info(address.bookie)
     except QuireError:
-        return None  # registered, but it does not answer: that is what the list shows
+        return None  # registered, but it does not answer: the list shows this
 
 
 def _as_fields(address: BookieAddress, info: BookieInfo | None) -> dict[str, Value]:

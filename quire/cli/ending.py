@@ -1,7 +1,7 @@
 """Signals that end a command as Ctrl-C does, wherever its work is done.
 
-All of them end in KeyboardInterrupt. What is ignored stays ignored, by itself: `nohup` takes the
-terminal away, a script that puts us into the background takes Ctrl-C.
+All of them end in KeyboardInterrupt. A signal that the process ignores stays ignored: `nohup`
+ignores the loss of the terminal, and a script ignores Ctrl-C for a command in the background.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JAVA_SECONDS_MAX: Final = 10.0
 def handling(
     come: Callable[[int, FrameType | None], None], numbers: tuple[int, ...] = ENDING
 ) -> Iterator[None]:
-    """Have signals call `come` for a while, except those that are ignored."""
+    """Let signals call `come` within the block, except ignored signals."""
     replaced = {
         number: signal.signal(number, come)
         for number in numbers
@@ -46,25 +46,26 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 class JavaWork:
-    """A stretch of work that Java does for us. At a signal Java ends first, then we do.
+    """Work that a Java process does for this process. At a signal Java ends first, then Python.
 
-    While Java runs, whoever waits for its answer cannot be reached, and cleaning up needs its help:
-    once it is gone both fail at once. A Java that is left when we end may stay for good.
+    While Java runs, a thread that waits for its answer cannot be interrupted, and the cleanup needs
+    Java's help: once Java has ended, both fail at once. If this process ended first, the Java
+    process could stay permanently.
     """
 
     def __init__(
         self, find: Callable[[], subprocess.Popen[Any] | None], silence: Callable[[], None]
     ) -> None:
         self._find = find
-        """Tells the process, or None while there is none, or where it is not ours to end."""
+        """Returns the Java process; None before its start, or if another process must end it."""
         self._silence = silence
         self._is_starting = False
         self.has_come = False
-        """A signal has: there is nothing left to clean up, and nobody who could."""
+        """A signal has arrived: Java has ended, so a cleanup is neither needed nor possible."""
 
     @contextmanager
     def handling(self) -> Iterator[JavaWork]:
-        """Take signals, and Ctrl-C, in here. Whatever fails after one is KeyboardInterrupt."""
+        """Handle signals and Ctrl-C in the block. An error after a signal is KeyboardInterrupt."""
         with handling(self._come, (signal.SIGINT, *ENDING)):
             try:
                 yield self
@@ -75,7 +76,7 @@ class JavaWork:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Let Java's process come up in here: nobody knows it before, so nobody could end it."""
+        """Start Java within the block: until its process is known, a signal cannot end it."""
         self._is_starting = True
         try:
             yield
@@ -85,13 +86,13 @@ class JavaWork:
             self._end()
 
     def _come(self, number: int, frame: FrameType | None) -> None:
-        if not self.has_come:  # what comes later must not cut the cleanup
+        if not self.has_come:  # a later signal must not interrupt the cleanup
             self.has_come = True
             if not self._is_starting:
                 self._end()
 
     def _end(self) -> None:
-        logging.disable()  # the bridge to Java tells with tracebacks that Java is gone
+        logging.disable()  # the bridge to Java reports the end of Java with tracebacks
         java = self._find()
         if java is not None:
             self._silence()

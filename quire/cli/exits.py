@@ -1,7 +1,7 @@
-"""What the process answers: one line on stderr and an exit code per family of errors.
+"""How errors become the process's answer: one line on stderr, and an exit code per family.
 
 The codes are documented in docs/cli.md, "Exit codes"; scripts branch on them. Nothing here prints a
-traceback: an error quire raises on purpose says by itself what to do.
+traceback: the text of each error that quire raises on purpose names the remedy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
 
 BROKEN_PIPE: Final = 141
-"""128 + SIGPIPE: whoever read our output went away."""
+"""128 + SIGPIPE: the reader of our output went away."""
 
 
 def exit_code(error: QuireError) -> int:
@@ -62,7 +62,7 @@ class RootGroup(click.Group):
     """The `quire` command: runs a command and turns how it ends into an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, then let everything it wrote get out."""
+        """Run the command, then flush its output."""
         try:
             returned = super().invoke(ctx)
             sys.stdout.flush()
@@ -98,13 +98,13 @@ class RootGroup(click.Group):
             # click returns the code of ctx.exit() here; commands themselves return None
             return returned if isinstance(returned, int) else 0
         except click.ClickException as error:
-            with suppress(OSError):  # nobody can be told
+            with suppress(OSError):  # standard error is closed
                 error.show()
             return error.exit_code
         except QuireError as error:
             streams.complain(f"quire: {error}")
             return exit_code(error)
-        except OSError as error:  # of a file the user named: a directory that cannot be made, …
+        except OSError as error:  # a file of the user's: a directory that cannot be created
             streams.complain(f"quire: {error}")
             return exit_code(QuireError())
         except (KeyboardInterrupt, click.Abort):

@@ -291,7 +291,7 @@ def _summary(metadata: LedgerMetadata) -> dict[str, Value]:
 def list_(settings: Settings) -> None:
     """List the ledgers, including the ledgers of logs.
 
-    One whose metadata cannot be read is "unreadable"; the exit code is 9 then.
+    A ledger with unreadable metadata is "unreadable"; the exit code is 9 then.
 
     \b
     Example:

@@ -109,7 +109,7 @@ def adopt(settings: Settings, at_least: int) -> None:
     """Accept a metadata store that has gone back in time, as it is now.
 
     Raises the counter of ledger ids far above all ids that may have been given out, and begins a
-    new incarnation, in which bookies serve again. Changes made since the backup are lost.
+    new incarnation; bookies then serve again. Changes made since the backup are lost.
 
     \b
     Example:

@@ -25,13 +25,13 @@ from quire.cli.ending import handling, interrupt
 from quire.errors import ConfigurationError
 
 WIDE_COLUMNS: Final = 1_000_000
-"""Width in which nothing is cut: a table is as wide as what is in it, and a terminal wraps."""
+"""A width that cuts nothing off: a table is as wide as its contents, and a terminal wraps."""
 
 Value: TypeAlias = "str | float | bool | Sequence[Value] | Mapping[str, Value] | None"
 
 
 def print_json(value: object) -> None:
-    """Print one JSON value on one line, with whatever the output's encoding lacks escaped."""
+    """Print one JSON value on one line, with characters that the output encoding lacks escaped."""
     line = json.dumps(value, ensure_ascii=False)
     try:
         line.encode(sys.stdout.encoding)
@@ -41,7 +41,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
-    """Print rows under their headings, or `empty` when there are none."""
+    """Print rows under their headings, or `empty` without rows."""
     if not rows:
         click.echo(empty)
         return
@@ -78,7 +78,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
 
 @contextlib.contextmanager
 def progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
-    """As `progress`, for work that tells itself how much is done, and of how much."""
+    """As `progress`, for work that reports how much is done, and the total."""
     with _bar(what, None) as (bars, bar):
         yield lambda done, total: bars.update(bar, completed=done, total=total)
 
@@ -105,7 +105,7 @@ def note(text: str) -> None:
 
 def confirm(question: str) -> None:
     """Ask whether to destroy something. Raises `click.Abort` at a no, and `ConfigurationError` when
-    nobody is there to answer.
+    standard input ends without an answer.
     """
     try:
         with handling(interrupt):
@@ -127,13 +127,13 @@ def write_line(line: bytes) -> None:
 
 
 def flush() -> None:
-    """Let whoever reads our output see what was written so far."""
+    """Pass the output written so far on to its reader."""
     sys.stdout.buffer.flush()
 
 
 def _console() -> Console:
     console = Console(highlight=False, markup=False, emoji=False)
-    if not sys.stdout.isatty():  # what rich takes for one when FORCE_COLOR is set has no width
+    if not sys.stdout.isatty():  # FORCE_COLOR makes rich take it for a terminal
         console.width = WIDE_COLUMNS
     return console
 

@@ -24,7 +24,7 @@ READ_BYTES: Final = 256 * 1024
 """Bytes asked of standard input at a time."""
 
 LINE_BYTES_MAX: Final = 4 * ENTRY_BYTES_MAX
-"""Bytes of a line that no encoding can make a record of: hex has two for each, or three."""
+"""The longest line that can be a record in any encoding: hex has two bytes for each, or three."""
 
 ENCODINGS: Final = ("raw", "utf-8", "hex", "base64")
 
@@ -53,7 +53,9 @@ payload_option = click.option(
 
 
 def decode_payload(line: bytes, encoding: str, bytes_max: int = ENTRY_BYTES_MAX) -> bytes:
-    """Return the payload that a line stands for. Raises `ConfigurationError`, and
+    """Return the payload that a line stands for.
+
+    Raises `ConfigurationError` for a line that is not written in the encoding, and
     `EntryTooLargeError` for more than `bytes_max`.
     """
     try:
@@ -90,9 +92,9 @@ async def records(
 ) -> AsyncGenerator[list[bytes], None]:
     """Yield batches of records: the arguments, or else the lines of standard input.
 
-    Raises `ConfigurationError` for what is not written in the encoding, `EntryTooLargeError` for
-    a record of more than `bytes_max` or a line without end, `OSError` when the input cannot be
-    read.
+    Raises `ConfigurationError` for a record that is not written in the encoding,
+    `EntryTooLargeError` for a record of more than `bytes_max` or a line without end, and `OSError`
+    when the input cannot be read.
     """
     if arguments:
         yield [decode_payload(os.fsencode(each), encoding, bytes_max) for each in arguments]
@@ -102,7 +104,7 @@ async def records(
     rest = b""
     async for chunk in stdin_chunks():
         *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LINE_BYTES_MAX:  # it may go on for ever
+        if len(rest) > LINE_BYTES_MAX:  # the line may never end
             raise EntryTooLargeError(len(rest), ENTRY_BYTES_MAX)
         if lines:
             yield [decode_payload(line, encoding, bytes_max) for line in lines]
@@ -134,14 +136,14 @@ async def stdin_chunks() -> AsyncIterator[bytes]:
 
 
 async def _readable(descriptor: int) -> None:
-    """Wait until a descriptor can be read, and look at it no longer: the loop would go round and
-    round while there is input that nobody takes yet.
+    """Wait until a descriptor can be read, then stop watching it: the loop would spin while
+    input waits to be read.
     """
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     blocking = os.get_blocking(descriptor)
     loop.add_reader(descriptor, readable.set)
-    # uvloop has made the file non-blocking, for the shell and all others who share it as well.
+    # uvloop made the file non-blocking, also for the shell and all other processes that share it.
     os.set_blocking(descriptor, blocking)
     try:
         await readable.wait()

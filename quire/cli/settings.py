@@ -47,7 +47,7 @@ class Settings:
         )
 
     def connect(self) -> AbstractAsyncContextManager[Client]:
-        """Connect to a cluster. Raises `ConfigurationError` when there is no such store."""
+        """Connect to a cluster. Raises `ConfigurationError` for a store that does not exist."""
         return connect(self.store_uri())
 
     async def create_store(self) -> None:
@@ -117,7 +117,7 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 class _Ending:
-    """Cancels a command's work at the first signal; what comes later must not cut its cleanup."""
+    """Cancels a command's work at the first signal; later signals do not cut its cleanup."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -141,7 +141,7 @@ class _Ending:
 
 
 async def until_orphaned(work: Coroutine[Any, Any, None]) -> None:
-    """Do something until it ends or standard input is closed, as it is when our parent dies."""
+    """Work until it ends or standard input is closed, as it is when the parent process dies."""
     working = asyncio.ensure_future(work)
 
     async def listen() -> None:
@@ -162,7 +162,7 @@ async def until_orphaned(work: Coroutine[Any, Any, None]) -> None:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's event loop, or None (asyncio's) where there is no uvloop."""
+    """Return uvloop's event loop, or None (asyncio's) if uvloop is not installed."""
     if sys.platform == "win32":
         return None
     try:

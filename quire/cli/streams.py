@@ -1,10 +1,10 @@
 """The standard streams, made fit for a command in whatever state they were handed to it.
 
-- One that is closed (`<&-`, some daemons) is opened so that its use fails: nothing that is opened
-  later takes its number, which the event loop cannot bear, and no output passes for written.
+- A closed stream (`<&-`, some daemons) is opened so that its use fails. Then a file opened later
+  cannot take its number, which would break the event loop, and output cannot be lost silently.
 - A character that the terminal's encoding lacks is escaped instead of ending the command.
-- What is written is written whole: with PYTHONUNBUFFERED Python drops what a full pipe does not
-  take at once.
+- Output is written completely: with PYTHONUNBUFFERED Python drops the bytes that a full pipe does
+  not take at once.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def prepare() -> None:
 
 
 def settle() -> None:
-    """Let what was written get out. What cannot is dropped: the interpreter would try again at its
-    end, and answer 120 instead of the command's exit code.
+    """Flush the output. Output that cannot be flushed is dropped: the interpreter would try again
+    at its end, and exit with 120 instead of the command's exit code.
     """
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -44,7 +44,7 @@ def settle() -> None:
 
 
 def complain(text: str) -> None:
-    """Print a line on standard error, if anybody can be told."""
+    """Print a line on standard error, if it is open."""
     with suppress(OSError):
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

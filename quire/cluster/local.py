@@ -1,17 +1,17 @@
 """A cluster on this machine: real bookie processes around one metadata store.
 
-    DIRECTORY/metadata.db      the metadata store, unless another one is named
-    DIRECTORY/store            the URI of that other one
-    DIRECTORY/zookeeper-1/     or the first of the ZooKeeper servers that are it (zookeeper.py)
+    DIRECTORY/metadata.db      the metadata store, unless `store` names another
+    DIRECTORY/store            the URI of that other store
+    DIRECTORY/zookeeper-1/     or the first of the ZooKeeper servers that form it (zookeeper.py)
     DIRECTORY/bookie-0/        the disk of bookie 0, formatted on first use
-    DIRECTORY/bookie-0.log     what bookie 0 had to say
+    DIRECTORY/bookie-0.log     the log of bookie 0
 
-Everything is kept when the cluster stops, and found again by the next start; a cluster without a
+The data is kept when the cluster stops, and the next start finds it again. A cluster without a
 directory of its own gets a temporary one, which is removed. Made for tutorials, tests and trying
 faults: the processes can be killed, paused and started again one by one.
 
-Invariant: no process outlives this one. Each is ended by its own pid, and ends by itself when its
-pipe to us breaks (process.py).
+Invariant: child processes do not outlive this process. Each is ended by its own pid, and exits by
+itself when its pipe to this process breaks (process.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FORMAT_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ServerDeath:
-    """A server process that ended though nobody asked it to."""
+    """A server process that ended unasked."""
 
     kind: str
     """`bookie`, counted from 0 on, or `ZooKeeper server`, from 1 on."""
@@ -52,7 +52,7 @@ class ServerDeath:
 
     @property
     def who(self) -> str:
-        """What to call it."""
+        """Its name in messages."""
         return f"{self.kind} {self.index}"
 
 
@@ -71,14 +71,14 @@ class LocalCluster:
 
     `directory` keeps the cluster's data; without one a temporary directory is used and removed.
     `store` names another metadata store than the SQLite file in the directory; `zookeeper` is how
-    many ZooKeeper servers to run instead (1, 3 or 5), from the jars in `zookeeper_jars` or those of
-    pyspark. A directory that has either goes on with it without being told. Must be used
-    from one event loop. Raises `ConfigurationError` for a number of bookies below one, for what
-    contradicts the directory, and when Java or the jars are missing.
+    many ZooKeeper servers to run instead (1, 3 or 5), from the jars in `zookeeper_jars` or of
+    pyspark. A directory that has either continues with it by default. Must be used from one event
+    loop. Raises `ConfigurationError` for fewer than one bookie, for arguments that contradict the
+    directory, and if Java or the jars are missing.
     """
 
     program: Sequence[str] = PROGRAM
-    """What Python runs as a bookie. Drills put a disk of their own below it."""
+    """The program that Python runs as a bookie. Drills put a disk of their own below it."""
 
     def __init__(
         self,
@@ -118,18 +118,18 @@ class LocalCluster:
 
     @property
     def store_uri(self) -> str:
-        """What clients connect to. With ZooKeeper of its own it is known once the cluster runs."""
+        """The URI for clients. With ZooKeeper of its own it is known once the cluster runs."""
         return self._store if self.zookeeper is None else self.zookeeper.ensemble.uri
 
     async def start(self, on_ready: Callable[[int], None] | None = None) -> None:
-        """Format what is missing, start every bookie and wait until clients can find all of them.
+        """Format new directories, start every bookie and wait until clients can find all of them.
 
         `on_ready` is called with the number of each bookie as it comes up.
 
-        Raises `ConfigurationError` for a directory that cannot be made and for a cluster that runs
-        already, `DirectoryInUseError` when another process runs one there, and
-        `BookieUnavailableError`, with its last words, when a bookie cannot start; the
-        others are stopped again then.
+        Raises `ConfigurationError` for a directory that cannot be created and for a cluster that
+        already runs, `DirectoryInUseError` if another process runs a cluster there, and
+        `BookieUnavailableError`, with the bookie's last words, if a bookie cannot start; the other
+        bookies are stopped again then.
         """
         if self._is_started:
             raise ConfigurationError(f"the cluster in {self.directory} runs already")
@@ -161,9 +161,9 @@ class LocalCluster:
             ) from error
 
     def _remember_store(self) -> None:
-        """Note a store outside the directory: whoever names the directory means that one.
+        """Note a store outside the directory: clients that name the directory mean that store.
 
-        Not before the bookies run, which find out whether it is theirs.
+        Called once the bookies run: they check that the store is theirs.
         """
         if self.zookeeper is None and self._store != cluster_store(self.directory):
             remember_store(self.directory, self._store)
@@ -171,7 +171,7 @@ class LocalCluster:
     async def stop(self) -> None:
         """End every process, wait until all are gone, and remove a temporary directory.
 
-        What has not ended when this is cancelled is killed, which does it no harm.
+        When this is cancelled, processes that still run are killed, which does not harm them.
         """
         self._expected.update(self._processes)
         try:
@@ -194,7 +194,7 @@ class LocalCluster:
             await asyncio.gather(*(process.stop() for process in processes))
             await asyncio.gather(*self._watchers.values())
         except BaseException:
-            for process in processes:  # also those that were not even asked to end yet
+            for process in processes:  # also processes that were not asked to end yet
                 process.send(signal.SIGKILL)
             await asyncio.gather(*(process.stop() for process in processes))
             raise
@@ -227,19 +227,19 @@ class LocalCluster:
         await self._start(index)
 
     async def next_death(self) -> ServerDeath:
-        """Wait for a bookie or ZooKeeper server to end though nobody asked it to."""
+        """Wait for a bookie or ZooKeeper server to end unasked."""
         return await self._deaths.get()
 
     def state(self, index: int) -> ProcessState:
-        """Return what a bookie's process is doing."""
+        """Return the state of a bookie's process."""
         return self._process(index).state
 
     def ready(self, index: int) -> Ready | None:
-        """Return who a bookie is and where it listens; None before it is ready."""
+        """Return a bookie's id and addresses; None before it is ready."""
         return self._process(index).ready
 
     def index_of(self, bookie: str) -> int:
-        """Return which one a bookie is, by its id. Raises `ConfigurationError` for a stranger."""
+        """Return a bookie's index, given its id. Raises `ConfigurationError` for an unknown id."""
         for index, process in sorted(self._processes.items()):
             if process.ready is not None and process.ready.bookie == bookie:
                 return index
@@ -254,7 +254,7 @@ class LocalCluster:
         return self.directory / f"bookie-{index}"
 
     def bookie_log(self, index: int) -> Path:
-        """Return the file that holds what a bookie had to say."""
+        """Return the file of a bookie's log."""
         return self.directory / f"bookie-{index}.log"
 
     async def __aenter__(self) -> Self:
@@ -275,8 +275,8 @@ class LocalCluster:
         return self._processes[index]
 
     async def _format(self, index: int) -> None:
-        """Format what is missing of a bookie. When cancelled, what was begun may end: its threads
-        write into a directory that is removed next, and would bring it back.
+        """Format a new bookie. When cancelled, let formatting that has begun finish: its threads
+        write into a directory that is removed next, and would create it again.
         """
         formatting = asyncio.create_task(self._format_missing(index))
         try:

@@ -1,10 +1,11 @@
-"""One bookie as a child process: started, heard of, signalled, reaped.
+"""One bookie as a child process: started, announced, signalled, reaped.
 
-The child is `python -m quire bookie serve`. It says on its standard output, in one line of JSON,
-who it is and where it listens once clients can find it; what it logs goes to a file. Its standard
-input is a pipe that nobody writes to: when this process ends, however it ends, the pipe closes and
-the child ends as well (`--exit-with-parent`). Every signal goes to the child's own pid, and only
-while it has not been reaped, so it can never reach a stranger that was given the same number.
+The child is `python -m quire bookie serve`. Once clients can find it, it prints its id and
+addresses on standard output, in one line of JSON; its log goes to a file. Its standard input is a
+pipe that this process never writes to: when this process ends, however it ends, the pipe closes
+and the child exits as well (`--exit-with-parent`). Every signal goes to the child's own pid, and
+only while it has not been reaped, so it can never reach another process that was given the same
+number.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PROGRAM: Final = ("-m", "quire")
 
 
 class ProcessState(StrEnum):
-    """What a child process is doing, as far as its parent knows."""
+    """The state of a child process, as far as its parent knows."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -45,7 +46,7 @@ class ProcessState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a bookie says when clients can find it."""
+    """A bookie's announcement, once clients can find it."""
 
     bookie: str
     address: str
@@ -100,14 +101,14 @@ class BookieProcess:
             transport, protocol = await loop.subprocess_exec(
                 _Protocol,
                 sys.executable,
-                "-P",  # what lies about in our current directory is no module of the child's
+                "-P",  # files in the current directory are not modules of the child
                 *program,
                 *arguments,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=child_environment(),
-                # Ctrl-C at the terminal is for us: we stop the children in our own time.
+                # Ctrl-C at the terminal is for this process, which then stops its children.
                 start_new_session=True,
             )
         return cls(transport, protocol, name, log)
@@ -124,13 +125,13 @@ class BookieProcess:
 
     @property
     def ready(self) -> Ready | None:
-        """Who and where the bookie is, once it has said so."""
+        """The bookie's id and addresses, once it has announced them."""
         future = self._protocol.ready
         return future.result() if future.done() else None
 
     @property
     def state(self) -> ProcessState:
-        """What the process is doing."""
+        """The state of the process."""
         if self._protocol.exited.done():
             return ProcessState.EXITED
         if self._paused:
@@ -161,7 +162,7 @@ class BookieProcess:
     def last_words(self) -> str:
         """Return how the process ended and the last line of its log."""
         said = b""
-        with suppress(OSError):  # somebody removed it: that must not keep anybody from stopping
+        with suppress(OSError):  # the log may be removed: the cluster must stop all the same
             said = self.log.read_bytes()[-LOG_TAIL_BYTES:]
         lines = said.decode(errors="replace").splitlines()
         last = lines[-1].removeprefix("quire: ") if lines else "it said nothing"
@@ -187,7 +188,7 @@ class BookieProcess:
                 await self.wait_exited()
         except TimeoutError:
             await self._kill()
-        except BaseException:  # a second Ctrl-C, which cancels: somebody is in a hurry
+        except BaseException:  # a second Ctrl-C, which cancels: the user does not want to wait
             await self._kill()
             raise
         finally:
@@ -199,7 +200,7 @@ class BookieProcess:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the child's environment: ours, plus the way to this very package if not installed."""
+    """Return the child's environment: ours, plus the path of this very package if not installed."""
     environment = dict(os.environ)
     package_home = str(Path(__file__).resolve().parent.parent)
     if package_home != sysconfig.get_path("purelib"):

@@ -1,10 +1,10 @@
 """The ZooKeeper servers of a local cluster, seen from an event loop.
 
     DIRECTORY/zookeeper-1/ ...   one server each: zoo.cfg, data, zookeeper.out
-    DIRECTORY/store              the URI at which they were last started
+    DIRECTORY/store              the URI of their last start
 
-A directory decides about its metadata once: what began with a SQLite file goes on with it, what
-began with three servers goes on with three.
+A directory decides about its metadata once: a cluster that began with a SQLite file continues with
+it, and a cluster that began with three servers continues with three.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POLL_SECONDS: Final = 0.5
 def servers_of(directory: Path, wanted: int | None) -> int:
     """Return how many ZooKeeper servers the cluster in a directory has, or is to have.
 
-    Raises `ConfigurationError` when it was made otherwise than is wanted now.
+    Raises `ConfigurationError` if it was created with another number than `wanted`.
     """
     found = found_size(directory)
     if found and wanted is not None:
@@ -71,7 +71,7 @@ class LocalZooKeeper:
     async def stop(self) -> None:
         """End every server. Harmless when none runs.
 
-        Servers that have not ended when this is cancelled are killed, which does them no harm.
+        When this is cancelled, servers that still run are killed, which does not harm them.
         """
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
@@ -88,7 +88,7 @@ class LocalZooKeeper:
         self.ensemble.servers[number - 1].kill()
 
     def pause(self, number: int) -> None:
-        """Freeze a server: its connections stand, and nobody answers."""
+        """Freeze a server: its connections stay open, and it does not answer."""
         self.ensemble.servers[number - 1].pause()
 
     def resume(self, number: int) -> None:

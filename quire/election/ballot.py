@@ -1,11 +1,15 @@
-"""Who leads, and whom to watch: the decisions of an election, without I/O.
+"""The decisions of an election, without I/O: which candidate leads, and what to watch.
 
-Candidates stand in a queue, `c-` and ten digits each, in the order in which they came. Whoever took
-office leads as long as he stands. After him comes the successor that he named, if that one still
-stands, and else the first. The newly elected writes the next epoch into the election's record
-before it acts; the same record holds the successor's name, so that all go by the same one.
+Candidates stand in a queue, `c-` and ten digits each, in order of arrival.
 
-Each of those who wait watches the one right before it, and the record, which changes once a term.
+* The candidate that took office leads as long as it stands.
+* The next leader is the successor that it named, if that candidate still stands, or else the first
+  in the queue.
+* A new leader writes the next epoch into the election's record before it acts. The same record
+  holds the successor's name, so that all candidates agree on it.
+
+Each waiting candidate watches the place right before its own, and the record, which changes once a
+term.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ class Standing(StrEnum):
     LEADS = "leads"
     WAITS = "waits"
     GONE = "gone"
-    """The queue no longer has it: its session is over, or somebody removed it."""
+    """The queue no longer has it: its session is over, or an operator removed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What the epoch record says: the last leader that took office."""
+    """The content of the epoch record: the last leader that took office."""
 
     epoch: int
     candidate: str
@@ -55,7 +59,7 @@ class Term:
     token: str
     """Random and new for each candidacy: by it a leader knows its own term after a lost answer."""
     successor: Place | None = None
-    """Who is to follow, if the leader said so."""
+    """The candidate to follow, if the leader named one."""
 
 
 def queue(names: Iterable[str]) -> list[Place]:
@@ -64,7 +68,7 @@ def queue(names: Iterable[str]) -> list[Place]:
 
 
 def heir(places: list[Place], term: Term | None) -> Place | None:
-    """Return who leads, or is to take office now."""
+    """Return the place that leads, or is to take office now."""
     for place in (term.place, term.successor) if term else ():
         if place in places:
             return place
@@ -90,7 +94,7 @@ def in_office(names: Iterable[str], term: Term | None) -> Term | None:
 
 
 def next_term(last: Term | None, candidate: str, place: Place, token: str) -> Term:
-    """Return the term that follows, whose epoch is greater than any before."""
+    """Return the next term; its epoch is greater than any before."""
     return Term(last.epoch + 1 if last else 1, candidate, place, token)
 
 

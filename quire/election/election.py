@@ -1,16 +1,16 @@
 """Leader election: a fair queue of candidates, and an epoch that grows with every leader.
 
 A candidacy *is* a session of the metadata store: its place in the queue is an ephemeral record.
-Whatever ends the candidacy (resigning, cancelling, a lost answer that leaves us in doubt whether we
-stand) closes the session, and with it goes every record it may have left. There are no ghosts to
-look for.
+The end of a candidacy (resigning, cancelling, a lost answer that leaves it in doubt) closes the
+session, and the store then removes every record that the session may have left. Stale records
+cannot remain.
 
-Invariant: epochs grow in the order of leadership. Who finds itself to be the next leader has read
-the epoch record *before* it looked at the queue, and then replaces that very version. A leader that
-was elected in the meantime has replaced it already.
+Invariant: epochs grow in the order of leadership. A candidate reads the epoch record *before* it
+looks at the queue; if it is the next leader, it then replaces that very version. A leader that was
+elected in the meantime has replaced it already.
 
-Election is for liveness. A leader may believe in its office for a while after it lost it; what it
-must not do then has to be refused elsewhere, by the epoch or by a fenced log.
+Election is for liveness. A leader may believe in its office for a while after it lost it; its
+writes must be refused elsewhere, by the epoch or by a fenced log.
 
 While the store is out of reach candidates and observers try again; they do not fail.
 """
@@ -57,7 +57,7 @@ from quire.metastore.store import MetadataStore, Session
 
 SESSION_SECONDS_MIN: Final = 0.1
 SESSION_SECONDS_MAX: Final = 2_000_000.0
-"""Shorter ones end between two signs of life, and their candidate would stand in vain."""
+"""Shorter sessions end between two heartbeats, and their candidate would stand in vain."""
 
 RETRY_SECONDS: Final = 0.25
 """Mean pause before a store that failed is asked again; its calls have waited by themselves."""
@@ -109,10 +109,10 @@ class Leadership:
         await self._lost.wait()
 
     async def hand_over(self, candidate: str | None = None) -> bool:
-        """Name who is to follow when this leadership ends; the next in the queue when None.
+        """Name the candidate to follow when this leadership ends; None: the next in the queue.
 
         Returns False when no such candidate stands; then, as without this call, the first in the
-        queue follows. Nothing ends yet: close what is to be handed over, then leave the block of
+        queue follows. Nothing ends yet: close the resources to hand over, then leave the block of
         `Election.lead`. Raises `LeadershipLostError`, and the store's errors.
         """
         self.check()
@@ -124,7 +124,7 @@ class Leadership:
             raise LeadershipLostError(self._election, f"epoch {self.epoch} is over")
 
     def end(self) -> None:
-        """Wake whoever waits for the end. Called by the election."""
+        """Wake the tasks that wait for the end. Called by the election."""
         self._lost.set()
 
 
@@ -170,7 +170,7 @@ class Election:
         """Wait for our turn, lead for as long as the block runs, and resign.
 
         The block is not interrupted when the leadership is lost: `Leadership.wait_lost` tells it.
-        Cancelling the wait gives the place in the queue up. Raises what cannot be waited out:
+        Cancelling the wait gives the place in the queue up. Raises errors that waiting cannot mend:
         `ConfigurationError`, `CorruptRecordError`, `HandleClosedError`.
         """
         session, term = await self._campaign()
@@ -222,7 +222,7 @@ class Election:
             await _close(session)
 
     async def leader(self) -> Leader | None:
-        """Return who leads now; None while nobody does or the next has not taken office yet.
+        """Return the present leader; None before a candidate has taken office.
 
         Raises `StoreUnavailableError` and `CorruptRecordError`.
         """
@@ -230,9 +230,9 @@ class Election:
         return _leader(in_office(await self._store.children(self._queue_path), term))
 
     async def watch(self) -> AsyncGenerator[Leader | None, None]:
-        """Yield who leads now, and then again whenever that changes, for ever.
+        """Yield the present leader, and then again at every change, without end.
 
-        What comes and goes between two looks is left out; the last state never is.
+        Changes that revert between two looks are left out; the last state never is.
         """
         first, seen = True, None
         while True:
@@ -306,7 +306,7 @@ class Election:
         return decode_term(self._epoch_path, found.value), found.version
 
     async def _write_term(self, term: Term, version: int | None) -> bool:
-        """Replace the epoch record at `version`; False when it is no longer there."""
+        """Replace the epoch record at `version`; False if its version is another now."""
         try:
             if version is None:
                 await self._store.create(self._epoch_path, encode_term(term))
@@ -317,7 +317,7 @@ class Election:
         return True
 
     async def _name_heir(self, term: Term, candidate: str | None) -> bool:
-        """Write a successor into our own term; False when there is none to name."""
+        """Write a successor into our own term; False without a candidate to name."""
         last, version = await self._read_term()
         if last is None or last.token != term.token:
             raise LeadershipLostError(self.name, f"epoch {term.epoch} is over")
@@ -368,13 +368,13 @@ def _leader(term: Term | None) -> Leader | None:
 
 
 async def _close(session: Session) -> None:
-    """End a session; one that cannot be reached ends when its time is up."""
+    """End a session; if the store is out of reach, the session ends when its time is up."""
     with suppress(RetryError, OutcomeUnknownError):
         await session.close()
 
 
 async def _first_of(*waits: Coroutine[Any, Any, None]) -> None:
-    """Return when one of some waits has, cancelling the others. Raises what the first raised."""
+    """Return when the first of some waits has, cancelling the others. Raises as the first does."""
     finished = asyncio.Event()
     tasks = [asyncio.create_task(wait) for wait in waits]
     for task in tasks:

@@ -4,7 +4,7 @@
     backup.py     reads a living store into a file, manifests before the ledgers that they name
     restore.py    writes a file into an empty store, and begins a new incarnation
     adopt.py      lets a store count again: lifts the counter of ids, then says so
-    check.py      compares every ledger with what the bookies hold
+    check.py      compares every ledger with the entries that bookies hold
     recordless.py finds what bookies hold of ledgers that the store does not know
 
 Read them in this order. They may import the stores, ledgers and logs; only the command line imports

@@ -5,9 +5,9 @@
     …
     {"cluster":…,"crc32c":…,"incarnation":…,"made_ms":…,"next":…,"records":…}
 
-A record's checksum covers its path and its value, that of the last line all the rest of the file. A
-file without its last line was cut short. Reading verifies the whole file before it returns
-anything. Not here: which records there are, and in which order they are read (backup.py).
+A record's checksum covers its path and its value; the last line's checksum covers the rest of the
+file. A file without its last line was cut short. Reading verifies the whole file before it returns
+anything. Not here: the selection of records and their order (backup.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Saved(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The last line: what the file is a backup of."""
+    """The last line: identifies the store, and counts the records."""
 
     cluster: str
     incarnation: int
@@ -106,7 +106,7 @@ class ArchiveWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Remove what was not finished."""
+        """Remove an unfinished file."""
         if not self._file.closed:
             self._file.close()
         if error is not None:
@@ -186,7 +186,7 @@ def _line(body: dict[str, Any]) -> bytes:
 
 
 def _last_line(summary: Summary, crc: int) -> bytes:
-    """Return the last line of a file whose bytes before it have a checksum."""
+    """Return the last line of a file, given the checksum of all bytes before it."""
     fields = summary._asdict()
     fields["next"] = fields.pop("following")
     return _line({**fields, "crc32c": google_crc32c.extend(crc, _line(fields))})

@@ -8,7 +8,7 @@ The order makes the file usable although the store changes meanwhile:
        it is read again, with the ledgers that it names now, until none is missing
     4  the counter of ids, last: it is above every ledger of the file
 
-Sessions (which bookies are up, who stands for election) are not saved: they end with the store.
+Sessions (registered bookies, candidates of elections) are not saved: they end with the store.
 The store stays in use; any client may run a backup at any time.
 """
 
@@ -57,7 +57,7 @@ async def back_up(
         on_progress: told of the number of records saved so far.
 
     Returns:
-        What was saved.
+        The summary of the saved records.
 
     Raises:
         ConfigurationError: the file exists or cannot be written.

@@ -1,7 +1,7 @@
-"""Comparing every ledger with what the bookies hold: after a restore, or when in doubt.
+"""Comparing every ledger with the entries that bookies hold: after a restore, or when in doubt.
 
-A backup cannot know what came after it. So besides copies that are lost or too few, this finds
-entries that bookies hold beyond the end that a record names: the ledger went on after the backup.
+A backup lacks all later changes. So besides lost and missing copies, the check finds entries that
+bookies hold beyond the end that a record names: such a ledger continued after the backup.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quire.metastore.store import MetadataStore
 
 
 class Finding(NamedTuple):
-    """What is wrong with one ledger."""
+    """The defects of one ledger."""
 
     ledger: LedgerId
     lost: Ranges
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 async def check_ledgers(
     store: MetadataStore, roster: BookieRoster, catalog: LedgerCatalog, request_timeout: float
 ) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
-    """Compare every ledger; yield how many are done, of how many, and what is wrong with the last.
+    """Compare every ledger; yield the number done, the total, and the defects of the last.
 
     Changes nothing. Raises the store's errors.
     """
@@ -55,7 +55,7 @@ async def check_ledgers(
 
 
 def judge(inventory: Inventory) -> Finding | None:
-    """Return what is wrong with a ledger, None when nothing is. Pure."""
+    """Return the defects of a ledger, None without any. Pure."""
     metadata = inventory.metadata
     lost = [(each.first, each.last) for each in inventory.shortages if not each.copies]
     short = [(each.first, each.last) for each in inventory.shortages if each.copies]

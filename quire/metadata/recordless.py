@@ -1,4 +1,4 @@
-"""Ledgers that bookies hold entries of, and of which the store has no record.
+"""Ledgers without a record in the store although bookies hold entries of them.
 
 Two histories leave such ledgers: they were made after the backup that was put back, or they were
 deleted and the bookies have not collected them yet. The store cannot tell one from the other, and
@@ -29,23 +29,23 @@ class Recordless(NamedTuple):
 
     ledger: LedgerId
     bookies: Sequence[BookieId]
-    """Those that hold entries of it, sorted."""
+    """The bookies that hold entries of it, sorted."""
     entries: Ranges
     """The ids of the entries that at least one of them holds."""
 
 
 class RecordlessLedgers(NamedTuple):
-    """What a look for ledgers without a record found."""
+    """The result of a search for ledgers without a record."""
 
     ledgers: Sequence[Recordless]
     silent: Mapping[BookieId, str]
-    """Registered bookies that gave no answer, and why; what they hold is not known."""
+    """Registered bookies that did not answer, and why; their ledgers are not known."""
 
 
 async def find_recordless(
     roster: BookieRoster, catalog: LedgerCatalog, request_timeout: float
 ) -> RecordlessLedgers:
-    """Return the ledgers of which a registered bookie holds entries and the store has no record.
+    """Return the ledgers that a registered bookie holds and that have no record in the store.
 
     Changes nothing. A bookie is given `request_timeout` seconds for each piece of a list. Raises
     the store's errors.
@@ -80,7 +80,7 @@ async def _ledgers_of(roster: BookieRoster, bookie: BookieId, request_timeout: f
 async def _look_at(
     roster: BookieRoster, ledger: LedgerId, bookies: Sequence[BookieId], request_timeout: float
 ) -> Recordless:
-    """Return what the bookies hold of a ledger; one that does not answer any more adds nothing."""
+    """Return the entries that bookies hold of a ledger; a bookie that fails now adds nothing."""
     entries: list[tuple[int, int]] = []
     async with Asking[BookieId, Ranges]() as asking:
         for bookie in bookies:
@@ -106,7 +106,7 @@ def without_records(
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges ascending, with those that touch or overlap made one. Pure."""
+    """Return ranges ascending; ranges that touch or overlap are merged. Pure."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:

@@ -47,7 +47,7 @@ async def restore(
         on_progress: told of the number of records written, and of how many there are.
 
     Returns:
-        What was restored.
+        The summary of the restored records.
 
     Raises:
         ConfigurationError: the store is not empty, or the restore of another file was cut short.
@@ -97,7 +97,7 @@ async def _mark(store: MetadataStore, summary: Summary) -> None:
 
 
 async def _write(store: MetadataStore, record: Saved) -> None:
-    """Make a record, or make it what it should be if an earlier attempt made it or its children."""
+    """Create a record, or correct it if an earlier attempt created it or its children."""
     try:
         await store.create(record.path, record.value)
     except NodeExistsError:

@@ -1,4 +1,4 @@
-"""What an application gives a service, and what it is told. Values only."""
+"""The interface between an application and a service. Values only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Application(Protocol[R_co]):
     """
 
     def apply(self, command: bytes, at: Applied) -> R_co:
-        """Carry out a command and return what the one who submitted it gets."""
+        """Carry out a command and return the result for the caller of `submit`."""
         ...
 
     def snapshot(self) -> bytes:
@@ -35,12 +35,12 @@ class Application(Protocol[R_co]):
         ...
 
     def restore(self, state: bytes) -> None:
-        """Replace the whole state by one that `snapshot` returned."""
+        """Replace the whole state by a result of `snapshot`."""
         ...
 
 
 class Role(StrEnum):
-    """What a replica does at the moment."""
+    """The present role of a replica."""
 
     FOLLOWS = "follows"
     TAKES_OVER = "takes over"
@@ -54,4 +54,4 @@ class ServiceOptions:
 
     log: LogOptions = field(default_factory=LogOptions)
     snapshot_records: int = 10_000
-    """Records between two snapshots: what a replica without memory applies at most."""
+    """Records between two snapshots: a replica without memory applies at most so many."""

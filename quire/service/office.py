@@ -1,9 +1,9 @@
-"""A leader's time in office: what is submitted is carried out once it is confirmed, and answered.
+"""A leader's time in office: commands are carried out once they are confirmed, and answered.
 
     submit → the log's queue → confirmed, in the log's order → applied → answered
 
-Nobody waits for an answer for ever. What the log cannot confirm any more fails with the log's own
-error; what is left when the office is cut short, by a cancellation, is answered as unknown.
+Every command gets an answer. A command that the log can no longer confirm fails with the log's own
+error; commands left when the office is cut short, by a cancellation, are answered as unknown.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Office(Generic[T]):
         self._applying = asyncio.create_task(self._apply_confirmed(), name="applier")
 
     async def submit(self, payload: bytes) -> T:
-        """Return what `apply` returned for a record, or raise what it, or `Log.submit`, raised.
+        """Return the result of `apply` for a record. Raises as `apply` and `Log.submit` do.
 
         Cancelling does not recall the record.
         """
@@ -65,14 +65,14 @@ class Office(Generic[T]):
         return await owed.answer
 
     async def close_log(self) -> None:
-        """Close the log behind everything that was submitted."""
+        """Close the log after every submitted command."""
         async with self._submitting:
             await self.log.close()
 
     async def end(self) -> None:
         """Return when everything is answered. The log was closed or abandoned before.
 
-        Who cancels this has what is left answered as unknown, at once.
+        Cancellation: the remaining commands are answered as unknown, at once.
         """
         try:
             async with self._submitting:

@@ -2,14 +2,14 @@
 
 Each process runs a `Service` around the same deterministic state machine. One is elected:
 
-    leads      takes the log over, applies what it had missed, then: append → confirmed → apply
-    follows    applies what the log says, as it comes
-    falls behind, or starts without memory: restores the newest snapshot, goes on from there
+    leads      takes the log over, applies the records it missed, then: append → confirmed → apply
+    follows    applies the log's records as they arrive
+    lags too far, or starts without memory: restores the newest snapshot, continues from there
 
-Nothing is applied before it is in the log for ever, and everything is applied in the log's order,
-so every replica's state is that of a prefix of the log. A leader that was deposed without noticing
-can have nothing confirmed, neither a command nor the barrier that a read waits for: reads through
-`barrier` are linearizable as well.
+A replica applies a record only once it is permanently in the log, and applies records in the log's
+order: every replica's state is the state after a prefix of the log. A leader that was deposed
+without noticing can no longer get anything confirmed, neither a command nor the barrier that a read
+waits for: reads through `barrier` are linearizable as well.
 
 The application gets the leader's epoch with every command: it grows with every leader, so another
 resource that remembers the highest one it saw can refuse a leader of the past.
@@ -61,13 +61,13 @@ STEPPED_DOWN: Final = (
     RetryError,
     ConflictError,
 )
-"""What ends a leadership; the log says what became of what was under way."""
+"""Errors that end a leadership; the log says what became of commands under way."""
 
 R = TypeVar("R")
 
 
 class _Defect(Exception):  # noqa: N818
-    """What the application raised, of whatever kind: no trouble of the log's."""
+    """An error of any kind that the application raised, not the log."""
 
 
 class Service(Generic[R]):
@@ -97,18 +97,18 @@ class Service(Generic[R]):
         self._resign = asyncio.Event()
         self._heir: str | None = None
         self._has_named: bool | None = None
-        """Of the last hand-over: whether the heir was named; None before the log is closed."""
+        """Whether the last hand-over named the successor; None before the log is closed."""
         self._failure: BaseException | None = None
         self._is_told = False
         """Whether a call has raised the failure."""
         self._main: asyncio.Task[None] | None = None
         self._snapshotting: asyncio.Task[None] | None = None
 
-    # What the application's server asks.
+    # For the application's server.
 
     @property
     def role(self) -> Role:
-        """What this replica does now."""
+        """The present role of this replica."""
         return self._role
 
     @property
@@ -122,15 +122,16 @@ class Service(Generic[R]):
         return self._offset
 
     async def leader(self) -> Leader | None:
-        """Return who leads; its candidate name can be an address to send clients to."""
+        """Return the leader; its candidate name can be an address to send clients to."""
         return await self._election.leader()
 
     async def submit(self, command: bytes) -> R:
-        """Have a command carried out and return its result, once it is in the log for ever.
+        """Carry a command out and return its result, once it is permanently in the log.
 
-        Raises `LeadershipLostError` when this replica does not lead, with which nothing was done;
-        an `OutcomeUnknownError` when it may or may not be carried out. Cancelling does not recall
-        it.
+        Raises `LeadershipLostError` when this replica does not lead (nothing was done), and an
+        `OutcomeUnknownError` when the command may or may not be carried out.
+
+        Cancellation: does not recall the command.
         """
         try:
             return (await self._leading().submit(COMMAND + command))[0]
@@ -141,13 +142,13 @@ class Service(Generic[R]):
     async def barrier(self) -> None:
         """Return when the state contains every command that was answered before this call.
 
-        What is read from the application's state right after it is linearizable. Costs one record.
+        Reads of the application's state right after it are linearizable. Costs one record.
         Raises as `submit`.
         """
         await self._leading().submit(BARRIER)
 
     async def hand_over(self, candidate: str | None = None) -> bool:
-        """Resign in favour of a candidate, or of the next; return when somebody else may lead.
+        """Resign in favour of a candidate, or of the next; return when another may lead.
 
         Everything submitted is confirmed first and the log is closed, so the successor needs no
         recovery. False when no such candidate stands, or could be named: then the first in the
@@ -168,7 +169,7 @@ class Service(Generic[R]):
         return self._has_named
 
     async def wait_role(self, role: Role) -> None:
-        """Return when this replica has a role. Raises what ended the service."""
+        """Return when this replica has a role. Raises the error that ended the service."""
         while self._role is not role:
             if self._role is Role.ENDED:
                 raise self._ending_error() or HandleClosedError(self.title)
@@ -237,7 +238,7 @@ class Service(Generic[R]):
 
     @property
     def untold(self) -> str | None:
-        """What ended this replica, if no call has raised it yet."""
+        """The error that ended this replica, if no call has raised it yet."""
         if self._failure is None or self._is_told:
             return None
         return str(self._failure) or repr(self._failure)
@@ -285,7 +286,7 @@ class Service(Generic[R]):
                 return
 
     async def _read_on(self, *, follow: bool) -> None:
-        """Apply what the log has from where we are; restore a snapshot when it was trimmed."""
+        """Apply the log's next records; restore a snapshot if they were trimmed."""
         while True:
             await self._restore()
             # `BEGINNING` would be where the log begins, trimmed or not: at its very end, perhaps.
@@ -394,7 +395,7 @@ class Service(Generic[R]):
             self._set_role(Role.FOLLOWS)
 
     def _apply_confirmed(self, log: Log, payload: bytes, position: Position) -> list[R]:
-        """Carry out what is confirmed: the next record of the log."""
+        """Carry out a confirmed record: the next record of the log."""
         if self._failure is not None:
             raise DeposedError(log.name, log.epoch, f"its state lacks what failed: {self._failure}")
         try:
@@ -427,10 +428,10 @@ class Service(Generic[R]):
             return
         try:
             await log.trim(at)
-        except QuireError as error:  # whoever leads next trims behind its own snapshot
+        except QuireError as error:  # the next leader trims after its own snapshot
             logger.info("not trimmed after the snapshot at offset %d: %s", offset, error)
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return what is to be told to whoever runs the service."""
+    """Return the error for the operator of the service."""
     return error.__cause__ or error if isinstance(error, _Defect) else error

@@ -1,11 +1,11 @@
-"""Snapshots of a service: its state in a ledger, and a record that says which one is the newest.
+"""Snapshots of a service: its state in a ledger, and a record that names the newest ledger.
 
     write the ledger and close it → replace the record → trim the log → delete the ledger before
 
-The record only moves forward, so it does not matter who writes a snapshot, nor whether he still
-leads: the state of a replica is always that of some prefix of the log. Who ends in between leaves
-a ledger that no record names, labelled with service, log and offset (`sweep_snapshots`). Record and
-ledger go with the log when that is deleted (log/maintenance/deletion.py).
+The record only moves forward, so any replica may write a snapshot, also a deposed leader:
+the state of a replica is always the state after some prefix of the log. A process that ends in
+between leaves a ledger that no record names, labelled with service, log and offset
+(`sweep_snapshots`). The deletion of a log deletes record and ledger (log/maintenance/deletion.py).
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ ATTEMPTS_MAX: Final = 16
 SERVICE: Final = "service"
 LOG_ID: Final = "log_id"
 OFFSET: Final = "offset"
-"""Labels of a ledger: whose state it holds, of which log, and before which record."""
+"""Labels of a ledger: the service and the log of its state, and the first record not in it."""
 
 ENCRYPTED: Final = "encrypted"
-"""Label of a ledger whose entries are encrypted batches of one record each."""
+"""Label of a ledger: its entries are encrypted batches of one record each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Which ledger holds the state, and the position and offset of the first record not in it."""
+    """The ledger of a state, and the position and offset of the first record not in it."""
 
     log_id: str
     ledger: LedgerId
@@ -72,7 +72,7 @@ class Snapshot:
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> Snapshot:
-        """Return what a record says. Raises `CorruptRecordError`, naming the path."""
+        """Return the content of a record. Raises `CorruptRecordError`, naming the path."""
         version, body = decode_record(path, KIND, data)
         match body:
             case {
@@ -98,7 +98,7 @@ class Snapshots:
         self._options = options
 
     async def newest(self) -> Snapshot | None:
-        """Return the newest snapshot, None when there is none yet."""
+        """Return the newest snapshot, None before the first."""
         return (await self._find())[0]
 
     async def read(self, snapshot: Snapshot) -> bytes:
@@ -172,7 +172,7 @@ class Snapshots:
             found = await self._store.get(self._path)
         except NoSuchNodeError:
             return []
-        with suppress(CorruptRecordError):  # what cannot be read is nobody else's
+        with suppress(CorruptRecordError):  # an unreadable record cannot belong to another log
             snapshot = Snapshot.decode(self._path, found.value)
             if snapshot.log_id != log_id:
                 return []
@@ -198,7 +198,7 @@ class Snapshots:
             data = snapshot.encode()
             change = Create(self._path, data) if version is None else Put(self._path, data, version)
             with suppress(ConflictError, NoSuchNodeError):
-                # with the manifest: the log may be deleted, and another one made, in between
+                # with the manifest: the log may be deleted and recreated in between
                 await self._store.commit([*record.unchanged(manifest, at), change])
                 return found.ledger if found is not None else None
         raise ConflictError(f"the snapshot of service {self._name!r} changed over and over")
@@ -212,9 +212,9 @@ class Snapshots:
 
 
 async def sweep_snapshots(store: MetadataStore, catalog: LedgerCatalog) -> Sequence[LedgerId]:
-    """Delete the ledgers of snapshots that no record names, nor ever will, and return them.
+    """Delete the ledgers of snapshots that no record names or will ever name; return them.
 
-    That is certain once the service's record names one that contains as much of the same log.
+    This is certain once the service's record names a snapshot with as much of the same log.
     Raises the store's errors, and `CorruptRecordError`.
     """
     orphans: list[LedgerId] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def stop(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait until it is gone, whatever it ended with."""
+    """Cancel a task and wait until it is gone, whatever its outcome."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -4,7 +4,7 @@
     spark.read.format("quire").option("cluster", "./quire-data").option("log", "orders").load()
 
 Planning happens on the driver, reading and writing in Spark's workers, each with a client of its
-own. docs/spark.md has the options, and what is guaranteed.
+own. docs/spark.md has the options and the guarantees.
 
 pyspark and pyarrow are imported in this package and nowhere else (`pip install 'quire[spark]'`).
 """

@@ -1,8 +1,8 @@
 """Reading in batches.
 
-Planning takes a snapshot (quire/log/reading/snapshot.py): what a reader could see at that moment,
-cut into ranges of entries. Each worker reads its ranges without fencing, so the writer is not
-disturbed. Make a new data frame to see newer records.
+Planning takes a snapshot (quire/log/reading/snapshot.py): all records that a reader could see at
+that moment, split into ranges of entries. Each worker reads its ranges without fencing, so the
+writer is not disturbed. Make a new data frame to see newer records.
 
 Spark's filters narrow nothing here. Spark keeps one plan of a Python source for all uses of a data
 frame, and the last one's filters would be in it (`DataSourceReader.pushFilters`, Spark 4.3): the
@@ -46,7 +46,7 @@ class LogReader(DataSourceReader):
         for log in options.select(client.list_logs()):
             try:
                 spans = client.snapshot_log(log, password=options.password, bounds=options.bounds)
-                check_beginning(client, log, options)  # of what is trimmed later workers tell
+                check_beginning(client, log, options)  # workers report later trims
             except NoSuchLogError:
                 if log in options.logs:
                     raise
@@ -62,7 +62,7 @@ class LogReader(DataSourceReader):
 def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[Any]:
     """Yield the records of a partition as Arrow record batches, in a worker."""
     if not isinstance(partition, SpanPartition):
-        return  # of a plan without partitions Spark makes one of its own
+        return  # Spark adds a partition of its own to a plan without any
     keyring = worker_keyring(options.key_file)
     slices = worker_client(options.cluster).read_span(
         partition.span, password=options.password, keyring=keyring

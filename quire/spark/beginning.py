@@ -1,7 +1,7 @@
 """Whether a batch read can begin where its options say.
 
-A log whose beginning was trimmed is read from what is left. But whoever names a place counts on
-what follows it: when that was trimmed, going on in silence would lose records.
+A trimmed log is read from its first remaining record. But options that name a place count on the
+records after it: if those were trimmed, silent continuation would lose records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One client per worker process, kept from task to task.
 
 Connecting costs a few round trips; Spark reuses its worker processes, and so are their connections.
-The last cluster connected to is the one that is kept.
+Only the connection to the last cluster is kept.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def worker_keyring(key_file: str | None) -> Keyring | None:
     try:
         found = os.stat(key_file)
     except OSError:
-        return read_key_file(key_file)  # which says what is wrong with it
+        return read_key_file(key_file)  # its error names the defect
     return _read_keyring(key_file, (found.st_mtime_ns, found.st_size, found.st_ino))
 
 

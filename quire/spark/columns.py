@@ -1,7 +1,7 @@
 """Records as Arrow columns, without a Python step per record.
 
-A batch brings its lengths and its payloads as one buffer each; what is the same for a whole batch
-is repeated by Arrow. Only columns that were asked for are made.
+A batch has its lengths and its payloads as one buffer each; Arrow repeats values that are equal in
+the whole batch. Only requested columns are built.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tells a batch of a stream from another batch with the same number.
+"""Distinguishes a batch of a stream from another batch with the same number.
 
 Spark repeats a batch with the same records, but not with the same tasks or order. So records are
 summed up in any order: the digest is equal for equal records, each as often as in the other.
@@ -38,6 +38,6 @@ class Content(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """What a log remembers: 16 hexadecimal digits."""
+        """The digest that a log remembers: 16 hexadecimal digits."""
         data = f"{self.records} {self.sum:x}".encode()
         return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,4 +1,4 @@
-"""Where a log ends for a job or a query: behind the last record that a snapshot has."""
+"""Where a log ends for a job or a query: after the last record of a snapshot."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from quire.sync import SyncClient
 
 
 def end_of(client: SyncClient, log: str, password: bytes) -> int:
-    """Return the offset behind the last record that can be read now. Raises `NoSuchLogError`.
+    """Return the offset after the last record that can be read now. Raises `NoSuchLogError`.
 
-    Later it may be less: a snapshot has what the bookies that answer know to be confirmed.
+    Later it may be less: a snapshot has the records that the answering bookies know as confirmed.
     """
     spans = client.snapshot_log(log, password=password, bounds=EVERYTHING)
     if spans:

@@ -1,7 +1,7 @@
-"""What a worker of Spark raised, found in what Spark says about it.
+"""Finds the error of a Spark worker in Spark's report.
 
 Spark reports an exception of a worker as text in the middle of its own. The command line, and
-whoever decides by the kind of an error, want quire's.
+callers that decide by the kind of an error, need quire's error.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LAST_LINE: Final = re.compile(r"^(?:\S+: )?(quire(?:\.\w+)+)\.(\w+Error): (.+)$
 """How a traceback of Python ends."""
 
 REASON_MAX: Final = 500
-"""Characters of what Spark says; its plans fill pages."""
+"""Characters kept of Spark's report; its plans fill pages."""
 
 _GOES_ON: Final = re.compile(r"\s*(?:The above exception was|During handling of the above)")
-"""What Python writes between an error and the one that it led to."""
+"""The text that Python writes between an error and the error that it led to."""
 
 
 class SparkFailedError(QuireError):
@@ -38,7 +38,7 @@ class SparkFailedError(QuireError):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """As `workers_errors`, and `SparkFailedError` for what is none of quire's: one line."""
+    """As `workers_errors`, and `SparkFailedError` in one line for all other errors."""
     try:
         with workers_errors():
             yield
@@ -50,9 +50,9 @@ def plain_errors() -> Iterator[None]:
 
 @contextmanager
 def workers_errors() -> Iterator[None]:
-    """Raise what a worker raised where Spark failed for it; anything else as it is.
+    """Raise a worker's error if Spark failed because of it; other errors stay as they are.
 
-    The error has the sentence and no more: what it carries beside it stayed in the worker.
+    The error has its text only: its attributes stayed in the worker.
     """
     try:
         yield

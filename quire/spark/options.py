@@ -92,7 +92,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read, of what, and how. `logs` are names and patterns (`*`, `?`, `[…]`)."""
+    """Options of a read. `logs` are names and patterns (`*`, `?`, `[…]`)."""
 
     cluster: str
     logs: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class WriteOptions:
 
 
 def read_schema(options: Mapping[str, str]) -> str:
-    """Return the schema of what these options read, as Spark writes it."""
+    """Return the schema of the rows that these options read, as Spark writes it."""
     given = Given(options, (*_READ, *_STREAM), "a read of")
     ledger = given.get("ledger", _natural, None)
     kinds = _schema_of(ledger)

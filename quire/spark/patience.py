@@ -1,7 +1,7 @@
 """Trying again where Spark would not.
 
-Whatever a streaming query's planning raises ends the query. So what may pass by itself, a bookie
-that is restarted or a metadata store that has no leader for a moment, is waited for here first.
+An error in the planning of a streaming query ends the query. So planning first waits for transient
+failures to pass, such as a bookie that restarts or a metadata store without a leader.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE_SECONDS: Final = 30.0
 
 
 class BehindError(RetryError):
-    """What is known of a log's end now is less than was known before, from other bookies."""
+    """The end of a log that bookies know now is before an end that other bookies knew."""
 
     def __init__(self, log: str, before: int, now: int) -> None:
         super().__init__(
@@ -37,10 +37,10 @@ class BehindError(RetryError):
 
 
 def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Return what the work returns, trying again while nothing but patience is needed.
+    """Return the result of the work, trying again after transient failures.
 
     The work has to be harmless to repeat: an unknown outcome is tried again too. Raises its last
-    transient error, and whatever else it raises at once.
+    transient error, and any other error at once.
     """
     end = time.monotonic() + PATIENCE_SECONDS
     while True:

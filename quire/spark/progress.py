@@ -2,8 +2,8 @@
 
     {"orders": {"id": "5f0c…", "first": 0, "offset": 1200}, …}
 
-`offset` is that of the next record, `first` where the query began in this log, `id` the log's
-identity: offsets of a log that was deleted mean nothing in another one of the same name. Record
+`offset` is the next record's, `first` where the query began in this log, `id` the log's
+identity: offsets of a deleted log mean nothing in a new log of the same name. Record
 offsets never change and have no gaps, so a limit on records is a sum, and a batch that is planned
 again after a crash is the same batch.
 
@@ -47,7 +47,7 @@ def start_of(start: Progress, log: str, end: Place) -> int:
     """Return where a batch that ends at `end` begins, also in a log that is new to the query.
 
     Spark does not write down where its first batch begins: after a crash it asks again, and the
-    answer may be another one by then. What it wrote down is the end, which knows.
+    answer may differ by then. Spark does write down the end, which holds the beginning.
     """
     begun = log in start and start[log].first == end.first
     return start[log].offset if begun else end.first

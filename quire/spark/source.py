@@ -1,4 +1,4 @@
-"""The data source: what Spark finds behind the format's name."""
+"""The data source that Spark finds under the format's name."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ before it runs the batch, and records at places never change; so a query that is
 again from its checkpoint gives its sink the same batches again, and a sink that knows batches by
 their number has every record exactly once.
 
-All methods but `read` run in one long-lived process beside the driver; whatever they raise ends the
-query, which is why they are patient.
+All methods but `read` run in one long-lived process beside the driver. An error of theirs ends the
+query, so they wait for transient failures to pass.
 """
 
 from __future__ import annotations
@@ -101,16 +101,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         client, options = self._client, self._options
         manifest = client.describe_log(log)
-        end = self._end(log)  # in front of the snapshot: what is appended in between is in neither
+        end = self._end(log)  # before the snapshot: later appends are in neither
         found = self._first_slice(self._snapshot(log, options.bounds))
         check_beginning(client, log, options)
-        # When there is nothing yet, what comes in front of an offset is not wanted all the same.
+        # Records before the wanted offset stay unwanted, also if the log is still empty.
         begin = max(end, options.bounds.first_offset)
         first = begin if found is None else _offset_of(found)
         return Place(manifest.log_id, first, first)
 
     def _end(self, log: str) -> int:
-        """The offset behind the last record that can be read now; 0 for a log that may be gone."""
+        """The offset after the last record that can be read now; 0 for a log that may be gone."""
         try:
             return end_of(self._client, log, self._options.password)
         except NoSuchLogError:
@@ -119,7 +119,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return 0
 
     def _ends(self, began: Progress) -> Progress:
-        """The places behind everything that can be read now. Never in front of where it began."""
+        """The places after all records that can be read now, never before the query's beginning."""
         ends: Progress = {}
         for log in sorted({*self._logs(), *began}):
             place = began.get(log) or self._begin(log)
@@ -135,7 +135,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end_behind(self, log: str, place: Place) -> int:
         spans = self._snapshot(log, Bounds(first_offset=place.offset))
-        # A log may be another one also where it has nothing behind the place yet.
+        # A log may be recreated also if it has no records after the place yet.
         log_id = spans[-1].log_id if spans else self._client.describe_log(log).log_id
         if log_id != place.id:
             raise LogReplacedError(log)
@@ -202,9 +202,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from read_partition(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the cursor behind what the query has done for good.
+        """Move the cursor after the records that the query has finished permanently.
 
-        Spark says so when it begins the next batch, so that the cursor is one batch behind.
+        Spark calls this when it begins the next batch, so the cursor lags by one batch.
         """
         if self._options.cursor is not None:
             for log, place in from_json(end).items():
@@ -212,7 +212,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _advance(self, log: str, place: Place) -> None:
         assert self._options.cursor is not None
-        # Of a log that is gone, or another one now, the next batch says so.
+        # The next batch reports a log that is gone or was recreated.
         with suppress(NoSuchLogError, LogReplacedError):
             if self._client.describe_log(log).log_id != place.id:
                 return

@@ -5,10 +5,10 @@ them in one compare-and-set, in the order of the partitions (quire/log/maintenan
 Before that, no reader sees any of it. A write is a takeover: it deposes a leader that is writing
 the log.
 
-A batch is remembered by the option `job`, a batch of a stream by `job`, its number, the query that
-wrote it and what is in it (content.py). So what is done again, after a failure that hid the
-outcome, is not in the log twice; and what another query writes under the same numbers is not taken
-for it.
+The log remembers a batch by the option `job`, and a batch of a stream by `job`, its number, the
+query that wrote it and a digest of its records (content.py). So a batch that is repeated, after a
+failure that hid the outcome, is not in the log twice, and a batch of another query under the same
+number is not mistaken for it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def check_schema(schema: StructType) -> None:
 
 
 class _Writing:
-    """What batches and streams have in common; goes to every task."""
+    """The common part of batches and streams; sent to every task."""
 
     def __init__(self, options: WriteOptions, job: str) -> None:
         self._options = options
@@ -120,7 +120,7 @@ class LogWriter(_Writing, DataSourceArrowWriter):
         self._adopt(_parts(messages), self._work, bool(self._options.job))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete what the tasks wrote."""
+        """Delete the ledgers that the tasks wrote."""
         patiently(self._adoption.drop, self._job)
 
     @property
@@ -156,12 +156,12 @@ class LogStreamWriter(_Writing, DataSourceStreamArrowWriter):
         self._adopt(parts, Job(self._job, batchId, parts[0].query, content.digest), True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Delete what the tasks wrote."""
+        """Delete the ledgers that the tasks wrote."""
         patiently(self._adoption.drop, self._job)
 
 
 def running_query() -> str:
-    """The identity of the streaming query of which this task is a part, as its checkpoint has it.
+    """The identity of this task's streaming query, as its checkpoint has it.
 
     `UNKNOWN_QUERY` where Spark does not say; batches that are not a stream's do not use it.
     """
@@ -191,11 +191,11 @@ class _PartWriter:
         self._entry_bytes = 0
         self._next_offset = 0
         self.content = Content()
-        """Of all records so far."""
+        """The content of all records so far."""
 
     def add(self, payloads: list[bytes | str | None]) -> None:
-        """Take in rows. Raises `InvalidRequestError` for one that is null, `EntryTooLargeError` for
-        one that is too large by itself.
+        """Add rows. Raises `InvalidRequestError` for a null row, and `EntryTooLargeError` for a row
+        that is too large by itself.
         """
         options = self._options
         for payload in payloads:
@@ -218,7 +218,7 @@ class _PartWriter:
         return tuple(self._done)
 
     def abandon(self) -> None:
-        """Leave everything as it is, for whoever sweeps."""
+        """Leave the ledgers as they are, for `sweep`."""
         if self._writer is not None:
             self._writer.abandon()
 

@@ -58,7 +58,7 @@ def connect(
 class SyncClient:
     """Blocking twin of `Client`. Safe to use from several threads.
 
-    Ctrl-C in a blocking call cancels the work behind it and waits until it has ended.
+    Ctrl-C in a blocking call cancels its work and waits until the work has ended.
     """
 
     def __init__(self, portal: Portal, client: Client) -> None:

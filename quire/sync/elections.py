@@ -53,12 +53,12 @@ class SyncElection:
 
     @property
     def name(self) -> str:
-        """What is elected."""
+        """The election's name."""
         return self._election.name
 
     @property
     def candidate(self) -> str:
-        """Who stands."""
+        """The candidate's name."""
         return self._election.candidate
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What blocking handles have in common: as context managers they close at the end of the block."""
+"""The common part of blocking handles: as context managers they close at the end of the block."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from quire.errors import QuireError
 
 
 class SyncHandle:
-    """A base for whatever has a blocking `close`: the twin of `quire.ledger.handle.Handle`."""
+    """A base for classes with a blocking `close`: the twin of `quire.ledger.handle.Handle`."""
 
     def close(self) -> None:
-        """Give back what the handle holds."""
+        """Release the handle's resources."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

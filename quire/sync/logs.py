@@ -139,7 +139,7 @@ class SyncLog(SyncHandle):
 
 
 class SyncLogDirectory:
-    """Blocking twin of what `LogDirectory` has besides the methods of `Client`."""
+    """Blocking twin of `LogDirectory`, without the methods that `Client` has too."""
 
     def __init__(self, portal: Portal, logs: LogDirectory) -> None:
         self._portal = portal
@@ -197,7 +197,7 @@ class SyncLogReader(SyncHandle):
         self._reader = reader
         self._source: AsyncGenerator[RecordBatch, None] | None = None
         self._batch: RecordBatch | None = None
-        self._records: deque[Record] | None = deque()  # None: those of the batch, all of them
+        self._records: deque[Record] | None = deque()  # None: all records of the batch
 
     @property
     def name(self) -> str:
@@ -247,15 +247,17 @@ class SyncLogReader(SyncHandle):
         return self._records
 
     async def _fetch(self) -> bool:
-        """Take the next batch, False at the end. It is kept here, in the loop's thread: with a call
-        that Ctrl-C ends in the instant in which it is answered, the answer would be lost.
+        """Take the next batch, False at the end.
+
+        The batch is kept here, in the loop's thread: if Ctrl-C ended a call right when it is
+        answered, the answer would be lost.
         """
         if self._source is None:
             self._source = self._reader.read_batches()
         try:
             batch = await anext(self._source, None)
         except BaseException:
-            self._source = None  # a generator that raised is over; the reader knows where we are
+            self._source = None  # a generator that raised is over; the reader knows the position
             raise
         if batch is None:
             self._source = None  # there may be more later

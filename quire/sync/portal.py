@@ -1,4 +1,4 @@
-"""The private event loop on which every blocking call of this process runs.
+"""The private event loop that runs every blocking call of this process.
 
 One loop in one daemon thread per process, started by the first `connect` and kept until the process
 ends: gRPC's asyncio side wants one loop, and a second thread would buy nothing under the GIL. Any
@@ -6,7 +6,7 @@ number of threads may call through the portal at once; each waits for its own wo
 
 Invariants:
   - A blocking call that is interrupted (Ctrl-C) cancels its work and waits for it to end, at most
-    `CANCEL_SECONDS`, before the interruption goes on: nothing runs on behind the caller's back.
+    `CANCEL_SECONDS`, before the interruption goes on: nothing runs on without the caller.
   - A context manager that is held is entered and left by the same task, as asyncio's own demand.
   - In a process forked after the portal was started every call raises `ForkedError`.
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 CANCEL_SECONDS: Final = 10.0
-"""Longest wait for interrupted work to end; it is left to itself after that."""
+"""Longest wait for interrupted work to end; after that it is abandoned."""
 
 WAKE_SECONDS: Final = 0.5
 """A waiting thread looks up this often: a signal that arrives in the instant before it falls asleep
@@ -45,7 +45,7 @@ PUMP_BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes an iterator runs ahead of its consumer."""
 
 ITEM_BYTES: Final = 128
-"""What an item counts besides its weight: empty records are bounded as well."""
+"""The cost of an item besides its weight: empty records are bounded as well."""
 
 
 class Portal:
@@ -72,7 +72,7 @@ class Portal:
             return cls._shared
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and return what it returns, or raise what it raises.
+        """Run a coroutine on the loop and return its result, or raise its error.
 
         Ctrl-C in the waiting thread cancels the work. Raises `HandleClosedError` when the work was
         cancelled from elsewhere or the process is at its exit, and `ForkedError`.
@@ -93,7 +93,7 @@ class Portal:
             raise
 
     def call_plain(self, function: Callable[[], T]) -> T:
-        """Run a plain function on the loop and return what it returns."""
+        """Run a plain function on the loop and return its result."""
 
         async def work() -> T:
             return function()
@@ -101,7 +101,7 @@ class Portal:
         return self.call(work())
 
     def submit(self, work: Coroutine[Any, Any, asyncio.Future[T]]) -> concurrent.futures.Future[T]:
-        """Run a coroutine that returns a future, and return one that any thread can wait for."""
+        """Run a coroutine that returns a future; return a future that any thread can wait for."""
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         async def begin() -> None:
@@ -165,7 +165,7 @@ class Portal:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         while not self._is_over():
-            pass  # somebody's code in a task wanted to end the process: that is not ours to do
+            pass  # code in a task wanted to end the process: the portal must not do so
         self._loop.run_until_complete(self._end_everything())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
@@ -274,7 +274,7 @@ class _Held(Generic[T]):
         try:
             await asyncio.shield(self._task)
         except asyncio.CancelledError:
-            self._task.cancel()  # nothing goes on behind whoever interrupted this
+            self._task.cancel()  # no work continues after its caller was interrupted
             await asyncio.gather(self._task, return_exceptions=True)
             if error is None:
                 raise
@@ -297,7 +297,7 @@ class _Held(Generic[T]):
 
 
 class _Pump(Generic[T]):
-    """Reads an asynchronous iterator ahead of a consumer that comes by now and then."""
+    """Reads an asynchronous iterator ahead of a consumer that takes batches."""
 
     def __init__(self, source: Callable[[], AsyncIterator[T]], weigh: Callable[[T], int]) -> None:
         self._source = source
@@ -310,7 +310,7 @@ class _Pump(Generic[T]):
         self._changed = asyncio.Event()
 
     async def take(self) -> list[T]:
-        """Return what has arrived, waiting for the first item; empty at the end of the source."""
+        """Return the items that have arrived, at least one; empty at the end of the source."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._pump())
         while not self._items and not self._ended:

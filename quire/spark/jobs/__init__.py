@@ -1,7 +1,7 @@
 """Jobs over whole logs, as programs for a Spark session: audit, replay, compact, offload.
 
-Each takes a session and reports what it found or did; `quire spark` runs them from the command
-line. All of them read snapshots and disturb nobody; those that write, write whole jobs, and offload
+Each takes a session and reports its result; `quire spark` runs them from the command line. All of
+them read snapshots and do not disturb the writer. Jobs that write do so all or nothing, and offload
 moves whole segments.
 """
 

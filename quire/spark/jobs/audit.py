@@ -1,10 +1,10 @@
-"""Audit: every entry of whole logs is read, and everything about it that can be checked is.
+"""Audit: reads every entry of whole logs, and checks it in all respects.
 
 A worker reads a range of entries; the reader checks each one's digest, that it names its ledger
 and entry, that its batch adds up and lies in its segment. The worker checks that offsets have no
 gap and time does not run backwards. The driver puts the ranges together: they must meet, and a
 sealed segment must end, in its ledger's metadata and by its records, where the manifest says. What
-was trimmed meanwhile is left out; what is out of reach is told apart from what is wrong.
+is trimmed meanwhile is left out; unreachable entries are reported apart from defects.
 
 One copy of every entry is read, not all of them: comparing copies is the bookies' own business.
 """
@@ -44,7 +44,7 @@ PIECES_PER_CORE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class PieceAudit:
-    """What a worker found in a range of entries."""
+    """A worker's findings in a range of entries."""
 
     log: str
     segment: int
@@ -52,7 +52,7 @@ class PieceAudit:
     records: int
     bytes: int
     checksum: int
-    """CRC-32 of all payloads, one behind the other."""
+    """CRC-32 of all payloads, concatenated."""
     first_offset: int
     next_offset: int
     last_ms: int
@@ -64,13 +64,13 @@ class PieceAudit:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything was read, and nothing found wrong."""
+        """Whether everything was read, without a defect."""
         return not (self.problem or self.unread or self.is_gone)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentAudit:
-    """What was found in one segment; times in Unix milliseconds."""
+    """The findings in one segment; times in Unix milliseconds."""
 
     number: int
     ledger: int
@@ -86,7 +86,7 @@ class SegmentAudit:
 
 @dataclass(frozen=True, slots=True)
 class LogAudit:
-    """What was found in one log."""
+    """The findings in one log."""
 
     log: str
     segments: tuple[SegmentAudit, ...]
@@ -98,7 +98,7 @@ class LogAudit:
 
     @property
     def all_problems(self) -> tuple[str, ...]:
-        """What is wrong with the log and with its segments."""
+        """The defects of the log and of its segments."""
         inside = [(each.number, problem) for each in self.segments for problem in each.problems]
         return (*self.problems, *(f"segment {number}: {problem}" for number, problem in inside))
 
@@ -118,8 +118,8 @@ def audit_logs(
 
     `on_progress` is told ranges of entries done, and how many there are. Raises `NoSuchLogError`,
     also for patterns that no log matches, `LogReplacedError`, `MissingKeyError` for an encrypted
-    log without its key, `ConfigurationError` for a key file that a worker cannot use, and what
-    keeps a snapshot from being taken; what is wrong inside, or out of reach, is in the result.
+    log without its key, `ConfigurationError` for a key file that a worker cannot use, and errors
+    that prevent a snapshot. Defects and unreachable entries are in the result.
     """
     with quire.sync.connect(options.cluster) as client:
         logs = options.select(client.list_logs())
@@ -159,8 +159,8 @@ def _read(
 def audit_piece(
     cluster: str, password: bytes, key_file: str | None, span: Span
 ) -> PieceAudit | QuireError:
-    """Read a range of entries, in a worker. What is wrong is returned, not raised; an error says
-    that the audit itself lacks something.
+    """Read a range of entries, in a worker. Defects are returned, not raised; an error says that
+    the audit itself lacks a key or a file.
     """
     records = payload_bytes = checksum = last_ms = 0
     first_offset = next_offset = -1
@@ -242,7 +242,7 @@ def audit_log(
     pieces: Sequence[PieceAudit],
     ledger_problems: dict[int, str],
 ) -> LogAudit:
-    """Put together what the workers found in one log."""
+    """Put together the workers' findings in one log."""
     spanned = {span.segment: span for span in spans}
     segments = []
     for segment in manifest.segments:

@@ -29,7 +29,7 @@ class Place:
     key_file: str = ""
 
     def options(self) -> dict[str, str]:
-        """The options by which Spark finds it."""
+        """The options that Spark finds it by."""
         given = {"cluster": self.cluster, "log": self.log}
         secrets = {"password": self.password, "keyFile": self.key_file}
         return given | {name: value for name, value in secrets.items() if value}
@@ -53,14 +53,16 @@ def replay_log(
 ) -> Copied:
     """Append to `target` every record of `source` that an earlier replay did not, in order.
 
-    All or nothing. How far it came is remembered in the target under `job`, so that replaying
-    again goes on from there, and a replay that failed without saying how may be repeated. Without
-    `job` a source that was deleted and made anew is another one. Record offsets and times are the
-    target's own. Raises `OvertakenError`, with nothing added, when another replay of the job was
-    quicker; `PositionTrimmedError` when the source was trimmed before it was replayed,
-    unless `skip_trimmed`; `BehindError` when it ends in front of what was replayed;
-    `NoSuchLogError`, `InvalidRequestError`, `DecryptionError`, and what else keeps a worker from
-    reading or writing.
+    All or nothing. The target remembers the offset reached under `job`: the next replay continues
+    from there, and a replay with an unknown outcome may be repeated. Without `job`, a source that
+    was deleted and recreated counts as a new source. Record offsets and times are the target's own.
+
+    Raises:
+        OvertakenError: another replay of the job was quicker; nothing was added.
+        PositionTrimmedError: the source was trimmed before it was replayed, unless `skip_trimmed`.
+        BehindError: the source ends before the offset reached.
+        NoSuchLogError, InvalidRequestError, DecryptionError: and other errors of reading and
+            writing.
     """
     log_id, end = _end(source)
     _check_pair(source, target, log_id)
@@ -82,8 +84,8 @@ def compact_log(
     """Append to `target` the last record of every key in `source`, in the order of their offsets.
 
     `key` is a SQL expression over the columns of the log, as `get_json_object(cast(payload as
-    string), '$.id')`; records for which it is null are all kept. Done again for the same source
-    it adds nothing, unless the source has grown. Raises as `replay_log`.
+    string), '$.id')`; records with a null key are all kept. Repeated for the same source, it adds
+    nothing, unless the source has grown. Raises as `replay_log`.
     """
     log_id, end = _end(source)
     _check_pair(source, target, log_id)
@@ -120,8 +122,8 @@ def _check_pair(source: Place, target: Place, log_id: str) -> None:
 
 
 def _load(spark: SparkSession, place: Place, end: int, options: Mapping[str, str]) -> DataFrame:
-    """Read a log up to an offset, all of it: what comes behind the plan would be lost, since the
-    target remembers the offset. Raises `BehindError` when it is not known to be confirmed any more.
+    """Read a log up to an offset, all of it: records after the plan would be lost, since the target
+    remembers the offset. Raises `BehindError` when it is not known to be confirmed any more.
     """
     reader = spark.read.format("quire").options(**place.options(), **options, toOffset=end)
     frame = reader.load()
@@ -140,14 +142,14 @@ def _save(frame: DataFrame, place: Place, **options: str | int) -> None:
 
 
 def _end(place: Place) -> tuple[str, int]:
-    """A log's identity, and the offset behind what can be read of it now."""
+    """A log's identity, and the offset after its last readable record."""
     with quire.sync.connect(place.cluster) as client:
         log_id = client.describe_log(place.log).log_id
         return log_id, end_of(client, place.log, place.password.encode())
 
 
 def _done(place: Place, job: str) -> int:
-    """How far a job has come in its target."""
+    """The offset that a job has reached in its target."""
     with quire.sync.connect(place.cluster) as client:
         try:
             return client.describe_log(place.log).sequence_of(job)

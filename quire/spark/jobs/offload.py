@@ -23,14 +23,14 @@ from quire.spark.jobs.copy import Place
 
 @dataclass(frozen=True, slots=True)
 class Offloaded:
-    """What a job moved: segments, their records, and the bytes of the new files."""
+    """The result of a job: segments, their records, and the bytes of the new files."""
 
     tier: str
     segments: int
     records: int
     bytes: int
     swept: tuple[str, ...]
-    """URIs of files that earlier attempts left behind."""
+    """URIs of files that earlier attempts left over."""
 
 
 def offload_log(
@@ -46,8 +46,8 @@ def offload_log(
 
     With `keep_ledgers` the bookies keep their copies until the next run without it. May be killed
     and repeated at any point. `on_progress` is told segments done, and how many there are. Raises
-    `NoSuchLogError`, `ConfigurationError`, and what kept the first segment from being moved that
-    was not, unless it was moved by somebody else or trimmed; all that could be are moved then.
+    `NoSuchLogError`, `ConfigurationError`, and the error of the first segment that could not be
+    moved, unless another job moved it or it was trimmed; all other segments are moved then.
     """
     password = log.password.encode()
     with quire.sync.connect(log.cluster) as client:
@@ -84,7 +84,7 @@ def offload_log(
 def offload_segment(
     cluster: str, log: str, password: bytes, tier: str, segment: Segment
 ) -> tuple[int, ColdFile | QuireError]:
-    """Write a segment's file, in a worker. What keeps it from that is returned, not raised."""
+    """Write a segment's file, in a worker. Errors are returned, not raised."""
     try:
         work = worker_client(cluster).logs.offload(log)
         return segment.number, work.write(segment, tier, password=password)

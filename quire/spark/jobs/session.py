@@ -21,7 +21,7 @@ SILENCE_SECONDS_MAX: Final = 2.0
 def start_java() -> None:
     """Start the process of Java that sessions work in, where none runs for us yet.
 
-    Interrupted before it returns, it leaves a Java behind that nobody ends.
+    Interrupted before it returns, it leaves a Java process that quire does not end.
     """
     SparkContext.getSystemProperty("java.version")  # a question that only Java can answer
 
@@ -56,9 +56,9 @@ def silence_java() -> None:
 def local_session(name: str, master: str | None = None) -> SparkSession:
     """Return a session with the data source registered; the caller stops it.
 
-    Without `master` spark-submit's own settings count, and this machine where there are none.
-    Workers run this interpreter unless PYSPARK_PYTHON names another one. What Ctrl-C does stays as
-    it is: Spark would take it for itself.
+    Without `master` spark-submit's own settings count, or else this machine.
+    Workers run this interpreter unless PYSPARK_PYTHON names another. The handler of Ctrl-C stays
+    as it is: Spark would replace it.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName(name).set("spark.ui.showConsoleProgress", "false")
