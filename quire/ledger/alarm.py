@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Calls back at or before the times asked for; the callee looks what is due and asks again."""
+    """Calls back at or before the requested times; the callee finds the work due and asks again."""
 
     __slots__ = ("_callback", "_loop", "_timer")
 

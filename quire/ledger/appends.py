@@ -1,15 +1,15 @@
-"""The appends of one writer that somebody waits for: for room first, then for the answer.
+"""The pending appends of one writer: each waits for space first, then for its answer.
 
-Two queues in the order of the calls. An append that finds no room, or others waiting for it, is
-queued; when room appears the queue itself pushes, so nobody is overtaken. Once pushed an append
-waits for LAC; answers are given in entry order, in bulk, when LAC moves. Calls are dated, and
-since both queues are in order the oldest is at the front of either: one timer serves all
+Two queues in the order of the calls. An append that finds no space, or other appends waiting for
+space, is queued; when space appears the queue itself pushes, so no append is overtaken. Once pushed
+an append waits for LAC; answers are given in entry order, in bulk, when LAC moves. Calls are dated,
+and since both queues are in order the oldest is at the front of either: one timer serves all
 deadlines.
 
-A cancelled caller abandons its answer: what was pushed stays pushed, what still waited for room is
-dropped. An append of no payloads is answered when everything before it is: that is `drain`.
+A cancelled caller abandons its answer: a pushed append stays pushed, and an append that still waits
+for space is dropped. An append of no payloads is answered when every append before it is: `drain`.
 
-Not here: what room is, what an entry id is, which error an end means.
+Not here: how space is counted, how entry ids are given, which error an end means.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from quire.entry import EntryId
 from quire.errors import QuireError
 
 Push = Callable[[bytes], EntryId | None]
-"""Push a payload and return its entry; None when there is no room."""
+"""Push a payload and return its entry; None when there is not enough space."""
 
 
 EntryError = Callable[[EntryId], QuireError]
-"""Make the error for an append whose outcome at an entry is unknown."""
+"""Make the error for an append with an unknown outcome at an entry."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +58,7 @@ class _Awaited(NamedTuple):
 
 
 class Appends:
-    """Who waits for what."""
+    """The appends that wait, and what each waits for."""
 
     __slots__ = ("_awaited", "_waiting")
 
@@ -89,7 +89,7 @@ class Appends:
         self._waiting.append(request)
 
     def admit(self, push: Push, pushed: EntryId) -> EntryId:
-        """Push what there is room for, behind the entry pushed last; return the last one now."""
+        """Push as many payloads as fit, after the last pushed entry; return the new last entry."""
         while self._waiting:
             request = self._waiting[0]
             if not request.is_abandoned:
@@ -101,7 +101,7 @@ class Appends:
         return pushed
 
     def _push(self, request: Request, push: Push, pushed: EntryId) -> EntryId:
-        """Push payloads of one request until there is no room."""
+        """Push payloads of one request until the space is used up."""
         if request.first is None:
             request.first = pushed + 1
         while request.pushed < len(request.payloads):
@@ -120,7 +120,7 @@ class Appends:
             request.admitted.set_result(None)
 
     def resolve(self, lac: EntryId) -> None:
-        """Answer what is confirmed."""
+        """Answer the confirmed appends."""
         awaited = self._awaited
         while awaited and awaited[0].last <= lac:
             _, answer, result, _ = awaited.popleft()
@@ -136,9 +136,9 @@ class Appends:
     ) -> None:
         """Fail the appends called `timeout` seconds ago or earlier, in order.
 
-        What was pushed, even in part, fails as `unknown`; what was not, as `refused`. Due times
-        are sums, as the alarm's are: a difference could round to just before its own alarm, for
-        ever.
+        An append that was pushed, even in part, fails as `unknown`; any other as `refused`. Due
+        times are sums, as the alarm's are: a difference could round to just before its own alarm,
+        forever.
         """
         while self._awaited and self._awaited[0].started + timeout <= now:
             last, answer, _, _ = self._awaited.popleft()
@@ -154,4 +154,4 @@ class Appends:
 def _fail(future: asyncio.Future[Any], error: QuireError) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # whoever dropped the future learns of the failure from the next call
+        future.exception()  # a caller that dropped the future gets the failure from its next call

@@ -1,8 +1,8 @@
 """Asking several bookies at once and taking the answers as they come.
 
-`Asking` owns the calls under way for one decision: whoever leaves its block has no call left
-behind. Answers arrive in the order in which the calls end, which on a given loop is
-deterministic; no set of tasks is ever iterated.
+`Asking` owns the calls under way for one decision: when its block ends, no call is left running.
+Answers arrive in the order of the calls' ends, which on a given loop is deterministic; no set of
+tasks is ever iterated.
 
 Not here: which bookies to ask and what their answers mean.
 """
@@ -58,7 +58,7 @@ async def persist(attempt: Callable[[], Awaitable[T]], attempts: int = ATTEMPTS)
 
 async def outwait(attempt: Callable[[], Awaitable[T]]) -> T:
     """Return the first answer that is not `BookieBusyError`, however long that takes: a bookie that
-    is busy has not failed. Whoever calls bounds the time.
+    is busy has not failed. The caller bounds the time.
     """
     pause = BUSY_PAUSE_SECONDS_MIN
     while True:
@@ -116,7 +116,7 @@ class Asking(Generic[K, T]):
     def _end(self, key: K, task: asyncio.Task[T]) -> None:
         del self._tasks[key]
         if not task.cancelled():
-            task.exception()  # looked at: it may wait here for long, or for ever
+            task.exception()  # looked at: the task may wait here for long, or forever
         self._ended.append((key, task))
         self._arrived.set()
 

@@ -5,15 +5,16 @@ by joining bytes that are already in wire form, so an entry costs no Python step
 leave when they are confirmed and every lane that is up has cut them into a run; those beyond LAC
 always stay, for a replacement is sent everything from LAC + 1 on.
 
-Two bounds keep it small, each as entries and as payload bytes: what is not yet confirmed, and what
-is confirmed but still unsent to a slow bookie. `is_room` is false while either is exceeded.
+Two bounds keep it small, each in entries and in payload bytes: one for unconfirmed frames, one for
+frames that are confirmed but still unsent to a slow bookie. `is_room` is false while either is
+exceeded.
 
 Invariants (`check`):
 
   K1  Frames are kept for exactly the entries base … pushed, and base ≤ LAC + 1.
   K2  Lengths never fall from one entry to the next.
 
-Pure: it decides what a run is, not when it is sent.
+Pure: it decides the contents of a run, not when it is sent.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Backlog:
         confirmed: EntryId = NO_ENTRY,
         length: int = 0,
     ) -> None:
-        """Begin behind `confirmed`, at which the ledger has `length` payload bytes."""
+        """Begin after the entry `confirmed`, with `length` payload bytes up to it."""
         self.base = confirmed + 1
         self._replication = replication
         self._entries_max = entries_max
@@ -122,9 +123,9 @@ class Backlog:
             self.base = through + 1
 
     def cut(self, position: int, first: EntryId) -> Cut | None:
-        """Return the run a position is sent next, from `first` ≥ base on; None when there is none.
+        """Return the run a position is sent next, from `first` ≥ base on; None if nothing is left.
 
-        Cut at `RUN_BYTES_MAX` payload bytes and `RUN_ENTRIES_MAX` entries, counting those of all
+        Cut at `RUN_BYTES_MAX` payload bytes and `RUN_ENTRIES_MAX` entries, counting entries of all
         positions; one larger entry goes alone.
         """
         start = first - self.base

@@ -46,7 +46,7 @@ from quire.metastore.store import MetadataStore
 from quire.observer import SILENT, Observer
 
 ATTEMPTS_MAX: Final = 16
-"""Attempts at one change of the store whose outcome stays unknown."""
+"""Attempts at one change of the store while its outcome stays unknown."""
 
 TOKEN_BITS: Final = 128
 
@@ -100,7 +100,7 @@ class LedgerCatalog:
 
         Raises `NotEnoughBookiesError` when too few bookies are up and writable,
         `InvalidRequestError` for more than half a megabyte of `custom`, and the store's errors; a
-        creation that fails or is cancelled may leave an empty ledger behind.
+        creation that fails or is cancelled may leave an empty ledger.
         """
         wanted, ensemble = await self._choose(replication or Replication())
         created_ms = int(self._clock() * 1000)
@@ -135,10 +135,10 @@ class LedgerCatalog:
         raise StoreUnavailableError(self._store.uri, "every ledger id drawn was taken")
 
     async def open(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
-        """Open a ledger whose end is decided, deciding it if need be: its writer is fenced.
+        """Open a ledger with a decided end: if it is open, fence its writer and recover it first.
 
         Every entry that was ever confirmed can be read. Raises `NoSuchLedgerError`,
-        `UnauthorizedError` for a wrong password, what `LedgerRecovery.run` raises, and the
+        `UnauthorizedError` for a wrong password, the errors of `LedgerRecovery.run`, and the
         store's errors. Cancelling may leave the ledger in recovery; open it again.
         """
         sealer, found = await self._find(ledger, password)
@@ -174,7 +174,7 @@ class LedgerCatalog:
             password: its password, needed to close it.
 
         Raises:
-            NoSuchLedgerError: there is no such ledger.
+            NoSuchLedgerError: the ledger does not exist.
             UnauthorizedError: it is open, and the password is wrong.
             UnreadableError: it is open, and too few bookies answer to decide its end.
             NotEnoughBookiesError: it is open, and too few bookies take its last entries.
@@ -190,7 +190,7 @@ class LedgerCatalog:
 
         For ledgers that are closed, or that have no writer: see `close_and_delete`. A writer that
         still writes it fails when it next needs metadata. Raises `NoSuchLedgerError`
-        when there was none, what the changes raise, and the store's errors.
+        if the ledger does not exist, errors of the changes, and the store's errors.
         """
         path, may_be_done = ledger_path(ledger), False
         for _ in range(ATTEMPTS_MAX):
@@ -216,7 +216,7 @@ class LedgerCatalog:
             await self._store.delete(shard)
 
     async def list(self) -> list[LedgerId]:
-        """Return all ledger ids, ascending. One that is created meanwhile may be missing."""
+        """Return all ledger ids, ascending. A ledger that is created meanwhile may be missing."""
         ledgers: list[LedgerId] = []
         for shard in await self._store.children(LEDGERS):
             names = await self._store.children(f"{LEDGERS}/{shard}")
@@ -224,7 +224,7 @@ class LedgerCatalog:
         return sorted(ledgers)
 
     async def each(self) -> AsyncIterator[LedgerMetadata]:
-        """Yield the metadata of all ledgers, by id, but of those that are deleted meanwhile. A
+        """Yield the metadata of all ledgers by id, except ledgers that are deleted meanwhile. A
         record that cannot be believed is logged and left out. Raises the store's errors.
         """
         for ledger in await self.list():
@@ -252,9 +252,9 @@ class LedgerCatalog:
         return found, choose_ensemble(self._rng, writable, found.ensemble)
 
     async def _candidates(self, wanted: Replication) -> tuple[Replication, Sequence[BookieId]]:
-        """Return who can be in an ensemble; look at the registrations again if these are too few.
+        """Return the bookies that can be in an ensemble; if too few, read the registrations again.
 
-        With opportunistic striping it may be smaller than wanted: all there are, at least Qw.
+        With opportunistic striping it may be smaller than wanted: all bookies, at least Qw.
         """
         if len(self._roster.writable()) < wanted.ensemble:
             await self._roster.refresh()
@@ -266,7 +266,7 @@ class LedgerCatalog:
     async def _create(
         self, metadata: LedgerMetadata, along: Sequence[Change]
     ) -> VersionedMetadata | None:
-        """Create a record; None when its id is somebody else's."""
+        """Create a record; None when another client has its id."""
         path, value = ledger_path(metadata.ledger), metadata.encode()
         if len(value) > NEW_BYTES_MAX:
             raise InvalidRequestError(

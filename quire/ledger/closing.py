@@ -1,10 +1,11 @@
 """The close of a ledger by its writer: by one caller at a time, once, and not if it is abandoned.
 
-What a close asks of bookies and of the metadata store is asked by a task of the writer's, whoever
-called: so `abandon` ends it as a crash would, and not only who waits for it. A request that is on
-its way then may be carried out yet.
+A task of the writer sends a close's requests to bookies and to the metadata store, whichever caller
+asked for the close. So `abandon` ends the close itself, as a crash would, and not only its callers.
+A request that is on its way then may still be carried out.
 
-Not here: what a close waits for (`writer`), and how the record is changed (`ledger_record`).
+Not here: the conditions that a close waits for (`writer`), and the change of the record
+(`ledger_record`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Closing:
         self.is_done = False
         """Whether the ledger is closed."""
         self.is_abandoned = False
-        """Whether it is left to somebody else to close."""
+        """Whether the close is left to another client."""
         self._ledger = ledger
         self._tasks = tasks
         self._turn = asyncio.Lock()
@@ -44,7 +45,7 @@ class Closing:
         self.is_abandoned = not self.is_done
 
     async def run(self, close: Callable[[], Awaitable[None]], abandon: Callable[[], None]) -> None:
-        """Call `close` when nobody else is at it. Cancelling calls `abandon`.
+        """Call `close` when no other caller is closing. Cancelling calls `abandon`.
 
         Raises `HandleClosedError` when the writer is abandoned meanwhile: the ledger may be open.
         """
@@ -60,7 +61,7 @@ class Closing:
             raise HandleClosedError(f"writer of ledger {self._ledger}")
 
     async def carry_out(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what closes the ledger, unless it is abandoned meanwhile; raises what that raises."""
+        """Run `work`, unless the close is abandoned meanwhile; raises the errors of `work`."""
 
         async def close() -> None:
             await work()

@@ -1,16 +1,17 @@
 """Full quorum: before such a ledger is closed, every entry is on all Qw bookies of its write set.
 
-A confirmed entry is on Qa of them; the others had failed or were behind. Whoever closes the ledger,
-its writer or a recoverer, first asks each bookie of each fragment what it holds and copies what it
-lacks from the others, all positions at once. One with damage, that cannot say what it holds, is
-given all of it again; one that is busy is waited for. One that does not answer or takes nothing
-within the time of a request is replaced by a spare, which is given everything of its position.
+A confirmed entry is on Qa of them; the others had failed or were late. The client that closes the
+ledger, its writer or a recoverer, first asks each bookie of each fragment for a list of its entries
+and copies the missing entries from the other bookies, all positions at once. A bookie with damage,
+which cannot list its entries, is given all of them again; a busy bookie is waited for. A bookie
+that does not answer or takes nothing within the time of a request is replaced by a spare, which is
+given everything of its position.
 
 Replacements are legal edits of re-replication and appear in metadata together with the end, when
-they hold what they stand for. Only confirmed entries are copied, so copies of an attempt that is
-given up are harmless.
+they hold all entries of their positions. Only confirmed entries are copied, so copies of an
+abandoned attempt are harmless.
 
-Not here: the end (`writer`, `recovery`), and what becomes of a ledger after it was closed.
+Not here: the end (`writer`, `recovery`), and a ledger after its close.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class Completion:
         self._failed: set[BookieId] = set()
 
     async def run(self, metadata: LedgerMetadata, last: EntryId) -> list[Replica]:
-        """Return when every entry up to `last` is on its whole write set; says who was replaced.
+        """Return the replaced positions once every entry up to `last` is on its whole write set.
 
-        Raises `NotEnoughBookiesError` when there is nobody to hold a copy, and `UnreadableError`
+        Raises `NotEnoughBookiesError` when no bookie can hold a copy, and `UnreadableError`
         when an entry cannot be read to be copied. Can be repeated.
         """
         replicas: list[Replica] = []
@@ -93,7 +94,7 @@ class Completion:
         holders: Sequence[BookieId],
         positions: Sequence[int],
     ) -> list[int]:
-        """Give positions what they lack, all at once; return those whose bookie failed."""
+        """Copy missing entries to all positions at once; return positions with a failed bookie."""
         failed = []
         async with Asking[int, bool]() as asking:
             for position in positions:
@@ -115,13 +116,13 @@ class Completion:
         position: int,
         bookie: BookieId,
     ) -> bool:
-        """Give a bookie what it lacks of its position, a read at a time; False when it failed."""
+        """Copy missing entries to a bookie, a read at a time; False when it failed."""
         is_written_to = metadata.replication.is_written_to
         held: Ranges
         try:
             held = await list_all(partial(self._list, bookie), fragment.first, last)
         except CorruptEntryError:
-            held = ()  # it cannot tell what is whole: it gets everything again
+            held = ()  # it cannot tell which copies are whole: it gets everything again
         except QuireError:
             return False
         for low, high in stretches(metadata, position, fragment.first, last, held):
@@ -167,7 +168,7 @@ class Completion:
             await self._ask(bookie, partial(_add, ledger, key, run))
 
     async def _ask(self, bookie: BookieId, call: Callable[[Bookie], Awaitable[T]]) -> T:
-        """Return a bookie's answer; one that is busy is asked again while its time lasts."""
+        """Return a bookie's answer; a busy bookie is asked again while its time lasts."""
 
         async def attempt() -> T:
             return await call(self._bookies.bookie(bookie))
@@ -183,10 +184,11 @@ async def _add(ledger: LedgerId, key: bytes, run: bytes, link: Bookie) -> None:
 def stretches(
     metadata: LedgerMetadata, position: int, first: EntryId, last: EntryId, held: Ranges
 ) -> Iterator[tuple[EntryId, EntryId]]:
-    """Yield what a position must hold of first..last and is not held, as ascending ranges.
+    """Yield the missing entries of a position in first..last, as ascending ranges.
 
-    In a striped ensemble entries of other positions lie within: they are read along, for one read
-    of many is cheaper than many of one. Nothing that must be held and is held lies within.
+    In a striped ensemble a range includes entries of other positions: they are read along, because
+    one read of many is cheaper than many of one. A range includes no entry that the position must
+    hold and holds.
     """
     is_written_to, found = metadata.replication.is_written_to, None
     others = metadata.replication.ensemble - metadata.replication.write_quorum

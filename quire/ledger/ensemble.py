@@ -1,7 +1,7 @@
 """The ensemble as its writer drives it: one lane per position around one window and one backlog.
 
-What goes in is frames; what comes out is LAC, and failures. Acks move the window, the window
-moves LAC, and frames that every sending lane has cut are let go. A failed lane is taken down and
+Frames go in; LAC and failures come out. Acks move the window, the window
+moves LAC, and frames that every sending lane has cut are dropped. A failed lane is taken down and
 reported; from then on it is `down` until a change of the ensemble gives its position away or
 `revive` probes it.
 
@@ -60,10 +60,10 @@ class Ensemble:
         ended: Callable[[Exception], None],
         deferred_sync: bool = False,
     ) -> None:
-        """Begin at the last fragment of `metadata`, in which nothing was written yet.
+        """Begin at the last fragment of `metadata`, which has no entries yet.
 
-        `confirmed` is called with LAC when it moved or there may be room again, `failed` when
-        a lane went down, `ended` when a bookie refuses this writer for good.
+        `confirmed` is called with LAC when it moved or there may be space again, `failed` when
+        a lane went down, `ended` when a bookie refuses this writer permanently.
         """
         begin = metadata.last_fragment.first
         self.window = AppendWindow(metadata.replication, begin - 1)
@@ -76,7 +76,7 @@ class Ensemble:
             confirmed=begin - 1,
         )
         self.suspects: dict[BookieId, float] = {}
-        """Bookies that failed this writer, and the loop time until which they are no spares."""
+        """Bookies that failed this writer, and the loop time until they may be spares again."""
         self._is_stopped = False
         self._confirmed = confirmed
         self._failed = failed
@@ -104,7 +104,7 @@ class Ensemble:
 
     @property
     def answered(self) -> EntryId:
-        """The entry up to which appends are answered: LAC, but with deferred sync."""
+        """The last entry with an answered append: LAC, except with deferred sync."""
         return self.window.lac if self.accepted is None else self.accepted.lac
 
     @property
@@ -142,7 +142,7 @@ class Ensemble:
         return self.window.push()
 
     def pump(self) -> None:
-        """Send what waits on every lane that can."""
+        """Send waiting frames on every lane that can."""
         for lane in self.lanes:
             lane.pump()
         self._release()
@@ -162,7 +162,7 @@ class Ensemble:
         self._confirmed(self.window.lac)
 
     def sync(self) -> None:
-        """Have bookies vouch for what they accepted, those of whom that is news."""
+        """Ask bookies that accepted entries since the last sync to confirm them."""
         if self.accepted is None:
             return
         for lane in self.lanes:
@@ -210,15 +210,15 @@ class Ensemble:
             self.lanes[lane.position] = Lane(self._context, lane.position, bookie, fragment.first)
 
     def revive(self, now: float) -> None:
-        """Probe the lanes whose pause is over."""
+        """Probe the lanes with an ended pause."""
         for lane in self.lanes:
             if lane.state is LaneState.DOWN and lane.retry_at <= now:
                 lane.revive(max(self.window.lac, self.window.watermark(lane.position)) + 1)
 
     def deadline(self, is_crowded: bool) -> float | None:
-        """Return the loop time at which a run under way will have taken too long.
+        """Return the loop time when a run under way will have taken too long.
 
-        `is_crowded`: appends wait for room.
+        `is_crowded`: appends wait for space.
         """
         due = [
             lane.oldest + self._patience(lane, is_crowded)
@@ -242,13 +242,13 @@ class Ensemble:
             lane.take_down(0.0)
 
     def _forget_accepted(self, position: int) -> None:
-        """What a bookie accepted before it failed it may not have any more."""
+        """Forget the entries that a failed bookie accepted: it may have lost them."""
         if self.accepted is not None:
             durable = max(self.window.lac, self.window.watermark(position))
             self.accepted.restart(position, durable)
 
     def _patience(self, lane: Lane, is_crowded: bool) -> float:
-        """Less for the one lane that everybody waits for."""
+        """Return the time limit of a lane: less for the one lane that all appends wait for."""
         is_last = lane.cursor == self.backlog.base
         if is_crowded and is_last and self.backlog.is_lagging(self.window.lac):
             return min(self._options.stall_timeout, self._options.request_timeout)

@@ -6,11 +6,11 @@ cannot move in between, so no entry is confirmed by an ensemble that metadata do
 
 With `delay_ensemble_change` nothing is replaced as long as the others suffice.
 
-A position for which there is no spare stays down: the others go on, and it is probed and offered
+A position without a spare stays down: the others go on, and it is probed and offered
 a spare again after a pause that grows with its failures. The same when the store provably changed
-nothing. A change whose outcome is unknown keeps LAC frozen until it is known.
+nothing. A change with an unknown outcome keeps LAC frozen until the outcome is known.
 
-Not here: what an ending means to callers; the task only reports it.
+Not here: the meaning of an ending for callers; the task only reports it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class EnsembleChange:
             self._ended(error)
 
     async def _change(self) -> None:
-        """Replace what can be replaced, in as many rounds as bookies fail meanwhile."""
+        """Replace failed positions as far as spares exist, in rounds while bookies fail."""
         self.obstacle = None
         try:
             while self._ensemble.ailing and not self._ensemble.can_wait:
@@ -102,7 +102,7 @@ class EnsembleChange:
     def _draw(self) -> Fragment:
         """Return the fragment that gives positions to spares; LAC is frozen then.
 
-        Raises `NotEnoughBookiesError` when there is no spare.
+        Raises `NotEnoughBookiesError` without a spare.
         """
         now = asyncio.get_running_loop().time()
         suspects = self._ensemble.suspects

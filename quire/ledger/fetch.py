@@ -1,10 +1,10 @@
-"""Fetching entries from whoever holds them.
+"""Fetching entries from the bookies that hold them.
 
-One fetch brings a stretch of verified entries that starts where it was asked to. A bookie that
+One fetch returns a range of verified entries that starts at the requested entry. A bookie that
 errs, is slow, or sends a bad copy costs a question to the next one, and is asked last for a
 while. A copy with a bad digest or the wrong ids is a failed bookie, nothing more.
 
-Not here: what may be read (`reader`), and how far ahead (`read_ahead`).
+Not here: which entries may be read (`reader`), and how far ahead (`read_ahead`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EntryFetcher:
     ) -> list[Entry]:
         """Return entries first, first + 1 … up to `last` or fewer, at least one.
 
-        All must be of one fragment, whose `ensemble` is given. `bytes_max` bounds each bookie's
+        All must be of one fragment, with the ensemble `ensemble`. `bytes_max` bounds each bookie's
         answer.
 
         Raises `NoSuchEntryError` when every bookie that should hold `first` was asked and enough
@@ -70,7 +70,7 @@ class EntryFetcher:
         return await job.run()
 
     def suspects(self, ensemble: Sequence[BookieId]) -> list[int]:
-        """Return the positions whose bookies are asked last."""
+        """Return the positions to ask last."""
         now = asyncio.get_running_loop().time()
         return [
             position
@@ -150,7 +150,7 @@ class _Fetch:
             return None
 
     def _ask_another(self, asking: Asking[int, bytes]) -> bool:
-        """Ask somebody new for what is missing at the front; False when everybody was asked."""
+        """Ask another bookie for the first missing entry; False when all bookies were asked."""
         rest = self._rest()
         if rest:
             behind = (entry for entry in self._found if entry > self._first)

@@ -1,14 +1,14 @@
-"""Forcing: from what bookies accepted to what is confirmed, in ledgers with deferred sync.
+"""Forcing: from accepted entries to confirmed entries, in ledgers with deferred sync.
 
 An append to such a ledger is answered when an ack quorum has accepted it, which survives nothing.
-LAC moves when entries are forced: every lane asks its bookie to sync and to name what it holds of
-the entries it accepted, and the window counts what was named. So LAC means here what it means
-everywhere: Qa bookies of each write set hold the entry durably and accepted it before any fence.
+LAC moves when entries are forced: every lane asks its bookie to sync and to name the accepted
+entries that it holds, and the window counts the named entries. So LAC has its usual meaning:
+Qa bookies of each write set hold the entry durably and accepted it before any fence.
 
 A bookie that does not name an entry it had accepted was restarted in between. It counts as failed,
 is replaced, or is sent the entry again: no position vouches for another life of its bookie.
 
-Not here: when to force (`writer`: when asked to, when room runs out, and before closing).
+Not here: when to force (`writer`: when asked to, when space runs out, and before closing).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def vouched(
     last: EntryId,
     held: Iterable[tuple[EntryId, EntryId]],
 ) -> EntryId:
-    """Return the last entry up to which a position holds all of its entries first..last.
+    """Return the last entry before a position's first missing entry of first..last.
 
     `held` are ascending, disjoint, inclusive ranges, as `Bookie.sync` returns them.
     """
@@ -46,19 +46,19 @@ def vouched(
 
 
 class Forcing:
-    """Who waits for LAC to reach what was appended; `sync` asks the lanes that can help."""
+    """The callers that wait for LAC to reach their appends; `sync` asks the lanes that can help."""
 
     __slots__ = ("_loop", "_sync", "_waiting", "wanted")
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self.wanted: EntryId = NO_ENTRY
-        """The entry up to which everything is to be forced."""
+        """The last entry to be forced."""
         self._sync = sync
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[EntryId, asyncio.Future[None]]] = deque()
 
     def want(self, through: EntryId) -> None:
-        """Have everything up to an entry forced; nobody waits for it."""
+        """Force everything up to an entry, without a caller that waits."""
         self.wanted = max(self.wanted, through)
         self._sync()
 
@@ -71,7 +71,7 @@ class Forcing:
         return done
 
     def confirmed(self, lac: EntryId) -> None:
-        """Tell those whose entries LAC has reached, and go on for the others."""
+        """Answer the callers with entries that LAC has reached, and go on for the others."""
         while self._waiting and self._waiting[0][0] <= lac:
             _, done = self._waiting.popleft()
             if not done.done():
@@ -80,7 +80,7 @@ class Forcing:
             self._sync()
 
     def fail(self, error: Callable[[], QuireError]) -> None:
-        """Fail whoever waits."""
+        """Fail all waiting callers."""
         while self._waiting:
             _, done = self._waiting.popleft()
             if not done.done():

@@ -16,7 +16,7 @@ class Handle:
 
     @property
     def title(self) -> str:
-        """What a message calls this handle."""
+        """The handle's name in messages."""
         return type(self).__name__
 
     @property
@@ -33,7 +33,7 @@ class Handle:
         """Stop at once, as a crash would; a handle that only reads has nothing to stop."""
 
     async def close(self) -> None:
-        """Give back what the handle holds."""
+        """Release the handle's resources."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

@@ -1,10 +1,10 @@
 """Ledger ids: each one is given out once, by compare-and-set on a counter.
 
-A client takes ids in blocks that grow from 1 to 64 as it creates ledgers, so that one that
-creates many does not meet the others at the counter each time, and one that creates a single
-ledger wastes none. What is left of a block when the client ends is never used: ids grow, they are
+A client takes ids in blocks that grow from 1 to 64 as it creates ledgers, so that a client that
+creates many does not meet the others at the counter each time, and a client that creates a single
+ledger wastes none. The rest of a block is never used after the client ends: ids grow, they are
 not dense. An hour after it was drawn a block is thrown away: a repaired bookie takes old ids
-without a record for those of deleted ledgers (repair/census.py).
+without a record for ids of deleted ledgers (repair/census.py).
 """
 
 from __future__ import annotations
@@ -59,14 +59,15 @@ class LedgerIds:
         self._block_size = 1
         self._taking = asyncio.Lock()
         self.incarnation = 0
-        """That of the store when the block was drawn, to be noted in the ledger's record. It may be
-        too low when the ledger is created, never too high."""
+        """The store's incarnation when the block was drawn, to be noted in the ledger's record. It
+        may be too low when the ledger is created, never too high."""
 
     async def next(self) -> LedgerId:
-        """Return an id that nobody else gets. Raises the store's errors, and `StoreWentBackError`
-        when the store lost its counter or was put back from a backup (protocol.md, I1).
+        """Return an id that no other client gets. Raises the store's errors, and
+        `StoreWentBackError` when the store lost its counter or was restored from a backup
+        (protocol.md, I1).
 
-        Cancelling, and an outcome that is not known, lose ids but never give one out twice.
+        Cancelling, and an unknown outcome, lose ids but never give one out twice.
         """
         async with self._taking:
             now = asyncio.get_running_loop().time()
@@ -123,7 +124,7 @@ class LedgerIds:
         return [Put(CLUSTER, replace(cluster, counted=True).encode(), found.version)]
 
     async def _check_no_ledgers(self) -> None:
-        """Raise `StoreWentBackError` when there are ledgers although there is no counter.
+        """Raise `StoreWentBackError` when there are ledgers without a counter.
 
         Their ids would be given out a second time.
         """
@@ -158,7 +159,7 @@ def encode_counter(following: LedgerId, *, is_withheld: bool = False) -> bytes:
 
 
 def decode_counter(data: bytes) -> Counter:
-    """Return what a counter's record says. Raises `CorruptRecordError`."""
+    """Return the contents of a counter's record. Raises `CorruptRecordError`."""
     version, body = decode_record(LEDGER_IDS, KIND, data)
     following = body.get("next")
     if version not in (VERSION, WITHHELD) or type(following) is not int or following < 0:

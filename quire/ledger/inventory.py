@@ -1,9 +1,9 @@
-"""The inventory of a ledger: what each bookie says it holds, beside what metadata says it must.
+"""The inventory of a ledger: the entries that each bookie lists, beside those metadata requires.
 
 For auditing: it finds entries with fewer copies than the write quorum, and bookies that lack some.
-Bookies are asked for lists, not for entries: whether the copies are whole is for the scrub and
-`quire bookie check` to say. Of a ledger that is not closed only the finished fragments are
-compared: of the last one nobody can say yet which entries there are.
+Bookies are asked for lists, not for entries: the scrub and `quire bookie check` find out whether
+the copies are whole. If a ledger is not closed only the finished fragments are compared: the
+entries of the last fragment are not decided yet.
 
 Not here: repair. A bookie that lost its disk's data repairs itself (quire/storage/mending.py).
 """
@@ -31,9 +31,10 @@ ATTEMPTS_MAX: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one bookie says it holds of a ledger, and what it lacks of what it must hold.
+    """The entries of a ledger that one bookie lists, and the required entries that it lacks.
 
-    `error` says why it gave no answer, and is empty if it gave one. Without one both are empty.
+    `error` says why it gave no answer, and is empty if it answered. Without an answer both lists
+    are empty.
     """
 
     bookie: BookieId
@@ -44,9 +45,9 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The entries first ≤ id ≤ last, of which too few bookies say that they hold a copy.
+    """The entries first ≤ id ≤ last, listed by too few bookies.
 
-    `copies` of the write quorum are there; `unknown` are those of bookies that gave no answer.
+    `copies` of the write quorum exist; `unknown` copies belong to bookies that gave no answer.
     """
 
     first: EntryId
@@ -57,10 +58,10 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Who holds what of a ledger. `compared_to` is the last entry that was compared, −1 for none.
+    """The entries that each bookie holds. `compared_to` is the last entry compared, −1 for none.
 
-    Bookies that metadata does not name are among the `holdings` if they hold something: of an
-    attempt that was given up, say, or of an ensemble that was left.
+    Bookies that metadata does not name are among the `holdings` if they hold something, such as
+    entries of an abandoned attempt, or of a previous ensemble.
     """
 
     metadata: LedgerMetadata
@@ -70,18 +71,18 @@ class Inventory:
 
     @property
     def lost(self) -> Sequence[Shortage]:
-        """The entries that nobody holds, though every bookie that must hold them answered."""
+        """The entries that no bookie holds, though every bookie that must hold them answered."""
         return [each for each in self.shortages if not each.copies and not each.unknown]
 
 
 async def take_inventory(
     store: MetadataStore, roster: BookieRoster, ledger: LedgerId, request_timeout: float
 ) -> Inventory:
-    """Ask every registered bookie, and those that metadata names, what it holds of a ledger.
+    """Ask every registered bookie, and every bookie that metadata names, for a ledger's entries.
 
-    One that does not answer within `request_timeout` seconds, for any piece of its list, or with an
-    error, is part of the result. Changes nothing and disturbs nobody. Raises `NoSuchLedgerError`
-    and the store's errors.
+    A bookie that does not answer within `request_timeout` seconds, for any piece of its list, or
+    answers with an error, is part of the result. Changes nothing and disturbs no client. Raises
+    `NoSuchLedgerError` and the store's errors.
     """
     found = await read_metadata(store, ledger)
     for _ in range(ATTEMPTS_MAX):
@@ -106,8 +107,8 @@ async def list_held(
 ) -> Ranges:
     """Return the entries of a ledger that a bookie says it holds.
 
-    Raises what the bookie raises, and `BookieUnavailableError` when a piece of the list takes
-    longer than `request_timeout` seconds.
+    Raises the bookie's errors, and `BookieUnavailableError` when a piece of the list takes longer
+    than `request_timeout` seconds.
     """
 
     async def ask(first: EntryId) -> list[tuple[EntryId, EntryId]]:

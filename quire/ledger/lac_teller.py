@@ -2,7 +2,7 @@
 
 Every frame carries the LAC its writer knew when it sealed it, so the last entry's confirmation
 travels with the next entry. When no next entry comes for `lac_idle` seconds, LAC is sent by
-itself, so that followers see the last entry. One timer, armed when LAC moves and none is: not one
+itself, so that followers see the last entry. There is one timer, armed when LAC moves, not a timer
 per entry.
 """
 

@@ -1,20 +1,20 @@
-"""A lane: what one ensemble position is sent, and how far it answered.
+"""A lane: the frames sent to one ensemble position, and its acknowledgements.
 
-A lane is a cursor into the backlog and a short queue of runs under way. Whatever lies beyond the
-cursor goes as one run as soon as fewer than `runs_outstanding_max` are under way: a batch is what
-arrived while others travelled, there is no timer. A run is acked to the owner only when all runs
+A lane is a cursor into the backlog and a short queue of runs under way. All frames after the cursor
+go as one run as soon as fewer than `runs_outstanding_max` are under way: a batch is the frames that
+arrived while others travelled, without a timer. A run is acked to the owner only when all runs
 before it are, so the owner's watermark has no holes. A busy bookie is asked again; any other
 failure is reported once and takes the lane down.
 
     UP ──failure──→ DOWN ──revive──→ PROBING ──ack──→ UP
                       ↑──────failure────┘
 
-A probing lane sends one run and holds back nobody: entries that are confirmed meanwhile it skips.
+A probing lane sends one run and delays no other lane: it skips entries confirmed meanwhile.
 
-With deferred sync an ack means "accepted"; `sync` has the bookie name what it holds for good.
+With deferred sync an ack means "accepted"; `sync` has the bookie name the entries that are durable.
 
-Not here: deciding about a failure, deadlines (the owner compares `oldest` with its clock), and who
-replaces whom. A lane belongs to one bookie; a replaced position gets a new lane.
+Not here: deciding about a failure, deadlines (the owner compares `oldest` with its clock), and
+choosing replacements. A lane belongs to one bookie; a replaced position gets a new lane.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LaneState(StrEnum):
 
 
 class LaneOwner(Protocol):
-    """Who hears of a lane's answers."""
+    """The owner of a lane, called with its answers."""
 
     def acknowledged(self, lane: Lane, through: EntryId) -> None:
         """The lane's bookie holds all it was sent up to an entry."""
@@ -67,7 +67,7 @@ class LaneOwner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LaneContext:
-    """What the lanes of one writer share."""
+    """State shared by the lanes of one writer."""
 
     ledger: LedgerId
     access_key: bytes
@@ -119,24 +119,24 @@ class Lane:
         self.is_read_only = False
         """Whether the last failure was that the bookie takes no new entries."""
         self.retry_at = 0.0
-        """Loop time at which the owner revives a lane that is down."""
+        """Loop time when the owner revives a lane that is down."""
         self._context = context
         self._outstanding: deque[_Run] = deque()
         self._syncing: asyncio.Task[None] | None = None
 
     @property
     def oldest(self) -> float | None:
-        """Loop time at which the oldest run under way was sent."""
+        """Loop time when the oldest run under way was sent."""
         return self._outstanding[0].started if self._outstanding else None
 
     def pump(self) -> None:
-        """Send what waits, as far as the bound on runs under way allows."""
+        """Send waiting frames, as far as the bound on runs under way allows."""
         if self.state is LaneState.DOWN:
             return
         is_probing = self.state is LaneState.PROBING
         runs_max = 1 if is_probing else self._context.options.runs_outstanding_max
         backlog = self._context.backlog
-        # Only a probe can have fallen behind: frames wait for lanes that are up.
+        # Only a probe can be late: frames wait for lanes that are up.
         self.cursor = max(self.cursor, backlog.base)
         while len(self._outstanding) < runs_max:
             cut = backlog.cut(self.position, self.cursor)
@@ -158,7 +158,7 @@ class Lane:
             )
 
     def take_down(self, retry_at: float) -> None:
-        """Stop sending and forget what is under way; its answers no longer count."""
+        """Stop sending and forget the runs under way; their answers no longer count."""
         self.state = LaneState.DOWN
         self.failures += 1
         self.retry_at = retry_at
@@ -236,7 +236,7 @@ class Lane:
             context.owner.synced(self, last, through)
 
     def _advance(self) -> None:
-        """Report acks from the head of the runs under way, never past one that is not acked."""
+        """Report acks from the head of the runs under way, never past a run that is not acked."""
         through: EntryId | None = None
         while self._outstanding and self._outstanding[0].acknowledged:
             through = self._outstanding.popleft().through

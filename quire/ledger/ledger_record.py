@@ -1,15 +1,15 @@
 """The writer's hold on its ledger's metadata record.
 
-Every change is a compare-and-set on the version last seen, and every ending of one is decided:
+Every change is a compare-and-set on the version last seen, and every outcome has a reaction:
 
   conflict          read again: an edit of finished fragments is taken in and the change repeated;
                     IN_RECOVERY means fenced; CLOSED means closed; a last fragment that is neither
-                    the one we know nor the one we tried was written by somebody else: fenced
+                    the known nor the tried fragment was written by another client: fenced
   outcome unknown   read again and repeat *the same* change until it or a conflict is seen: giving
                     up half-way would let the lost request be applied when the writer has moved on
   unavailable       nothing changed; the caller decides, unless an outcome is still unknown
 
-Not here: when to change the ensemble, and what LAC is.
+Not here: when to change the ensemble, and how LAC is found.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAUSE_SECONDS_MAX: Final = 1.0
 T = TypeVar("T")
 
 Decision: TypeAlias = Callable[[LedgerMetadata], LedgerMetadata | None]
-"""The next value given the current one; None when the current one is what is wanted."""
+"""The next value given the current one; None when the current value is the wanted value."""
 
 
 class LedgerRecord:
@@ -58,7 +58,7 @@ class LedgerRecord:
         self._doubt: StoreOutcomeUnknownError | None = None
         self._is_patient = False
         self._is_asking = False
-        """Whether a change was sent of which nobody knows what became."""
+        """Whether a change with an unknown outcome was sent."""
 
     @property
     def ledger(self) -> LedgerId:
@@ -95,7 +95,7 @@ class LedgerRecord:
         `replicas` are positions that were given to other bookies for it.
 
         Raises `LedgerFencedError` when it is being recovered and `LedgerClosedError` when
-        somebody else closed it at another end; `StoreUnavailableError` or
+        another client closed it at another end; `StoreUnavailableError` or
         `StoreOutcomeUnknownError` when time runs out.
         """
 
@@ -118,8 +118,8 @@ class LedgerRecord:
     async def taken_over(self) -> QuireError:
         """Return, once the record says that this writer's time is over, the error that says so.
 
-        Follows the record by a watch and waits for a store that cannot be reached, for ever if
-        need be. A writer that closes the ledger itself cancels this first.
+        Follows the record by a watch and waits for a store that cannot be reached, forever if
+        necessary. A writer that closes the ledger itself cancels this first.
         """
         version, pause = self._version, PAUSE_SECONDS_MIN
         while True:

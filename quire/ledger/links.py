@@ -27,7 +27,7 @@ def offer_bookie(address: str, bookie: LinkedBookie) -> None:
 
 
 def withdraw_bookie(address: str) -> None:
-    """Take an offer back. Harmless when there is none."""
+    """Take an offer back. Harmless without an offer."""
     _offered.pop(address, None)
 
 

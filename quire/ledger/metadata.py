@@ -1,4 +1,4 @@
-"""Ledger metadata: the record that says who holds which entries, and whether the ledger can grow.
+"""Ledger metadata: the record of the bookies that hold the entries, and of the ledger's state.
 
 A ledger's entries are divided into fragments, each with one ensemble. Its life is a one-way street:
 
@@ -74,9 +74,9 @@ class LedgerMetadata:
     """One ledger's record. `last_entry` and `length` (payload bytes) are known once it is CLOSED.
 
     `full_quorum` promises that then every entry was on all Qw bookies of its write set, not on Qa.
-    `incarnation` is that of the store in which the ledger was created, 0 in records of before
-    incarnations: in a later one the record may lack ensembles (docs/protocol.md, I2). `token` is
-    drawn by the creator, so that it recognises its own creation after a lost answer.
+    `incarnation` is the store's incarnation when the ledger was created, 0 in records of before
+    incarnations: in a later incarnation the record may lack ensembles (docs/protocol.md, I2).
+    `token` is drawn by the creator, so that it recognises its own creation after a lost answer.
 
     Raises `InvalidRequestError` when the parts contradict each other.
     """
@@ -170,7 +170,7 @@ class LedgerMetadata:
         return replace(self, state=LedgerState.CLOSED, last_entry=last_entry, length=length)
 
     def with_fragment(self, fragment: Fragment) -> LedgerMetadata:
-        """Return the value whose entries from `fragment.first` on live on another ensemble.
+        """Return the value that places entries from `fragment.first` on on another ensemble.
 
         Replaces the last fragment when it starts there, else appends. Entries confirmed
         before keep their fragment. A recoverer uses it in memory until its closing change.
@@ -188,9 +188,9 @@ class LedgerMetadata:
         return replace(self, fragments=(*kept, fragment))
 
     def with_replica(self, first: EntryId, position: int, bookie: BookieId) -> LedgerMetadata:
-        """Return the value in which one position of a finished fragment is held by another bookie.
+        """Return the value that gives one position of a finished fragment to another bookie.
 
-        This is re-replication's edit: legal for every fragment but the last, and for that one too
+        This is re-replication's edit: legal for every fragment but the last, and for the last too
         once the ledger is closed. Raises `InvalidRequestError` otherwise.
         """
         growing = None if self.is_closed else self.last_fragment.first

@@ -1,10 +1,10 @@
 """Entry ids chosen by the application.
 
-For who numbers entries elsewhere, and may have them ready in another order: entries are accepted
-in any order, sent as soon as all before them are there, and confirmed in the order of their ids,
-from 0 on and without a gap. An id is taken once; what comes again is refused.
+For applications that number entries themselves, and may have them ready in another order: entries
+are accepted in any order, sent as soon as all before them are there, and confirmed in the order of
+their ids, from 0 on and without a gap. An id is taken once; a second entry with it is refused.
 
-What waits behind a gap is held here and bounded in entries and bytes like everything in flight; the
+Entries after a gap are held here and bounded in entries and bytes like everything in flight; the
 entry that fills the gap is never held up by that bound.
 """
 
@@ -30,13 +30,13 @@ from quire.ledger.writer import LedgerWriter
 class NumberedWriter(Handle):
     """Appends to a ledger under ids that the caller gives; owns the writer it is made of.
 
-    Raises what `LedgerWriter` raises; besides, `DuplicateEntryError` for an id that was given
-    before, and `InvalidRequestError` for one that can never be reached. An entry that fails before
-    it is sent takes what is held behind it along, and their ids are free again.
+    Raises the errors of `LedgerWriter`; besides, `DuplicateEntryError` for an id that was given
+    before, and `InvalidRequestError` for an id that can never be reached. If an entry fails before
+    it is sent, the held entries after it fail too, and their ids are free again.
     """
 
     def __init__(self, writer: LedgerWriter, options: LedgerOptions | None = None) -> None:
-        """Take over a writer that was not appended to. The bounds are those of `options`. Needs a
+        """Take over a writer that was not appended to. `options` has the bounds. Needs a
         running loop.
         """
         limits = options or LedgerOptions()
@@ -95,7 +95,7 @@ class NumberedWriter(Handle):
         return answer
 
     async def force(self) -> EntryId:
-        """See `LedgerWriter.force`; what waits behind a gap is not part of it."""
+        """See `LedgerWriter.force`; entries that wait after a gap are not part of it."""
         through = self._next
         while through in self._held:
             through += 1
@@ -105,9 +105,9 @@ class NumberedWriter(Handle):
         return await self.writer.force()
 
     async def close(self) -> None:
-        """Close the ledger behind the last entry without a gap before it.
+        """Close the ledger after the last entry without a gap before it.
 
-        What waits behind a gap was never sent: it fails with `HandleClosedError`. Raises as
+        Entries that wait after a gap were never sent: they fail with `HandleClosedError`. Raises as
         `LedgerWriter.close`; cancelling abandons, too.
         """
         was_abandoned = self._is_abandoned
@@ -168,7 +168,7 @@ class NumberedWriter(Handle):
             sent.add_done_callback(_Passing(answer))
 
     async def _end_with_writer(self) -> None:
-        """Tell those who wait behind a gap that it cannot be filled any more."""
+        """Fail the entries that wait after a gap: it cannot be filled any more."""
         await self.writer.wait_ended()
         await self._tasks.join()
         try:
@@ -177,8 +177,8 @@ class NumberedWriter(Handle):
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Of what is held the first may just have been sent, the rest was not, nor can it be;
-        whoever waits for room looks again.
+        """Fail the held entries: the first may just have been sent, the others cannot be any more.
+        Callers that wait for space look again.
         """
         self._moved.set()
         for entry, (_, answer) in self._held.items():

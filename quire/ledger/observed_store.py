@@ -1,10 +1,10 @@
-"""Port 2 in front of a metadata store: tells an observer what the records of ledgers are.
+"""Port 2 around a metadata store: tells an observer the records of ledgers.
 
 Every record of a ledger that the process reads or writes is told with its version, before the
 caller learns of it. So the history of a record is whole even if a process dies between its change
 and the telling: the next change is based on a version that its process has read, and told.
 
-Not here: what the records mean (metadata.py).
+Not here: the meaning of the records (metadata.py).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from quire.metastore.store import MetadataStore, Session, Versioned
 from quire.observer import SILENT, Observer
 
 TOLD_MAX: Final = 4096
-"""Ledgers of which the version that was told last is remembered: it is not told again."""
+"""Number of ledgers with a remembered version: the version told last is not told again."""
 
 
 def observed(store: MetadataStore, observer: Observer) -> MetadataStore:
-    """Return a store that tells an observer of the records of ledgers; the same store for nobody.
+    """Return a store that tells an observer of ledgers' records; the same store without one.
 
-    Closing what is returned closes `store`.
+    Closing the returned store closes `store`.
     """
     return store if observer is SILENT else ObservedStore(store, observer)
 
 
 class ObservedStore:
-    """See the module. Raises what the store raises."""
+    """See the module. Raises the store's errors."""
 
     def __init__(self, store: MetadataStore, observer: Observer) -> None:
         self._store = store
@@ -139,7 +139,7 @@ class ObservedStore:
 
 
 def tell_record(observer: Observer, metadata: LedgerMetadata, version: int) -> None:
-    """Tell an observer what the record of a ledger is at a version."""
+    """Tell an observer the record of a ledger at a version."""
     quorums = metadata.replication
     observer.recorded(
         metadata.ledger,
@@ -152,7 +152,7 @@ def tell_record(observer: Observer, metadata: LedgerMetadata, version: int) -> N
 
 
 def _ledger_of(path: str) -> LedgerId | None:
-    """Return the ledger whose record is at a path, None for any other record."""
+    """Return the ledger with its record at a path, None for any other record."""
     if not path.startswith(LEDGERS + "/"):
         return None
     with suppress(InvalidRequestError):

@@ -1,4 +1,4 @@
-"""Knobs of the ledger layer, with the arithmetic behind each default."""
+"""Options of the ledger layer, with the arithmetic of each default."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class LedgerOptions:
     """One request to one bookie; a bookie that takes longer is replaced."""
 
     stall_timeout: float = 1.0
-    """The same, while every append waits for room because that one bookie is behind."""
+    """The same, while every append waits for space because this one bookie is late."""
 
     append_timeout: float = 30.0
-    """No append waits longer for its answer, and `close` no longer for what is in flight."""
+    """No append waits longer for its answer, and `close` no longer for appends in flight."""
 
     entries_in_flight_max: int = 8192
     """Entries not yet confirmed; and, apart, confirmed ones not yet sent to a slow bookie."""
@@ -35,18 +35,18 @@ class LedgerOptions:
 
     runs_outstanding_max: int = 4
     """Runs under way to one bookie: two keep it busy while an ack travels, four also while the
-    writer is busy with what the last ack let in. More are only smaller."""
+    writer is busy with the appends that the last ack let in. More are only smaller."""
 
     lac_idle: float = 0.001
-    """An idle writer tells its LAC after this time, so that followers see the last entry: time for
-    who appends again at once to let the next frame carry it, and short beside a synced append."""
+    """An idle writer tells its LAC after this time, so that followers see the last entry. Long
+    enough for the next frame of a writer that goes on at once, and short beside a synced append."""
 
     quarantine: float = 30.0
-    """A bookie that failed a writer is no spare for it for so long."""
+    """A bookie that failed a writer is not a spare for it for so long."""
 
     read_ahead_bytes: int = 4 * 1024 * 1024
-    """Bytes a sequential read keeps requested ahead of its consumer, in four pieces: of large
-    entries each piece is one from every bookie that is asked, however large."""
+    """Bytes a sequential read keeps requested ahead of its consumer, in four pieces. With large
+    entries each piece is one entry from every bookie that is asked, however large."""
 
     speculative_delay: float = 0.250
     """A read asks a second bookie when the first took this long."""

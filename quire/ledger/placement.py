@@ -4,7 +4,7 @@ Uniformly random among the candidates: load spreads by itself, and writers that 
 bookie do not all run to the same spare. A bookie appears once per ensemble (L5). Candidates are
 sorted before the draw, so the result depends on the generator and the set of candidates alone.
 
-Pure: the caller brings the candidates and the generator, and decides whom to leave out.
+Pure: the caller brings the candidates and the generator, and decides which bookies to leave out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def replace(
     When there are fewer spares than failed positions, the lowest positions are replaced and the
     others keep their bookie: half a repair is better than none. The result tells which.
 
-    Raises `NotEnoughBookiesError` when there is no spare at all.
+    Raises `NotEnoughBookiesError` without any spare.
     """
     failed = sorted(set(failed_positions))
     spares = sorted(set(candidates).difference(ensemble))

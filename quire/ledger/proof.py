@@ -1,6 +1,6 @@
-"""What a bookie's bytes prove, once they are verified.
+"""Verifying a bookie's bytes, and the facts that they prove.
 
-A bookie is trusted to store, not to tell the truth about what it stored: every frame and every
+A bookie is trusted to store, not to tell the truth about its data: every frame and every
 LAC packet is checked with the ledger's own key before anything is concluded from it. Pure.
 """
 
@@ -45,8 +45,8 @@ def unseal_run(
 ) -> tuple[list[Entry], list[EntryId]]:
     """Return the valid entries of a run and the ids of its damaged ones, within first..last.
 
-    Entries that are not `wanted` are skipped without being verified. A run that is no run at all,
-    or holds nothing of what was asked for, is damage of `first`.
+    Entries that are not `wanted` are skipped without being verified. Bytes that are not a run, or a
+    run without any requested entry, are damage of `first`.
     """
     try:
         scanned = scan_run(run)

@@ -1,14 +1,14 @@
-"""Replication arithmetic: who gets an entry, and how many answers prove what.
+"""Replication arithmetic: the positions of an entry, and how many answers prove a fact.
 
 An ensemble is E bookies in fixed positions. Entry e is written to Qw of them, its *write set*, the
-positions (e + i) mod E for i < Qw, and is confirmed when Qa of those acked it. Two consequences are
-all that recovery needs:
+positions (e + i) mod E for i < Qw, and is confirmed when Qa of them acked it. Recovery needs only
+two consequences:
 
   Q1  Any Qw − Qa + 1 positions of a write set contain one that acked, if the entry was confirmed.
   Q2  A set of positions that holds that many of *every* write set (`is_covered`) therefore
       contains, for every confirmed entry, a bookie that acked it.
 
-Pure: numbers only. Which bookie sits in which position is metadata's business.
+Pure: numbers only. Metadata says which bookie sits in each position.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ranges of entry ids: what a position of an ensemble must hold, and what is missing. Pure."""
+"""Ranges of entry ids: entries that an ensemble position must hold, and missing ones. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reading a long stretch: several fetches under way, delivered in order, within a bound of bytes.
 
-Answers are cut by bytes, so nobody knows in advance which ids one will hold. The stretch is divided
+Answers are cut by bytes, so the ids in an answer are not known in advance. The stretch is divided
 into pieces that should fill an answer each, by the mean payload seen last; a piece that comes
 back cut is continued when the consumer reaches it. So at most `pieces` answers wait at any time,
 whatever the entries' sizes: the bound holds, and only its use varies.
@@ -23,7 +23,7 @@ PIECES: Final = 4
 """Fetches under way. Four keep a link busy while one answer is verified and consumed."""
 
 PAYLOAD_BYTES_GUESS: Final = 1024
-"""Mean payload of a ledger of which nothing is known yet."""
+"""Mean payload of a ledger before its first answer."""
 
 FRAME_OVERHEAD: Final = HEADER.size + 16
 

@@ -1,4 +1,4 @@
-"""Whom to ask for a stretch of entries, and in which order.
+"""The bookies to ask for a range of entries, in order.
 
 In an unstriped ensemble every position holds everything, so one position can serve a whole
 sequential read: its read-ahead stays warm. In a striped one, positions at most Qw apart on the

@@ -1,8 +1,8 @@
 """Reading a ledger.
 
-What may be read is what is confirmed: up to the last entry of a closed ledger, up to LAC of one
+Only confirmed entries may be read: up to the last entry of a closed ledger, up to LAC of a ledger
 that is still written. Everything delivered was verified with the ledger's key. A reader never
-fences and never disturbs the writer; whoever wants the end decided opens with recovery
+fences and never disturbs the writer; a client that wants the end decided opens with recovery
 (`catalog`).
 
 A reader keeps the metadata it was opened with and looks again when bookies cannot serve it: a
@@ -37,7 +37,7 @@ from quire.ledger.versioned import VersionedMetadata, judged_by_metadata, read_m
 from quire.metastore.store import MetadataStore
 
 LAC_POLL_SECONDS: Final = 0.005
-"""Half of what a writer takes to announce its last entry."""
+"""Half of the time that a writer takes to announce its last entry."""
 
 LAC_POLL_SECONDS_MAX: Final = 0.1
 
@@ -90,7 +90,7 @@ class LedgerReader(Handle):
 
     @property
     def confirmed(self) -> EntryId:
-        """The highest entry known to be confirmed, without asking anybody."""
+        """The highest entry known to be confirmed, without asking a bookie."""
         if self.metadata.last_entry is not None:
             return self.metadata.last_entry
         return max(self._lac, self.metadata.last_fragment.first - 1)
@@ -108,9 +108,9 @@ class LedgerReader(Handle):
         return changed
 
     async def last_confirmed(self) -> EntryId:
-        """Return the last entry of a closed ledger, or a LAC of one that is not.
+        """Return the last entry of a closed ledger, or a LAC of an open ledger.
 
-        The LAC is at or above every one that was announced before the call: bookies that cover all
+        The LAC is at or above every LAC that was announced before the call: bookies that cover all
         write sets were asked. The writer announces with a delay, at most `LedgerOptions.lac_idle`
         after its last append.
 
@@ -127,7 +127,7 @@ class LedgerReader(Handle):
         return self.confirmed
 
     async def last_acknowledged(self) -> EntryId:
-        """Return the last entry, at or above every one that was acknowledged before the call.
+        """Return the last entry, at or above every entry that was acknowledged before the call.
 
         Linearizable, where `last_confirmed` may lag behind the writer by its announcement. Waits
         until that entry is confirmed, which a live writer sees to; raises `UnreadableError` when it
@@ -163,8 +163,8 @@ class LedgerReader(Handle):
         """Yield entries first..last in order; `last` None means all that are confirmed now.
 
         Reads ahead of the consumer by at most `LedgerOptions.read_ahead_bytes`. Raises
-        `InvalidRequestError` for a range that is none or passes LAC, `NoSuchEntryError` for one
-        that passes the end of a closed ledger.
+        `InvalidRequestError` for an invalid range or a range that passes LAC, `NoSuchEntryError`
+        for a range that passes the end of a closed ledger.
         """
         async with aclosing(self.read_runs(first, last)) as runs:
             async for run in runs:
@@ -184,8 +184,8 @@ class LedgerReader(Handle):
         """Yield entries first..last whether they are confirmed or not.
 
         An entry beyond LAC may vanish again: recovery decides. Raises `NoSuchEntryError` at
-        the first one that is not there; behind the end of a ledger known to be closed none is,
-        whatever bookies still have.
+        the first missing entry. After the end of a ledger known to be closed every entry is
+        missing, even if bookies still have copies.
         """
         self._check_range(first, last)
         end = min(last, self.confirmed) if self.is_closed else last
@@ -222,8 +222,8 @@ class LedgerReader(Handle):
         await self._closed.wait()
 
     async def close(self) -> None:
-        """Close the handle; a read under way may give what is on its way, and then ends with
-        `HandleClosedError` if there is more. Harmless again.
+        """Close the handle; a read under way may still return entries that are on their way, and
+        then ends with `HandleClosedError` if there are more. Harmless again.
         """
         self._closed.set()
 
@@ -239,8 +239,8 @@ class LedgerReader(Handle):
             )
 
     async def _bound(self, first: EntryId, last: EntryId | None) -> EntryId:
-        """Return where a read of confirmed entries may end, asking when what is known is not
-        enough.
+        """Return the last entry for a read of confirmed entries, asking bookies if the known LAC is
+        too low.
         """
         self._check_range(first, last)
         wanted = first - 1 if last is None else last
@@ -268,8 +268,9 @@ class LedgerReader(Handle):
     async def _fetch(self, first: EntryId, last: EntryId, bytes_max: int, turn: int) -> list[Entry]:
         """Fetch by the metadata at hand, and once more if that turns out to be old.
 
-        While nobody can say whether it is old, that is the error: bookies that were replaced deny
-        truly what their successors hold, and who is cut off from all should not speak of loss.
+        If the store cannot say whether it is old, the store's error is raised: replaced bookies
+        truly deny entries that their successors hold, and a client that is cut off from all must
+        not report a loss.
         """
         self._check_open()
         used = self.version
@@ -277,7 +278,7 @@ class LedgerReader(Handle):
             return await self._fetch_now(first, last, bytes_max, turn)
         except (UnreadableError, NoSuchEntryError):
             await self.refresh()
-            if self.version == used:  # somebody else may have refreshed meanwhile
+            if self.version == used:  # another call may have refreshed meanwhile
                 raise
         return await self._fetch_now(first, last, bytes_max, turn)
 

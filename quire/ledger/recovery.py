@@ -1,15 +1,15 @@
-"""Recovery: ending a ledger whose writer is gone, or is to be stopped.
+"""Recovery: closing a ledger after its writer is gone, or to stop its writer.
 
     OPEN → IN_RECOVERY → fence and find the start → read forward, write back → CLOSED
 
-Anybody may do it at any time, several at once, and again after a crash at any point: every step is
-repeatable, the first to close wins and all the others adopt its end. What answers mean is decided
-in `recovery_plan`; this module asks the questions.
+Any client may do it at any time, several at once, and again after a crash at any point: every step
+is repeatable, the first to close wins and all the others adopt its end. `recovery_plan` decides the
+meaning of answers; this module asks the questions.
 
 Every read carries the fence, not only the first: a bookie that was silent when the others were
 fenced would otherwise deny an entry today and accept it from the old writer tomorrow (#2614). All
 bookies of a write set are asked at once and the verdict falls as soon as it is certain, so a hung
-one blocks nobody.
+bookie delays no recovery.
 
 A ledger of an older incarnation is asked for everywhere (docs/protocol.md, I2): the store was put
 back from a backup, and the record may name an ensemble that the ledger left long ago.
@@ -100,8 +100,8 @@ class LedgerRecovery:
         it is. After an error or a cancellation the ledger may be left in recovery: run it again.
 
         Raises `UnreadableError` when too few bookies answer to decide, `NotEnoughBookiesError` when
-        too few take the recovered entries, `NoSuchLedgerError`, `CorruptRecordError` when somebody
-        grew the ledger during recovery, `StoreWentBackError` when a bookie dropped the ledger as
+        too few take the recovered entries, `NoSuchLedgerError`, `CorruptRecordError` when the
+        ledger grew during recovery, `StoreWentBackError` when a bookie dropped the ledger as
         deleted and its record is there, and the store's errors.
         """
         async with judged_by_metadata(self._store):
@@ -131,7 +131,7 @@ class LedgerRecovery:
         )
 
     async def _panel(self, frozen: LedgerMetadata) -> tuple[Panel, EntryId]:
-        """Return whom to ask, and the entry after which recovery reads.
+        """Return the bookies to ask, and the entry to start recovery after.
 
         The incarnation is read after the record was changed: a record that was changed before the
         store was put back is not in the store any more, and the closing change fails.
@@ -207,8 +207,8 @@ class LedgerRecovery:
     ) -> None:
         """Enter an answer into the evidence.
 
-        A run that starts behind the first entry asked for does not deny it: the bookie may have
-        lost it. It is asked about that one alone, and must commit itself.
+        A run that starts after the first entry asked for does not deny it: the bookie may have
+        lost it. The bookie is asked about this entry alone, and must commit itself.
         """
         if isinstance(said, QuireError):
             evidence.doubt(position, evidence.next)

@@ -1,7 +1,7 @@
-"""The decisions of recovery: where to start, what became of each entry, what to close with.
+"""The decisions of recovery: where to start, the fate of each entry, and the end to close with.
 
 A recoverer must end a ledger so that every confirmed entry stays and all recoverers agree. It
-knows only what bookies answer, and each answer is one of three: a valid copy, an explicit "no
+knows only the bookies' answers, and each answer is one of three: a valid copy, an explicit "no
 such entry" from a bookie that cannot have lost any, or nothing usable (an error, silence, a bad
 digest). Rules:
 
@@ -11,16 +11,16 @@ digest). Rules:
   P2  One valid copy recovers an entry. Qw − Qa + 1 explicit negatives from its write set prove
       that it was not and never will be confirmed, so the ledger ends before it. An unusable
       answer is never a negative. Neither is *retired* (`LedgerRetiredError`): it ends the recovery,
-      and metadata tells what it means.
+      and metadata tells its meaning.
   P3  Everything is judged by the metadata as it was when recovery began: a bookie that recovery
       itself put into the ensemble lacks entries rightly.
-  P4  What recovery changes in the ensemble appears in metadata together with the end, or never.
+  P4  Recovery's changes of the ensemble appear in metadata together with the end, or never.
   P5  A record of an older incarnation may lack the ledger's later ensembles. Then every bookie of
       the cluster is asked, as if each entry from the last recorded fragment on had been written to
       all K of them: K − Qa + 1 explicit negatives end the ledger. Recovery starts before the
       fragment, and writes all that it finds back to the ensemble that the record will name.
 
-Pure: answers in, verdicts out. Who asks, how often and until when is `recovery`'s business.
+Pure: answers in, verdicts out. `recovery` sends the requests and bounds their time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Answer(StrEnum):
 
 
 class Panel(NamedTuple):
-    """The bookies that a recovery asks, and the replication by which it counts their answers."""
+    """The bookies that a recovery asks, and the replication that it counts their answers with."""
 
     replication: Replication
     bookies: tuple[BookieId, ...]
@@ -58,12 +58,12 @@ def is_older(metadata: LedgerMetadata, incarnation: int) -> bool:
 
 
 def last_ensemble(metadata: LedgerMetadata) -> Panel:
-    """Return whom to ask about a ledger whose record names all of its ensembles."""
+    """Return the bookies to ask about a ledger with all of its ensembles in its record."""
     return Panel(metadata.replication, metadata.last_fragment.bookies)
 
 
 def every_bookie(metadata: LedgerMetadata, cluster: Iterable[BookieId]) -> Panel:
-    """Return whom to ask about a ledger whose later ensembles are not known (P5).
+    """Return the bookies to ask about a ledger with unknown later ensembles (P5).
 
     `cluster` names the bookies that have a cookie or are registered. Each entry that was ever
     acknowledged is held by Qa of them, so it survives Qa − 1 bookies that do not answer.
@@ -74,7 +74,7 @@ def every_bookie(metadata: LedgerMetadata, cluster: Iterable[BookieId]) -> Panel
 
 
 class Verdict(StrEnum):
-    """What follows from the answers so far about one entry."""
+    """The conclusion from the answers so far about one entry."""
 
     RECOVER = "recover"
     END = "end"
@@ -99,7 +99,7 @@ def judge(
 def start_of_recovery(
     replication: Replication, last_fragment: Fragment, tails: Mapping[int, EntryId | None]
 ) -> EntryId | None:
-    """Return the entry behind which recovery reads, None while coverage lacks (P1).
+    """Return the entry to start recovery after, None until enough bookies have answered (P1).
 
     `tails` maps the positions of the last ensemble that answered to the LAC their answer proves,
     None when it proves nothing. The result is confirmed, and so is everything below it.
@@ -111,7 +111,7 @@ def start_of_recovery(
 
 
 class Evidence:
-    """What the bookies of one ensemble said about the entries from `next` on, answer by answer.
+    """The answers of one ensemble's bookies about the entries from `next` on.
 
     Runs come in as runs; the verdict is on one entry, `next`, and `take` moves on after RECOVER.
     A bookie's newest word about an entry stands, except that a valid copy once seen stays seen.
@@ -160,7 +160,7 @@ class Evidence:
         return [position for position, answer in self.answers().items() if answer is None]
 
     def take(self) -> Entry:
-        """Return the copy of `next` and move on to the one behind it. Only after RECOVER."""
+        """Return the copy of `next` and move on to the entry after it. Only after RECOVER."""
         entry = self._found.pop(self.next)
         self._doubts.pop(self.next, None)
         self.next += 1

@@ -44,7 +44,8 @@ WAIT_SECONDS_MAX: Final = 300.0
 """Longest wait of one `wait_tail`; a longer one returns early with nothing new."""
 
 RUN_READ_BYTES_MAX: Final = READ_ANSWER_BYTES_MAX + SIZE.size + FRAME_BYTES_MAX
-"""More than any read brings: it is cut at what was asked for, unless its first frame is larger."""
+"""More than any read returns: it is cut at the requested bytes, unless its first frame is larger.
+"""
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
@@ -53,7 +54,7 @@ ReplyT = TypeVar("ReplyT")
 class RemoteBookie:
     """The bookie at an address. Needs a running event loop and belongs to it.
 
-    Implements `quire.bookie.Bookie`. Besides what the port names, `WrongBookieError` is raised
+    Implements `quire.bookie.Bookie`. Besides the port's errors, `WrongBookieError` is raised
     when another bookie answers at the address. A request without an answer after
     `request_timeout` seconds raises `BookieUnavailableError`. Connecting is on demand; after a
     failure requests fail at once while the channel waits (50 ms, growing to 1 s) before it tries
@@ -66,7 +67,7 @@ class RemoteBookie:
         self._timeout = request_timeout
         self._channel = open_channel(address.address)
         self._stub: Any = rpc.BookieStub(self._channel)
-        open_call: Any = self._channel.unary_stream  # of bytes: reads.py takes them apart
+        open_call: Any = self._channel.unary_stream  # yields bytes: reads.py takes them apart
         serialize = pb.ReadRequest.SerializeToString
         self._open_read = open_call(reads.METHOD, request_serializer=serialize)
         self._stream: RunStream | None = None
@@ -201,7 +202,7 @@ class RemoteBookie:
     async def _call(self, method: Any, request: object, timeout: float) -> Any:
         self._check_open()
         reply = await self._answer(method(request, timeout=timeout), timeout)
-        if reply is None:  # gRPC makes that of bytes that it cannot decode
+        if reply is None:  # gRPC returns None for bytes that it cannot decode
             raise self._unavailable(NO_MESSAGE)
         return reply
 
@@ -231,7 +232,7 @@ class RemoteBookie:
         return BookieUnavailableError(self._bookie, reason)
 
     async def close(self) -> None:
-        """Break what is under way and release the connection. Harmless when called again."""
+        """Break calls under way and release the connection. Harmless when called again."""
         self._closed = True
         for stream in (*self._broken, *([self._stream] if self._stream else [])):
             await stream.close()

@@ -1,11 +1,11 @@
-"""Who is up and how to reach them: the client's view of the registered bookies.
+"""The registered bookies and their addresses: the client's view.
 
-The roster follows the registrations by watches and keeps one link to each bookie that somebody
-asked for. A bookie's id is the identity of its data, so a bookie that comes back at another
-address is the same one: its link is replaced. One that is no longer registered keeps its last
+The roster follows the registrations by watches and keeps one link to each bookie that a caller
+asked for. A bookie's id is the identity of its data, so a bookie that comes back at another address
+is the same bookie: its link is replaced. A bookie that is no longer registered keeps its last
 address: it may be cut off from the metadata store only, and reads and fences should still try it.
 
-The view lags behind the store; nothing here decides whether a bookie is alive.
+The view lags the store; nothing here decides whether a bookie is alive.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RETRY_SECONDS_MAX: Final = 5.0
 
 
 class LinkedBookie(Bookie, Protocol):
-    """A bookie behind a link that holds resources."""
+    """A bookie reached over a link that holds resources."""
 
     async def close(self) -> None:
         """Release the link; calls under way end with `BookieUnavailableError`."""
@@ -84,14 +84,14 @@ class BookieRoster:
         self._follower = asyncio.create_task(self._follow(), name="bookie roster")
 
     async def refresh(self) -> None:
-        """Read the registrations now, for a caller who cannot use what the watches showed so far.
+        """Read the registrations now, for a caller that cannot use the bookies known so far.
 
         Raises the store's errors; cancelling keeps what was read.
         """
         names = await self._store.children(BOOKIES)
         for bookie in names:
             await self._read(bookie)
-        # One that is not named may have come since: its watch would not tell of it once more.
+        # A bookie that is not named may have come since: its watch would not report it once more.
         for bookie in sorted(self._registered.keys() - set(names)):
             await self._read(bookie)
 
@@ -153,7 +153,7 @@ class BookieRoster:
                 pause = min(2 * pause, RETRY_SECONDS_MAX)
 
     async def _watch(self, bookie: BookieId) -> None:
-        """Follow one registration for good: it may vanish and come back between two looks."""
+        """Follow one registration permanently: it may vanish and come back between two looks."""
         pause = RETRY_SECONDS_MIN
         while True:
             try:
@@ -167,7 +167,7 @@ class BookieRoster:
                 pause = min(2 * pause, RETRY_SECONDS_MAX)
 
     async def _read(self, bookie: BookieId) -> int | None:
-        """Take in one registration and return its version, None when there is none."""
+        """Take in one registration and return its version, None if it does not exist."""
         try:
             record = await self._store.get(bookie_path(bookie))
         except NoSuchNodeError:

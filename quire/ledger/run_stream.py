@@ -1,9 +1,9 @@
 """The runs on their way to one bookie: a stream, from its first run to its break.
 
-`submit` puts a run into the stream's queue at once and gives it a number; one task sends whatever
-is queued as one message when the message before has left, another resolves the waiting adds by the
-numbers that come back. There is no timer between them: a message is what arrived while the previous
-one was under way.
+`submit` puts a run into the stream's queue at once and gives it a number; one task sends all queued
+runs as one message when the message before has left, another resolves the waiting adds by the
+numbers that come back. There is no timer between them: a message has the runs that arrived while
+the previous message was under way.
 
 A stream breaks as a whole. When the connection is lost, or the oldest run got no answer in time,
 every run without an answer fails with `BookieUnavailableError`. Nothing is sent twice here: whether
@@ -66,8 +66,8 @@ class RunStream:
         return self._sending.done() and self._receiving.done()
 
     def submit(self, encoded: EncodedRun) -> asyncio.Future[None]:
-        """Queue a run behind all others; the future resolves when it is durable, or fails. So does
-        that of an explicit LAC, when it is noted.
+        """Queue a run after all others; the future resolves when it is durable, or fails. The
+        future of an explicit LAC resolves when the bookie has noted it.
         """
         size = encoded.size
         if self._queue and self._queued_bytes + size > QUEUED_BYTES_MAX:

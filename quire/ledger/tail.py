@@ -2,14 +2,14 @@
 
 The follower asks bookies to answer when their LAC moves, and the store to answer when metadata
 does. Only LACs that are proven by verified bytes move it; a bookie's unverified hint merely
-wakes. It asks again only after everything confirmed was consumed, so a slow consumer costs nobody
-anything, and what gathered meanwhile comes as one long read.
+wakes. It asks again only after everything confirmed was consumed, so a slow consumer costs bookies
+nothing, and the entries confirmed meanwhile come as one long read.
 
-  - Enough bookies are asked to cover every write set, so no LAC can hide behind one that is down.
+  - Enough bookies are asked to cover every write set, so a bookie that is down cannot hide a LAC.
   - A bookie that answers early without proving anything new is asked again after a pause that
     doubles: a fenced ledger, a damaged tail or a lying hint cannot make a busy loop.
-  - An answer brings the bookie's last entry along. If it is the one wanted next, and confirmed, it
-    is delivered without another question: at the tail of a quiet ledger it nearly always is.
+  - An answer brings the bookie's last entry along. If it is the next wanted entry, and confirmed,
+    it is delivered without another question: at the tail of a quiet ledger it nearly always is.
   - In recovery nothing is asked of bookies: the end is metadata's to tell.
   - It ends exactly when the ledger is closed and its last entry was delivered.
 
@@ -49,11 +49,11 @@ ASKED_MIN: Final = 2
 
 PAUSE_SECONDS_MIN: Final = 0.020
 PAUSE_SECONDS_MAX: Final = 1.0
-"""Pauses before somebody who failed or brought nothing is asked again."""
+"""Pauses before a bookie that failed or brought nothing is asked again."""
 
 _HANDLE: Final = "/handle"
 _METADATA: Final = "/metadata"
-"""Keys that are no bookie's id."""
+"""Keys that are not a bookie's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class _Watch:
         self._asking.ask(_HANDLE, self._wait_handle_closed())
 
     async def next(self) -> None:
-        """Ask whoever is to be asked and is not, and take in one answer."""
+        """Ask every bookie that has to be asked and is not yet, and take in one answer."""
         reader, asking = self._reader, self._asking
         if not asking.is_asked(_METADATA):
             asking.ask(_METADATA, self._wait_metadata(self._pauses.get(_METADATA, 0)))

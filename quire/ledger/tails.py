@@ -1,8 +1,8 @@
 """Asking a ledger's last ensemble for its tail until every write set is covered.
 
-One question serves two callers: recovery asks it with the fence, a reader without. Everybody is
-asked at once and the answer is there as soon as coverage is, so that a hung bookie delays nobody
-who does not need it.
+One question serves two callers: recovery asks it with the fence, a reader without. All bookies are
+asked at once and the answer is there as soon as coverage is, so that a hung bookie delays only a
+caller that needs it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ async def covered_lac(
 async def covered_end(
     bookies: Bookies, sealer: Sealer, metadata: LedgerMetadata, timeout: float
 ) -> EntryId:
-    """Return an entry at or above every one that was acknowledged before the call.
+    """Return an entry at or above every entry that was acknowledged before the call.
 
-    An acknowledged entry is held by an ack quorum, and those asked meet each of those. It may be
-    above LAC and, until it is confirmed, vanish. Raises as `covered_lac`.
+    An acknowledged entry is held by an ack quorum, and the bookies asked meet every ack quorum. The
+    result may be above LAC and, until it is confirmed, vanish. Raises as `covered_lac`.
     """
 
     def prove(tail: LedgerTail) -> EntryId | None:

@@ -23,9 +23,9 @@ class Tasks:
         return task
 
     def keep(self, work: Awaitable[None]) -> asyncio.Future[None]:
-        """Own what somebody else may be doing: a future as it is, a coroutine as a task.
+        """Own an operation: a future as it is, a coroutine as a task.
 
-        Whoever asks looks at how it ends.
+        The caller looks at its end.
         """
         kept = asyncio.ensure_future(work)
         self._tasks[kept] = None
@@ -36,7 +36,7 @@ class Tasks:
         """Run a coroutine as a task of this owner; return whether it came to its end, False when
         `cancel` kept it from that.
 
-        Raises what it raises. Cancelling the call cancels it too, and waits until it is over.
+        Raises the coroutine's error. Cancelling the call cancels the task and waits for its end.
         """
         task = self.start(work, name)
         try:
@@ -58,12 +58,12 @@ class Tasks:
             task.cancel()
 
     async def join(self) -> None:
-        """Wait until no task is left, the one that calls excepted."""
+        """Wait until no task is left except the caller's."""
         current = asyncio.current_task()
         while tasks := [task for task in self._tasks if task is not current]:
             if all(task.done() for task in tasks):
                 # A task is forgotten the turn after it ended, and from Python 3.12 on a gathering
-                # of ended tasks takes no turn: this loop would spin for ever.
+                # of ended tasks takes no turn: this loop would spin forever.
                 await asyncio.sleep(0)
             else:
                 await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,11 +1,11 @@
 """A ledger's metadata as it is in the store: read it, and change it by compare-and-set.
 
-`change_metadata` is the loop of everybody but the writer: read, let a pure function decide, put
-at the version read, and begin again when the put met another version or its outcome is not known.
-The decision always sees the newest value, so a lost answer of our own success looks like what it
-is: a value that needs no change any more.
+`change_metadata` is the loop of all clients except the writer: read, let a pure function decide,
+put at the version read, and begin again when the put met another version or its outcome is not
+known. The decision always sees the newest value, so after a lost answer a change that succeeded
+shows as a value that needs no change any more.
 
-Not here: the writer's changes, which depend on what it wrote before (`ledger_record`).
+Not here: the writer's changes, which depend on its earlier ones (`ledger_record`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def read_metadata(store: MetadataStore, ledger: LedgerId) -> VersionedMeta
 
 @asynccontextmanager
 async def judged_by_metadata(store: MetadataStore) -> AsyncIterator[None]:
-    """Let metadata decide what it means that a bookie retired a ledger (docs/protocol.md, B11).
+    """Let metadata decide the meaning of a retired ledger (docs/protocol.md, B11).
 
     Raises, instead of `LedgerRetiredError`, `NoSuchLedgerError` if the ledger's record is gone and
     `StoreWentBackError` if it is there: a bookie retires an id only after the record was provably
@@ -71,10 +71,10 @@ async def change_metadata(
     ledger: LedgerId,
     decide: Callable[[LedgerMetadata], LedgerMetadata | None],
 ) -> VersionedMetadata:
-    """Change a ledger's metadata and return what is in the store then.
+    """Change a ledger's metadata and return the value in the store afterwards.
 
-    `decide` maps the newest value to the one wanted, or to None when that value is to stay. It may
-    be called several times. Raises what `decide` raises, `NoSuchLedgerError`, and the store's
+    `decide` maps the newest value to the wanted value, or to None when the newest value stays. It
+    may be called several times. Raises the errors of `decide`, `NoSuchLedgerError`, and the store's
     errors; after `StoreOutcomeUnknownError` the change may have been made.
     """
     path = ledger_path(ledger)

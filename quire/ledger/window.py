@@ -1,6 +1,6 @@
-"""The append window: what was pushed, what each position acked, and therefore what is confirmed.
+"""The append window: pushed entries, acks of each position, and the confirmed entries they prove.
 
-Bookies ack in order, so one number per ensemble position says all there is to say: its
+Bookies ack in order, so one number per ensemble position is enough: its
 *watermark*, the highest entry it acked. A position holds every entry of its write sets that is at
 or below its watermark and not yet confirmed. An entry is confirmed when Qa positions of its write
 set have watermarks at or above it and every entry below it is confirmed; LAC is the last such
@@ -15,8 +15,8 @@ Invariants (`check`):
 
   W1  −1 ≤ LAC ≤ pushed, and the fragment starts at or below LAC + 1.
   W2  No watermark is above the last entry pushed.
-  W3  No watermark is below the LAC at which its position was last replaced.
-  W4  While not frozen, LAC is what the watermarks prove, neither more nor less.
+  W3  No watermark is below the LAC of its position's last replacement.
+  W4  While not frozen, LAC is the entry that the watermarks prove, neither more nor less.
   W5  While frozen, LAC does not move.
 
 Pure: it knows positions and numbers, neither bookies nor bytes.
@@ -45,7 +45,7 @@ class AppendWindow:
     )
 
     def __init__(self, replication: Replication, confirmed: EntryId = NO_ENTRY) -> None:
-        """Begin behind `confirmed`, with nothing in flight."""
+        """Begin after the entry `confirmed`, with nothing in flight."""
         self.lac = confirmed
         self.pushed = confirmed
         self.first = confirmed + 1
@@ -94,7 +94,7 @@ class AppendWindow:
         return self.lac + 1
 
     def replace(self, positions: Iterable[int], first: EntryId) -> None:
-        """Begin a fragment at `first` = LAC + 1 in which other bookies hold these positions."""
+        """Begin a fragment at `first` = LAC + 1 with other bookies at these positions."""
         assert self._frozen_at is not None, "replaced while acks were not frozen"
         assert first == self.lac + 1, f"fragment at {first} but LAC is {self.lac}"
         self.first = first
@@ -102,11 +102,11 @@ class AppendWindow:
             self._watermarks[position] = self._floors[position] = self.lac
 
     def restart(self, position: int, entry: EntryId) -> None:
-        """Let a position begin anew behind `entry`: what it acked above may be lost. LAC stays."""
+        """Let a position begin again after `entry`: later acked entries may be lost. LAC stays."""
         self._watermarks[position] = self._floors[position] = entry
 
     def thaw(self) -> EntryId:
-        """Let LAC move again; return what the acks that came meanwhile make of it."""
+        """Let LAC move again; return the LAC that the acks received meanwhile prove."""
         assert self._frozen_at is not None, "thawed but not frozen"
         self._frozen_at = None
         self.lac = self._proven()

@@ -1,11 +1,11 @@
 """Writing recovered entries back, so that they are on enough bookies when the ledger is closed.
 
-Entries go in batches, in order, under their old ids and payloads. Headers are sealed anew with
-the LAC at which recovery started: were it to grow, a bookie could announce as confirmed what a
-recovery that loses the race to close had merely reached (L7). A batch is done when each of its
-entries is on Qa bookies.
+Entries go in batches, in order, under their old ids and payloads. Headers are sealed again with
+the LAC that recovery started at: were it to grow, a bookie could announce as confirmed an entry
+that a recovery which loses the race to close had merely reached (L7). A batch is done when each of
+its entries is on Qa bookies.
 
-A bookie that fails or lags behind is replaced when there is a spare, by a fragment that starts at
+A bookie that fails or is slow is replaced when there is a spare, by a fragment that starts at
 the batch. These fragments live in `mended` only and reach metadata with the closing change, or
 never: another recovery must not look for entries on bookies that may never get them.
 """
@@ -60,7 +60,7 @@ class WriteBack:
 
         Raises `LedgerRetiredError` when a bookie dropped the ledger as deleted, and
         `NotEnoughBookiesError` when too few of its bookies take entries and none is left to
-        replace them. Cancelling leaves some copies behind, which is harmless.
+        replace them. Cancelling leaves some copies, which is harmless.
         """
         runs = self._runs(batch)
         acked: set[int] = set()
@@ -86,7 +86,7 @@ class WriteBack:
         ]
 
     async def _send(self, batch: Sequence[Entry], runs: list[bytes], acked: set[int]) -> None:
-        """Send to whoever lacks the batch, until all have it or somebody has to be replaced."""
+        """Send the batch to bookies that lack it, until all have it or one must be replaced."""
         ensemble = self.mended.last_fragment.bookies
         async with Asking[int, None]() as asking:
             for position, run in enumerate(runs):

@@ -81,7 +81,7 @@ class LedgerWriter(Handle):
         """Take up the ledger of a record just created, at its `version`. Needs a running loop.
 
         With `deferred_sync` appends are answered before they are durable: see `force`. `observer`
-        is told of what is confirmed and of changes of the ensemble.
+        is told of confirmed entries and of changes of the ensemble.
         """
         self._loop = asyncio.get_running_loop()
         self._sealer = sealer
@@ -152,8 +152,8 @@ class LedgerWriter(Handle):
     async def append(self, payload: bytes) -> EntryId:
         """Append one entry and return its id once it is confirmed.
 
-        Waits for room in the order of the calls. Raises `EntryTooLargeError`, `TypeError` for what
-        is no bytes, and what the class says.
+        Waits for space in the order of the calls. Raises `EntryTooLargeError`, `TypeError` if the
+        payload is not bytes-like, and the errors that the class names.
         """
         return await self._append(payload)
 
@@ -193,15 +193,15 @@ class LedgerWriter(Handle):
         return self._window.lac
 
     async def close(self) -> None:
-        """Wait for what is in flight, then close the ledger at LAC. Harmless when called again.
+        """Wait for appends in flight, then close the ledger at LAC. Harmless when called again.
 
-        What is not confirmed within `append_timeout` fails as unknown and is cut off: so does this
-        call, with `AppendOutcomeUnknownError`, if it was answered before (deferred sync).
+        An append that is not confirmed within `append_timeout` fails as unknown and is cut off. If
+        it was answered before (deferred sync), this call fails with `AppendOutcomeUnknownError`.
 
         Raises `LedgerFencedError` when another client recovers the ledger, `LedgerClosedError`
-        when one closed it at another end, `NoSuchLedgerError` when it was deleted,
-        `CorruptRecordError` when its record is damaged, and what else ended the writer, as
-        `UnauthorizedError`; `HandleClosedError` when `abandon` is called meanwhile. Raises
+        when another client closed it at another end, `NoSuchLedgerError` when it was deleted,
+        `CorruptRecordError` when its record is damaged, and any other error that ended the writer,
+        as `UnauthorizedError`; `HandleClosedError` when `abandon` is called meanwhile. Raises
         `StoreUnavailableError` or `StoreOutcomeUnknownError` when it could not be decided in time,
         and with full quorum `NotEnoughBookiesError` or `UnreadableError`: then it can be called
         again. Cancelling abandons the writer.
@@ -209,11 +209,11 @@ class LedgerWriter(Handle):
         await self._closing.run(self._close, self.abandon)
 
     def abandon(self) -> None:
-        """Stop at once, as a crash would: the ledger stays open for somebody to recover.
+        """Stop at once, as a crash would: the ledger stays open for another client to recover.
 
-        Appends in flight fail as unknown, a `close` under way with `HandleClosedError`: what it
-        had asked of the metadata store may be done yet. Later `close` only waits for the writer's
-        tasks.
+        Appends in flight fail as unknown, a `close` under way with `HandleClosedError`: its
+        requests to the metadata store may still be carried out. Later `close` only waits for the
+        writer's tasks.
         """
         self._closing.abandon()
         self._halt("the writer was abandoned")
@@ -232,7 +232,7 @@ class LedgerWriter(Handle):
         """Return when the writer takes no more appends: closed, abandoned, fenced or refused."""
         await self._over.wait()
 
-    # What the ensemble reports.
+    # Reports of the ensemble.
 
     def _confirmed(self, lac: EntryId) -> None:
         """Answer callers, let waiting ones in, and see that followers learn of LAC."""
@@ -292,7 +292,7 @@ class LedgerWriter(Handle):
                 raise EntryTooLargeError(len(payload), ENTRY_BYTES_MAX)
 
     def _push(self, payload: bytes) -> EntryId | None:
-        """Seal the next entry, to be sent in this turn of the loop; None when there is no room."""
+        """Seal the next entry, to be sent in this turn of the loop; None without enough space."""
         if not self._ensemble.is_room(len(payload)):
             self._forcing.want(self._window.pushed)
             return None
@@ -314,7 +314,7 @@ class LedgerWriter(Handle):
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Send what was appended in this turn of the loop."""
+        """Send the entries appended in this turn of the loop."""
         self._is_flushing = False
         if not self._over.is_set():
             self._lac_teller.sent()
@@ -377,7 +377,7 @@ class LedgerWriter(Handle):
             self._tasks.cancel()
             await self._tasks.join()
         if self._closing.is_done and self._ensemble.answered > lac:
-            raise self._unconfirmed(lac + 1)  # deferred sync: nobody else can be told
+            raise self._unconfirmed(lac + 1)  # deferred sync: no other call can report it
 
     async def _end_at(self, lac: EntryId) -> None:
         """Close the record; with full quorum, once every entry is on its whole write set."""
@@ -395,7 +395,7 @@ class LedgerWriter(Handle):
             raise self._unconfirmed(self._window.lac + 1) from None
 
     def _halt(self, reason: str) -> None:
-        """Send, count and await nothing any more; whoever waits is told."""
+        """Send, count and await nothing any more; fail all waiting callers."""
         self._over.set()
         self._deadlines.cancel()
         self._lac_teller.stop()
