@@ -240,7 +240,9 @@ class SequenceConflictError(ConflictError):
     """A producer's number is neither new nor remembered; nothing was written."""
 
     def __init__(self, producer: str, sequence: int, last: int) -> None:
-        super().__init__(f"{sequence} of producer {producer!r}, now at {last}, is forgotten")
+        super().__init__(
+            f"sequence {sequence} of producer {producer!r} is forgotten: the last one is {last}"
+        )
         self.producer = producer
         self.sequence = sequence
         self.last = last

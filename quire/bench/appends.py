@@ -40,7 +40,7 @@ WORKLOADS: Final = (
     Workload(1, ledgers=100),
     Workload(1, ledgers=100, pause=0.05),
 )
-"""In the last one LAC is told by itself after every entry."""
+"""In the last workload an explicit LAC follows every entry."""
 
 
 async def measure_appends(
@@ -48,7 +48,7 @@ async def measure_appends(
 ) -> Figures:
     """Append for `seconds` after a warm-up, with so many entries unconfirmed all the time.
 
-    An entry's latency lasts from its submission to the moment the caller goes on.
+    An entry's latency lasts from its submission until the caller continues.
     """
     await _append_all(writers, workload, min(WARM_UP_SECONDS, seconds), payload)
     cpu, started = time.process_time(), time.perf_counter()

@@ -259,7 +259,7 @@ async def _check(settings: Settings, directory: Path) -> None:
         print_fields(counts)
     if findings.damage:
         first = findings.damage[0]
-        raise CorruptStorageError(first.path, f"{len(findings.damage)} damages, first this one")
+        raise CorruptStorageError(first.path, f"{len(findings.damage)} defects; this is the first")
 
 
 def _print_damage(settings: Settings, found: Sequence[Damage]) -> None:
@@ -302,7 +302,7 @@ def repair(
       quire bookie repair /var/lib/quire --accept-loss --replaced /mnt/disk2
     """
     if replaced and not accept_loss:
-        raise click.UsageError("--replaced changes directories: say --accept-loss too")
+        raise click.UsageError("--replaced changes directories: pass --accept-loss too")
     run(lambda: _repair(settings, directory, accept_loss, replaced))
 
 

@@ -119,7 +119,7 @@ def append(rest: tuple[str, ...]) -> None:
     """
     raise click.UsageError(
         "only the writer that created a ledger can append to it. "
-        "`quire ledger create` writes a new ledger, `quire log append` goes on with a log."
+        "`quire ledger create` writes a new ledger, `quire log append` continues a log."
     )
 
 

@@ -124,7 +124,7 @@ async def _adopt(settings: Settings, at_least: int) -> None:
     if settings.json:
         print_json({**done._asdict()})
     else:
-        note(f"Incarnation {done.incarnation} is adopted; ledger ids go on at {done.first_id}.")
+        note(f"Incarnation {done.incarnation} is adopted; ledger ids continue at {done.first_id}.")
 
 
 @metadata.command(short_help="Compare every ledger with the entries that bookies hold.")

@@ -80,7 +80,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 def with_settings(
     command: Callable[Concatenate[Settings, P], None],
 ) -> Callable[..., None]:
-    """Give a command `--store` and `--json` of its own; they win over those before the command."""
+    """Give a command its own `--store` and `--json`; they override options before the command."""
 
     @store_option()
     @json_option

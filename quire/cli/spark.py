@@ -64,7 +64,7 @@ def audit(
             raise CorruptRecordError(log_path(each.log), each.all_problems[0])
     for each in found:
         if each.all_unread:
-            raise RetryError(f"log {each.log!r} was not audited whole: {each.all_unread[0]}")
+            raise RetryError(f"log {each.log!r} was not audited completely: {each.all_unread[0]}")
 
 
 def _print_audit(settings: Settings, found: list[LogAudit]) -> None:

@@ -92,7 +92,9 @@ class LocalCluster:
         if bookies < 1:
             raise ConfigurationError(f"a cluster has at least one bookie, not {bookies}")
         if store is not None and zookeeper is not None:
-            raise ConfigurationError("a cluster has one store: name it, or let ZooKeeper be run")
+            raise ConfigurationError(
+                "a cluster has one metadata store: give either store or zookeeper"
+            )
         self.is_temporary = directory is None
         self.directory = _resolve(
             tempfile.mkdtemp(prefix="quire-") if directory is None else directory
@@ -132,7 +134,7 @@ class LocalCluster:
         bookies are stopped again then.
         """
         if self._is_started:
-            raise ConfigurationError(f"the cluster in {self.directory} runs already")
+            raise ConfigurationError(f"the cluster in {self.directory} already runs")
         self._is_started = True
         try:
             self._make_directory()
@@ -216,7 +218,7 @@ class LocalCluster:
         self._process(index).send(signal.SIGSTOP)
 
     def resume(self, index: int) -> None:
-        """Let a paused bookie go on."""
+        """Let a paused bookie continue."""
         self._process(index).send(signal.SIGCONT)
 
     async def restart(self, index: int) -> None:

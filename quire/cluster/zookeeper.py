@@ -92,7 +92,7 @@ class LocalZooKeeper:
         self.ensemble.servers[number - 1].pause()
 
     def resume(self, number: int) -> None:
-        """Let a paused server go on."""
+        """Let a paused server continue."""
         self.ensemble.servers[number - 1].resume()
 
     async def restart(self, number: int) -> None:

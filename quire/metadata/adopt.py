@@ -43,11 +43,11 @@ async def adopt(store: MetadataStore, at_least: LedgerId = 0) -> Adopted:
 
     Raises:
         NoSuchNodeError: the store holds no cluster.
-        InvalidRequestError: `at_least` is not an id, or leaves no room above it.
+        InvalidRequestError: `at_least` is not an id, or leaves too few ids above it.
         ConflictError: another adoption is under way; look, and repeat if needed.
     """
     if not 0 <= at_least <= LEDGER_ID_MAX - 2 * MARGIN:
-        raise InvalidRequestError(f"{at_least} is not a ledger id with room above it")
+        raise InvalidRequestError(f"{at_least} is not in 0..{LEDGER_ID_MAX - 2 * MARGIN}")
     record = await store.get(CLUSTER)
     cluster = Cluster.decode(record.value)
     counter, version = await _counter(store)

@@ -153,7 +153,7 @@ def _items(source: Path) -> Iterator[Saved | Summary]:
         while line := file.readline(LINE_BYTES_MAX):
             number += 1
             if is_over:
-                raise CorruptStorageError(str(source), "something follows its last line")
+                raise CorruptStorageError(str(source), "data follows its last line")
             item = _parsed(source, number, line)
             is_over = isinstance(item, Summary)
             if isinstance(item, Summary) and line != _last_line(item, crc):

@@ -147,7 +147,9 @@ async def _settle(
             if value == naming[path]:
                 met.update(lacking)  # the store itself lacks it: the backup is as the store is
             naming[path] = value
-    raise ConflictError(f"{', '.join(sorted(missing))} changed whenever it was read: try again")
+    raise ConflictError(
+        f"{', '.join(sorted(missing))} changed at every attempt to read it: try again"
+    )
 
 
 def _named(path: str, value: bytes) -> Iterator[LedgerId]:

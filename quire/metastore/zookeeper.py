@@ -155,7 +155,7 @@ class ZooKeeperStore:
                     for change, stat in zip(changes, stats, strict=True)
                     if isinstance(change, Create | Put)
                 }
-        raise ConflictError(f"parents of {describe(changes)} were deleted over and over")
+        raise ConflictError(f"parents of {describe(changes)} were deleted at every attempt")
 
     async def children(self, path: str) -> list[str]:
         full = self._full(path, root_too=True)
@@ -280,7 +280,7 @@ async def _create(
         except NoSuchNodeError:
             with suppress(NodeExistsError):
                 await _create(connection, path, parent_of(full))
-    raise ConflictError(f"parents of {path} were deleted over and over")
+    raise ConflictError(f"parents of {path} were deleted at every attempt")
 
 
 def _creation_of(full: str, value: bytes, how: Mapping[str, bool], client: Any) -> Any:

@@ -123,4 +123,4 @@ def check_frame(metadata: LedgerMetadata, entry: EntryId, frame: bytes) -> None:
         return
     size = HEADER.size + DIGEST_BYTES[metadata.digest]
     if len(frame) < size or HEADER.unpack_from(frame)[:2] != (metadata.ledger, entry):
-        raise CorruptEntryError(metadata.ledger, entry, "the copy is of something else")
+        raise CorruptEntryError(metadata.ledger, entry, "the copy is of another entry")

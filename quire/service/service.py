@@ -397,7 +397,7 @@ class Service(Generic[R]):
     def _apply_confirmed(self, log: Log, payload: bytes, position: Position) -> list[R]:
         """Carry out a confirmed record: the next record of the log."""
         if self._failure is not None:
-            raise DeposedError(log.name, log.epoch, f"its state lacks what failed: {self._failure}")
+            raise DeposedError(log.name, log.epoch, f"its state lacks a command: {self._failure}")
         try:
             result = self._apply(payload, Applied(position, self._offset, log.epoch))
         except BaseException as error:

@@ -201,7 +201,7 @@ class Snapshots:
                 # with the manifest: the log may be deleted and recreated in between
                 await self._store.commit([*record.unchanged(manifest, at), change])
                 return found.ledger if found is not None else None
-        raise ConflictError(f"the snapshot of service {self._name!r} changed over and over")
+        raise ConflictError(f"the snapshot of service {self._name!r} changed at every attempt")
 
     async def _find(self) -> tuple[Snapshot | None, int | None]:
         try:

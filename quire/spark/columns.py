@@ -157,7 +157,7 @@ class _Rows:
         return pa.Array.from_buffers(_TYPES[name], self.count, [None, pa.py_buffer(values)])
 
     def _transactions(self) -> pa.Array:
-        """Ids of the application; null in front of the log's first one."""
+        """Ids of the application; null before the log's first id."""
         if not any(piece.batch.transactions for piece in self._slices):
             return pa.nulls(self.count, pa.int64())
         values = array("q")

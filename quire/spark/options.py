@@ -228,7 +228,7 @@ def time_ms(text: str) -> int:
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError("say which zone, as in 2026-11-21T10:00:00Z")
+        raise ValueError("give the time zone, as in 2026-11-21T10:00:00Z")
     return to_ms(moment)
 
 

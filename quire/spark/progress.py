@@ -34,12 +34,12 @@ Progress: TypeAlias = dict[str, Place]
 
 
 def to_json(progress: Progress) -> dict[str, Any]:
-    """Return what Spark is told."""
+    """Return the progress as Spark stores it."""
     return {log: asdict(place) for log, place in sorted(progress.items())}
 
 
 def from_json(told: Mapping[str, Any]) -> Progress:
-    """Return what Spark was told."""
+    """Return the progress that Spark stored."""
     return {log: Place(**place) for log, place in sorted(told.items())}
 
 

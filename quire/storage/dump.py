@@ -61,7 +61,7 @@ async def describe(path: str, data: bytes) -> AsyncIterator[Row]:
     elif path.rpartition("/")[2] == RESERVE:
         yield {"part": "reserve", "bytes": len(data)}
     else:
-        raise CorruptStorageError(path, "it does not begin as any file of a bookie does")
+        raise CorruptStorageError(path, "its first bytes match no file of a bookie")
 
 
 def _state_file(path: str, data: bytes) -> Row:

@@ -55,7 +55,9 @@ async def replay(
     segment is missing, is not ours, or is damaged where damage cannot be the trace of a crash.
     """
     if numbers[:1] != [start.segment]:
-        raise CorruptStorageError(segment_path(start.segment), "the checkpoint needs it: missing")
+        raise CorruptStorageError(
+            segment_path(start.segment), "the checkpoint needs it, but it is missing"
+        )
     reached = start
     previous: SegmentHeader | None = None
     for number in numbers:

@@ -135,7 +135,7 @@ def split_address(listen: str) -> tuple[str, int]:
     """Return host and port of an address to listen on. Raises `ConfigurationError` for another."""
     host, _, port = listen.rpartition(":")
     if not _HOST.fullmatch(host) or not port.isdecimal() or int(port) > 65535:
-        raise ConfigurationError(f"{listen!r} is not an address to listen on: say host:port")
+        raise ConfigurationError(f"{listen!r} is not an address to listen on: expected host:port")
     return host, int(port)
 
 

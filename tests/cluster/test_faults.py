@@ -243,7 +243,7 @@ def test_a_temporary_cluster_is_removed_and_is_not_started_twice() -> None:
     async def main() -> Path:
         async with LocalCluster(bookies=1) as cluster:
             assert cluster.directory.is_dir()
-            with pytest.raises(ConfigurationError, match="runs already"):
+            with pytest.raises(ConfigurationError, match="already runs"):
                 await cluster.start()
             assert cluster.state(0) is ProcessState.RUNNING, "it was left alone"
         await cluster.start()

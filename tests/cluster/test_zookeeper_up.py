@@ -81,7 +81,7 @@ def test_a_directory_decides_once(tmp_path: Path) -> None:
     assert LocalCluster(tmp_path / "three").zookeeper is not None
     with pytest.raises(ConfigurationError, match="not 2"):
         ZooKeeperEnsemble(tmp_path / "two", 2)
-    with pytest.raises(ConfigurationError, match="one store"):
+    with pytest.raises(ConfigurationError, match="one metadata store"):
         LocalCluster(tmp_path / "other", store="memory:", zookeeper=1)
     with pytest.raises(ConfigurationError, match="lacks the jars"):
         LocalCluster(tmp_path / "other", zookeeper=1, zookeeper_jars=tmp_path)

@@ -341,7 +341,7 @@ def test_a_record_keeps_room_for_its_end() -> None:
         writer.abandon()
         async with await cluster.catalog.open(writer.ledger) as reader:
             assert (await reader.read_entry(0)).payload == b"kept"
-        with pytest.raises(InvalidRequestError, match="keep what is large in entries"):
+        with pytest.raises(InvalidRequestError, match="keep large values in entries"):
             await cluster.catalog.create(custom={"k": "x" * NEW_BYTES_MAX})
 
     scenario(3, main)

@@ -48,7 +48,7 @@ def test_the_schema_is_that_of_the_columns() -> None:
         ({"ledger": "1"}, "'ledger'"),
         ({"fromoffset": "-1"}, "fromOffset='-1'"),
         ({"fromposition": "1.2"}, "fromPosition='1.2'"),
-        ({"totime": "2020-01-01T00:00:00"}, "toTime=.*which zone"),
+        ({"totime": "2020-01-01T00:00:00"}, "toTime=.*time zone"),
         ({"splitbytes": "0"}, "splitBytes='0'"),
         ({"columns": "offset,key"}, "columns=.*'key' is not one of"),
         ({"pushdown": "true"}, "'pushdown' is not one of"),

@@ -61,7 +61,7 @@ def run_against(method: str, answer: bytes) -> list[str]:
         await server.start()
         bookie = far(address)
         try:
-            with pytest.raises(BookieUnavailableError, match="is no message"):
+            with pytest.raises(BookieUnavailableError, match="is not a message"):
                 await CALLS[method](bookie)
         finally:
             await bookie.close()

@@ -25,7 +25,7 @@ def test_host_and_port(listen: str, parts: tuple[str, int]) -> None:
     ["", "host", ":1", "host:", "host:x", "host:65536", "::1:3181", "[]:1", "unix:/tmp/quire:0"],
 )
 def test_what_is_no_address_is_refused(listen: str) -> None:
-    with pytest.raises(ConfigurationError, match="say host:port"):
+    with pytest.raises(ConfigurationError, match="expected host:port"):
         split_address(listen)
 
 

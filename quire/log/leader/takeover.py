@@ -114,7 +114,7 @@ class TakeOver:
         deadline = loop.time() + self._options.open_timeout
         for attempt in range(ATTEMPTS_MAX):
             if not self._is_leader():
-                raise LeadershipLostError(self._record.name, "it ended during the take-over")
+                raise LeadershipLostError(self._record.name, "it ended during the takeover")
             try:
                 return await self._attempt(deadline)
             except LostRaceError:
@@ -126,7 +126,7 @@ class TakeOver:
                 if loop.time() >= deadline:
                     raise
             await asyncio.sleep(pause_seconds(self._rng, attempt))
-        raise ConflictError(f"every take-over of log {self._record.name!r} lost its race")
+        raise ConflictError(f"every takeover of log {self._record.name!r} lost to another leader")
 
     async def _attempt(self, deadline: float) -> Tenure:
         seen, version = await self._record.find()

@@ -70,7 +70,9 @@ class CursorState:
         """Return the state of a record. Raises `CorruptRecordError`, naming the path."""
         version, body = decode_record(path, KIND, data)
         if version != VERSION:
-            raise CorruptRecordError(path, f"cursor of version {version} is from the future")
+            raise CorruptRecordError(
+                path, f"cursor version {version} is not known here: upgrade quire"
+            )
         match body:
             case {
                 "name": str(name),

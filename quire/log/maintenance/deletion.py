@@ -68,7 +68,7 @@ async def delete_log(
         await _fence(catalog, manifest, password)
         manifest = await record.edit(_retire_as(manifest))
     else:
-        raise ConflictError(f"log {record.name!r} was taken over whenever it was to be deleted")
+        raise ConflictError(f"log {record.name!r} was taken over at every attempt")
     for ledger in manifest.doomed:
         with suppress(NoSuchLedgerError):
             await catalog.delete(ledger)
@@ -131,7 +131,7 @@ async def _delete_records(
             return await record.delete(version, along)
         except (NoSuchNodeError, ConflictError):  # one of them was changed or deleted meanwhile
             continue
-    raise ConflictError(f"what goes with log {record.name!r} changed whenever it was to be deleted")
+    raise ConflictError(f"records that belong to log {record.name!r} changed at every attempt")
 
 
 async def _read_same(record: ManifestRecord, log_id: str) -> int:

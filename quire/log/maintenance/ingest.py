@@ -143,7 +143,7 @@ class Adoption:
             except _RaceLostError:
                 await asyncio.sleep(pause_seconds(self._rng, attempt))
         else:
-            raise ConflictError(f"log {self._record.name!r} was taken over whenever it was to grow")
+            raise ConflictError(f"log {self._record.name!r} was taken over at every attempt")
         await self._sweep(job.name)
         return manifest
 

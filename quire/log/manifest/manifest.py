@@ -356,7 +356,9 @@ class LogManifest:
         """Return the manifest of a record. Raises `CorruptRecordError`, naming the path."""
         version, body = decode_record(path, KIND, data)
         if version not in (VERSION, COLD_VERSION):
-            raise CorruptRecordError(path, f"log manifest of version {version} is from the future")
+            raise CorruptRecordError(
+                path, f"log manifest version {version} is not known here: upgrade quire"
+            )
         try:
             check_types(body)
             body["tiers"] = tuple(body.get("tiers", ()))

@@ -266,7 +266,7 @@ def decode_header(payload: bytes, ledger: LedgerId, entry: EntryId) -> BatchHead
         COLUMNS_VERSION,
         ENCRYPTED_VERSION,
     ):
-        raise CorruptEntryError(ledger, entry, f"no batch: magic {magic!r}, version {version}")
+        raise CorruptEntryError(ledger, entry, f"not a batch: magic {magic!r}, version {version}")
     if code not in _KINDS:
         raise CorruptEntryError(ledger, entry, f"batch has unknown codec {code}")
     if count < 1 or not 4 * count <= size <= BATCH_BYTES_MAX or first_offset < 0 or epoch < 1:

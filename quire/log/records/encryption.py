@@ -169,7 +169,7 @@ def _envelope(payload: bytes, ledger: LedgerId, entry: EntryId) -> _Envelope:
         key_id = payload[at : at + size].decode()
         salt, last_transaction = _END.unpack_from(payload, at + size)
     except (struct.error, UnicodeDecodeError) as error:
-        raise CorruptEntryError(ledger, entry, f"no encrypted batch: {error}") from error
+        raise CorruptEntryError(ledger, entry, f"not an encrypted batch: {error}") from error
     if inner not in (VERSION, COLUMNS_VERSION) or not key_id:
         raise CorruptEntryError(ledger, entry, f"encrypted batch of version {inner}, {key_id!r}")
     return _Envelope(inner, key_id, salt, last_transaction, at + size + _END.size)

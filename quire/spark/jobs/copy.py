@@ -114,7 +114,7 @@ def _check_pair(source: Place, target: Place, log_id: str) -> None:
     """
     if is_pattern(source.log):
         raise InvalidRequestError(
-            f"log {source.log!r} cannot be read by Spark: its name would stand for others"
+            f"log {source.log!r} cannot be read by Spark: its name is a pattern"
         )
     with quire.sync.connect(target.cluster) as client, suppress(NoSuchLogError):
         if client.describe_log(target.log).log_id == log_id:

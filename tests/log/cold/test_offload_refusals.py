@@ -167,7 +167,7 @@ def test_an_older_program_refuses_the_manifest(
     data = asyncio.run(main())
     assert data.startswith(b"quire log v2 ")
     monkeypatch.setattr(manifest, "COLD_VERSION", 99)
-    with pytest.raises(CorruptRecordError, match="from the future"):
+    with pytest.raises(CorruptRecordError, match="upgrade quire"):
         LogManifest.decode(PATH, data)
 
 

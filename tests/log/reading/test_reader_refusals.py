@@ -104,7 +104,7 @@ def test_a_position_that_never_was_is_an_error() -> None:
                 await client.read(Position(9, 0, 0))
             wrong: list[Any] = [-1, 1.5, True, None, "1.0.0", (1, 0, 0), 2**63]
             for start in wrong:
-                with pytest.raises(InvalidRequestError, match="is no place"):
+                with pytest.raises(InvalidRequestError, match="not a place"):
                     await client.logs.read(NAME, start)
 
     run(main)
