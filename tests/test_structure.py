@@ -153,7 +153,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "google_crc32c": (
         "quire.metadata.archive",
         "quire.entry",
-        "quire.storage.record",
+        "quire.storage.blocks",
         "quire.metastore.record",
         "quire.log.cold.checksums",
     ),

@@ -20,7 +20,7 @@ from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.repair.census import SETTLED_SECONDS, count
 from quire.repair.reclaim import reclaim, restore_parts
-from quire.storage.check import Damage
+from quire.storage.damage import Damage
 from quire.storage.directories import open_directory, open_local, with_local_parts
 from quire.storage.disk import Disk
 from quire.storage.identity import identify

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.metastore.store import MetadataStore
+from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.check import reason_of
 from quire.storage.cookie import (
     COOKIE,
@@ -35,7 +36,7 @@ from quire.storage.cookie import (
 from quire.storage.disk import Disk
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, decode_header, entries_path
 from quire.storage.identity import check_unused, identify, new_id, read_twin, settle_twin
-from quire.storage.record import BLOCK_BYTES, decode_segment
+from quire.storage.record import decode_segment
 from quire.storage.salvage import mark_unfinished
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
 from quire.storage.state_file import write_state

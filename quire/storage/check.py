@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from quire.entry import EntryId, LedgerId
+from quire.entry import LedgerId
 from quire.errors import (
     ConfigurationError,
     CorruptEntryError,
@@ -22,6 +21,7 @@ from quire.errors import (
 from quire.run import scan_run
 from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint, read_checkpoint
 from quire.storage.cookie import read_cookie
+from quire.storage.damage import Damage
 from quire.storage.disk import Disk, is_unreadable
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import EntryIndex, entries_path, load_index
@@ -36,16 +36,6 @@ from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_pa
 from quire.storage.state_file import read_state
 
 OPEN_FILES_MAX = 8
-
-
-class Damage(NamedTuple):
-    """One thing that is not what it should be; for entries also which."""
-
-    path: str
-    reason: str
-    ledger: LedgerId | None = None
-    first: EntryId | None = None
-    last: EntryId | None = None
 
 
 @dataclass(slots=True)

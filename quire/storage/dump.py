@@ -16,14 +16,13 @@ from typing import Final, TypeAlias
 
 from quire.errors import CorruptStorageError
 from quire.run import scan_run
+from quire.storage.blocks import BLOCK_BYTES, crc32c
 from quire.storage.entry_log import HEADER_MAGIC, decode_header, read_index
 from quire.storage.ledger_state import LedgerState, decode_rows
 from quire.storage.record import (
-    BLOCK_BYTES,
     SEGMENT_MAGIC,
     Record,
     RecordKind,
-    crc32c,
     decode_segment,
     find_proof,
     read_header,

@@ -25,6 +25,7 @@ from quire.errors import (
 )
 from quire.observer import SILENT, Observer, Source
 from quire.run import ScannedRun, scan_run
+from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.checkpoint import FIRST
 from quire.storage.collector import Collector, Deletions
 from quire.storage.compaction import Compactor
@@ -36,7 +37,7 @@ from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.mending import Mender
 from quire.storage.options import StorageOptions
 from quire.storage.patching import Patcher
-from quire.storage.record import BLOCK_BYTES, Record, RecordKind
+from quire.storage.record import Record, RecordKind
 from quire.storage.replay import JournalPosition, replay
 from quire.storage.reserve import Reserve
 from quire.storage.scrub import Scrubber

@@ -33,11 +33,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-import google_crc32c
-
 from quire.errors import CorruptStorageError
+from quire.storage.blocks import BLOCK_BYTES, align, crc32c
 
-BLOCK_BYTES: Final = 4096
 SEGMENT_VERSION: Final = 1
 SEGMENT_MAGIC: Final = b"quireJNL"
 RECORD_MAGIC: Final = 0x71724A52
@@ -47,17 +45,6 @@ _SEGMENT: Final = struct.Struct(">8sHQQQQ32s")
 _RECORD: Final = struct.Struct(">IBBHIQQQI")
 _CRC: Final = struct.Struct(">I")
 RECORD_HEADER_BYTES: Final = _RECORD.size + _CRC.size
-
-
-def crc32c(data: bytes | memoryview, crc: int = 0) -> int:
-    """Return the CRC32C of data, continuing from `crc`. The library takes nothing but bytes."""
-    value: int = google_crc32c.extend(crc, data if isinstance(data, bytes) else bytes(data))
-    return value
-
-
-def align(offset: int) -> int:
-    """Return the first block boundary at or after an offset."""
-    return -(-offset // BLOCK_BYTES) * BLOCK_BYTES
 
 
 class RecordKind(IntEnum):

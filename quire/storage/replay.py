@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from quire.errors import CorruptStorageError
+from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.disk import Disk
 from quire.storage.record import (
-    BLOCK_BYTES,
     Record,
     SegmentHeader,
     decode_segment,

@@ -21,8 +21,8 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from quire.errors import CorruptStorageError
+from quire.storage.blocks import crc32c
 from quire.storage.disk import Disk, is_unreadable
-from quire.storage.record import crc32c
 from quire.storage.retired import Intervals, RetiredIds
 from quire.storage.state_file import read_state, write_state
 

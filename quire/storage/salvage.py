@@ -29,8 +29,10 @@ from typing import Final, NamedTuple
 from quire.entry import LedgerId
 from quire.errors import CorruptStorageError, InvalidRequestError
 from quire.run import scan_run
-from quire.storage.check import OPEN_FILES_MAX, Damage, reason_of, verify_chunks
+from quire.storage.blocks import BLOCK_BYTES
+from quire.storage.check import OPEN_FILES_MAX, reason_of, verify_chunks
 from quire.storage.checkpoint import FIRST, PATHS, Checkpoint, decode_checkpoint
+from quire.storage.damage import Damage
 from quire.storage.disk import Disk
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, EntryIndex, entries_path, load_index
@@ -38,14 +40,7 @@ from quire.storage.fresh import check_first
 from quire.storage.horizon import Horizon
 from quire.storage.ledger_storage import UNFINISHED, LedgerStorage
 from quire.storage.options import StorageOptions
-from quire.storage.record import (
-    BLOCK_BYTES,
-    Record,
-    RecordKind,
-    find_proof,
-    read_header,
-    read_record,
-)
+from quire.storage.record import Record, RecordKind, find_proof, read_header, read_record
 from quire.storage.replay import JournalPosition, load_remains
 from quire.storage.retired_file import PATHS as RETIRED_PATHS
 from quire.storage.retired_file import RetiredFile, read_retired

@@ -24,9 +24,9 @@ from typing import Final
 
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptStorageError, NoSuchLedgerError, QuireError
-from quire.storage.check import Damage
 from quire.storage.compaction import Compactor
 from quire.storage.copies import Copies, OpenCopies
+from quire.storage.damage import Damage
 from quire.storage.disk import Disk, is_shortage
 from quire.storage.entry_log import ChunkAt, entries_path, load_index
 from quire.storage.ledger_storage import LedgerStorage

@@ -15,8 +15,8 @@ from typing import Final
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError, InvalidRequestError
 from quire.run import ScannedRun, scan_run
+from quire.storage.blocks import crc32c
 from quire.storage.entry_log import ChunkAt
-from quire.storage.record import crc32c
 from quire.storage.slices import Slice
 
 _BEGINNING: Final = struct.Struct(">Iqq")

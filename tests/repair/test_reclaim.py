@@ -17,13 +17,14 @@ from quire.errors import (
 from quire.metastore.layout import cookie_path
 from quire.metastore.memory import MemoryStore, MemoryTree
 from quire.repair.reclaim import reclaim, restore_cookie, restore_parts
+from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.cookie import COOKIE, Role
 from quire.storage.directories import with_parts
 from quire.storage.disk import File
 from quire.storage.horizon import Horizon
 from quire.storage.identity import NewPart, format_disk, identify
 from quire.storage.ledger_storage import UNFINISHED
-from quire.storage.record import BLOCK_BYTES, SegmentHeader, encode_segment
+from quire.storage.record import SegmentHeader, encode_segment
 from quire.storage.salvage import Doubt, salvage
 from quire.storage.segments import segment_path
 from tests.storage.salvage_scene import remove

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from quire.errors import CorruptStorageError
-from quire.storage.record import BLOCK_BYTES, decode_segment, read_header
+from quire.storage.blocks import BLOCK_BYTES
+from quire.storage.record import decode_segment, read_header
 from tests.sim.disk import ENDLESS_BYTES, SimDisk
 
 if TYPE_CHECKING:

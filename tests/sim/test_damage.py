@@ -17,8 +17,8 @@ from quire.errors import (
     NoSuchEntryError,
     QuireError,
 )
+from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.record import (
-    BLOCK_BYTES,
     LAST_OF_BATCH,
     RecordKind,
     SegmentHeader,

@@ -28,8 +28,8 @@ from quire.errors import (
     QuireError,
 )
 from quire.run import split_run
+from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.node import BookieNode
-from quire.storage.record import BLOCK_BYTES
 from tests.sim.disk import Cut, SimDisk
 from tests.sim.platter import Directory, Inode
 from tests.storage.scene import BOOKIE, CLUSTER, KEY, SMALL, Scene, run_of, sealed

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from quire.storage.record import BLOCK_BYTES
+from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.remains import IN_VAIN_MAX, Remains
 from tests.sim.disk import SimDisk, SimFile
 

@@ -11,12 +11,11 @@ from dataclasses import replace
 import pytest
 
 from quire.errors import CorruptStorageError
+from quire.storage.blocks import BLOCK_BYTES, align
 from quire.storage.record import (
-    BLOCK_BYTES,
     RECORD_HEADER_BYTES,
     RecordKind,
     SegmentHeader,
-    align,
     decode_segment,
     encode_record,
     encode_segment,

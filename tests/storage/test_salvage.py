@@ -15,18 +15,13 @@ from quire.errors import (
     NoSuchLedgerError,
     ReadOnlyBookieError,
 )
+from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.check import check_disk
 from quire.storage.checkpoint import PATHS, decode_checkpoint
 from quire.storage.disk import File
 from quire.storage.horizon import Horizon
 from quire.storage.ledger_storage import UNFINISHED
-from quire.storage.record import (
-    BLOCK_BYTES,
-    RecordKind,
-    SegmentHeader,
-    encode_record,
-    encode_segment,
-)
+from quire.storage.record import RecordKind, SegmentHeader, encode_record, encode_segment
 from quire.storage.salvage import Doubt, _records, salvage
 from quire.storage.segments import segment_path
 from tests.storage.salvage_scene import BELOW, cut, entry_logs, loaded, remove, salvaged

@@ -1,0 +1,17 @@
+"""One damaged file, as the checks and the scrub report it. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from quire.entry import EntryId, LedgerId
+
+
+class Damage(NamedTuple):
+    """One thing that is not what it should be; for entries also which."""
+
+    path: str
+    reason: str
+    ledger: LedgerId | None = None
+    first: EntryId | None = None
+    last: EntryId | None = None
