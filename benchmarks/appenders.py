@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from quire.storage.cookie import format_bookie
+from quire.storage.disk.local import LocalDisk
 from quire.storage.journal import Journal
-from quire.storage.local_disk import LocalDisk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from quire.storage.record import RecordKind

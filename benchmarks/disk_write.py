@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from quire.bench.raw import loop_factory
-from quire.storage.disk_threads import DiskThreads
-from quire.storage.local_disk import LocalDisk
-from quire.storage.local_file import THREADS
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.local_file import THREADS
+from quire.storage.disk.threads import DiskThreads
 
 ROUNDS: Final = 5
 FILE_BYTES: Final = 64 * 1024 * 1024

@@ -32,9 +32,9 @@ from quire.errors import QuireError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.checkpoint import read_checkpoint
 from quire.storage.cookie import format_bookie, read_cookie
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.local_file import LocalFile
 from quire.storage.identity import format_directory
-from quire.storage.local_disk import LocalDisk
-from quire.storage.local_file import LocalFile
 from quire.storage.node import BookieNode
 from quire.storage.record import Record
 from quire.storage.replay import replay

@@ -28,8 +28,8 @@ from quire.metastore.record import decode_record, encode_record
 from quire.metastore.registration import decode_registration, encode_registration
 from quire.storage.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from quire.storage.cookie import BookieCookie, decode_cookie, encode_cookie
+from quire.storage.disk.state_file import decode_state, encode_state
 from quire.storage.replay import JournalPosition
-from quire.storage.state_file import decode_state, encode_state
 
 PATH = "somewhere"
 DAMAGE = (CorruptRecordError, CorruptStorageError)

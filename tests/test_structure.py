@@ -153,14 +153,14 @@ DOORS: dict[str, tuple[str, ...]] = {
     "google_crc32c": (
         "quire.metadata.archive",
         "quire.entry",
-        "quire.storage.blocks",
+        "quire.storage.disk.blocks",
         "quire.metastore.record",
         "quire.log.cold.checksums",
     ),
     "threading": (
         "quire.sync",
-        "quire.storage.disk_threads",
-        "quire.storage.local_file",
+        "quire.storage.disk.threads",
+        "quire.storage.disk.local_file",
         "quire.metastore.sqlite",
     ),
     "concurrent": (

@@ -22,9 +22,9 @@ from quire.repair.census import SETTLED_SECONDS, count
 from quire.repair.reclaim import reclaim, restore_parts
 from quire.storage.damage import Damage
 from quire.storage.directories import open_directory, open_local, with_local_parts
-from quire.storage.disk import Disk
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.port import Disk
 from quire.storage.identity import identify
-from quire.storage.local_disk import LocalDisk
 from quire.storage.options import StorageOptions
 from quire.storage.salvage import examine, salvage
 

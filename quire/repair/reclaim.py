@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.metastore.store import MetadataStore
-from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.check import reason_of
 from quire.storage.cookie import (
     COOKIE,
@@ -33,13 +32,14 @@ from quire.storage.cookie import (
     read_cookie,
     write_first_cookie,
 )
-from quire.storage.disk import Disk
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.port import Disk
+from quire.storage.disk.state_file import write_state
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, decode_header, entries_path
 from quire.storage.identity import check_unused, identify, new_id, read_twin, settle_twin
 from quire.storage.record import decode_segment
 from quire.storage.salvage import mark_unfinished
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
-from quire.storage.state_file import write_state
 
 
 async def reclaim(

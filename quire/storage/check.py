@@ -22,7 +22,8 @@ from quire.run import scan_run
 from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint, read_checkpoint
 from quire.storage.cookie import read_cookie
 from quire.storage.damage import Damage
-from quire.storage.disk import Disk, is_unreadable
+from quire.storage.disk.port import Disk, is_unreadable
+from quire.storage.disk.state_file import read_state
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import EntryIndex, entries_path, load_index
 from quire.storage.fresh import check_first
@@ -33,7 +34,6 @@ from quire.storage.replay import replay
 from quire.storage.retired_file import PATHS as RETIRED
 from quire.storage.retired_file import is_older, read_retired
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
-from quire.storage.state_file import read_state
 
 OPEN_FILES_MAX = 8
 

@@ -24,7 +24,7 @@ from quire.entry import BookieId, LedgerId
 from quire.errors import QuireError
 from quire.observer import SILENT, Observer
 from quire.storage.compaction import Compactor
-from quire.storage.disk import Disk
+from quire.storage.disk.port import Disk
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions
 

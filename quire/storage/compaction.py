@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from quire.entry import LedgerId
 from quire.errors import CorruptEntryError
-from quire.storage.disk import Disk
+from quire.storage.disk.port import Disk
 from quire.storage.entry_log import ENTRIES, EntryIndex, EntryWriter, entries_path
 from quire.storage.ledger_state import encode_row
 from quire.storage.ledger_storage import LedgerStorage

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
 from quire.storage.checkpoint import FIRST, PATHS, encode_checkpoint, write_checkpoint
-from quire.storage.disk import Disk
-from quire.storage.state_file import (
+from quire.storage.disk.port import Disk
+from quire.storage.disk.state_file import (
     TEMPORARY_SUFFIX,
     decode_state,
     encode_state,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
 from quire.storage.cookie import BookieCookie, Part, Role, read_cookie
-from quire.storage.disk import Disk
-from quire.storage.local_disk import LocalDisk
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.port import Disk
 from quire.storage.spread_disk import SpreadDisk
 
 

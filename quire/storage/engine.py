@@ -25,12 +25,12 @@ from quire.errors import (
 )
 from quire.observer import SILENT, Observer, Source
 from quire.run import ScannedRun, scan_run
-from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.checkpoint import FIRST
 from quire.storage.collector import Collector, Deletions
 from quire.storage.compaction import Compactor
 from quire.storage.copies import OpenCopies
-from quire.storage.disk import Disk
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.port import Disk
 from quire.storage.gate import Gate
 from quire.storage.journal import FULL, Journal
 from quire.storage.ledger_storage import LedgerStorage

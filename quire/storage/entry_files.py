@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import CorruptEntryError
-from quire.storage.disk import Disk, File, is_shortage
+from quire.storage.disk.port import Disk, File, is_shortage
 from quire.storage.entry_log import ChunkAt, entries_path
 from quire.storage.read_cache import ReadCache, Stretch
 from quire.storage.stored_run import StoredRun

@@ -25,8 +25,8 @@ from typing import Final, NamedTuple
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptStorageError
-from quire.storage.blocks import crc32c
-from quire.storage.disk import Disk, File
+from quire.storage.disk.blocks import crc32c
+from quire.storage.disk.port import Disk, File
 from quire.storage.slices import Slice, split
 
 ENTRIES: Final = "entries"

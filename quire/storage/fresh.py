@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from quire.errors import CorruptStorageError
-from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.checkpoint import FIRST, PATHS, Checkpoint
-from quire.storage.disk import Disk
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.port import Disk
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
 from quire.storage.replay import load_segment
 from quire.storage.retired_file import PATHS as RETIRED

@@ -48,9 +48,9 @@ from quire.storage.cookie import (
     write_main_cookie,
 )
 from quire.storage.directories import open_directory
-from quire.storage.disk import Disk
-from quire.storage.local_disk import LocalDisk
-from quire.storage.state_file import write_state
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.port import Disk
+from quire.storage.disk.state_file import write_state
 
 KIND: Final = "cookie"
 VERSION: Final = 1

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from quire.errors import BookieUnavailableError, ReadOnlyBookieError
-from quire.storage.blocks import BLOCK_BYTES, align
+from quire.storage.disk.blocks import BLOCK_BYTES, align
 from quire.storage.options import StorageOptions
 from quire.storage.record import LAST_OF_BATCH, RECORD_HEADER_BYTES, RecordKind, encode_record
 from quire.storage.replay import JournalPosition

@@ -34,7 +34,7 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptStorageError
 from quire.run import ScannedRun
 from quire.storage.checkpoint import FIRST, Checkpoint, read_checkpoint, write_checkpoint
-from quire.storage.disk import Disk
+from quire.storage.disk.port import Disk
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import (
     ENTRIES,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail
 from quire.entry import EntryId, LedgerId
-from quire.storage.disk import Disk, DiskSpace, File
+from quire.storage.disk.port import Disk, DiskSpace, File
 
 T = TypeVar("T")
 

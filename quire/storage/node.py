@@ -44,7 +44,7 @@ from quire.run import ScannedRun, scan_run, split_run
 from quire.storage.collector import Collector, Deletions
 from quire.storage.cookie import check_cookie
 from quire.storage.copies import OpenCopies
-from quire.storage.disk import Disk
+from quire.storage.disk.port import Disk
 from quire.storage.engine import Engine
 from quire.storage.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.mending import Mender

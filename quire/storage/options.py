@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from quire.errors import ConfigurationError
-from quire.storage.blocks import BLOCK_BYTES
+from quire.storage.disk.blocks import BLOCK_BYTES
 
 
 @dataclass(frozen=True, slots=True)

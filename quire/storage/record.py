@@ -34,7 +34,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from quire.errors import CorruptStorageError
-from quire.storage.blocks import BLOCK_BYTES, align, crc32c
+from quire.storage.disk.blocks import BLOCK_BYTES, align, crc32c
 
 SEGMENT_VERSION: Final = 1
 SEGMENT_MAGIC: Final = b"quireJNL"

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from quire.errors import CorruptStorageError
-from quire.storage.blocks import BLOCK_BYTES
-from quire.storage.disk import Disk
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.partial_read import Remains
+from quire.storage.disk.port import Disk
 from quire.storage.record import (
     Record,
     SegmentHeader,
@@ -21,7 +22,6 @@ from quire.storage.record import (
     read_header,
     read_records,
 )
-from quire.storage.remains import Remains
 from quire.storage.segments import segment_path
 
 

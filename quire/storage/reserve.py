@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from quire.storage.disk import Disk
+from quire.storage.disk.port import Disk
+from quire.storage.disk.state_file import TEMPORARY_SUFFIX
 from quire.storage.entry_log import ENTRIES
 from quire.storage.options import StorageOptions
 from quire.storage.segments import write_zeros
-from quire.storage.state_file import TEMPORARY_SUFFIX
 
 RESERVE: Final = "reserve"
 

@@ -21,10 +21,10 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from quire.errors import CorruptStorageError
-from quire.storage.blocks import crc32c
-from quire.storage.disk import Disk, is_unreadable
+from quire.storage.disk.blocks import crc32c
+from quire.storage.disk.port import Disk, is_unreadable
+from quire.storage.disk.state_file import read_state, write_state
 from quire.storage.retired import Intervals, RetiredIds
-from quire.storage.state_file import read_state, write_state
 
 PATHS: Final = ("retired-0", "retired-1")
 MAGIC: Final = b"quireRET"

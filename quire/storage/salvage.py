@@ -29,11 +29,12 @@ from typing import Final, NamedTuple
 from quire.entry import LedgerId
 from quire.errors import CorruptStorageError, InvalidRequestError
 from quire.run import scan_run
-from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.check import OPEN_FILES_MAX, reason_of, verify_chunks
 from quire.storage.checkpoint import FIRST, PATHS, Checkpoint, decode_checkpoint
 from quire.storage.damage import Damage
-from quire.storage.disk import Disk
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.port import Disk
+from quire.storage.disk.state_file import encode_state, read_state, write_state
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, EntryIndex, entries_path, load_index
 from quire.storage.fresh import check_first
@@ -45,7 +46,6 @@ from quire.storage.replay import JournalPosition, load_remains
 from quire.storage.retired_file import PATHS as RETIRED_PATHS
 from quire.storage.retired_file import RetiredFile, read_retired
 from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
-from quire.storage.state_file import encode_state, read_state, write_state
 
 ASIDE_SUFFIX: Final = ".damaged"
 NOWHERE: Final = Checkpoint(0, JournalPosition(0, 0, 0), ())

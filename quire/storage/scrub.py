@@ -27,7 +27,7 @@ from quire.errors import CorruptStorageError, NoSuchLedgerError, QuireError
 from quire.storage.compaction import Compactor
 from quire.storage.copies import Copies, OpenCopies
 from quire.storage.damage import Damage
-from quire.storage.disk import Disk, is_shortage
+from quire.storage.disk.port import Disk, is_shortage
 from quire.storage.entry_log import ChunkAt, entries_path, load_index
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions

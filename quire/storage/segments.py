@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from quire.storage.disk import Disk, File
+from quire.storage.disk.port import Disk, File
 from quire.storage.options import StorageOptions
 from quire.storage.record import SegmentHeader, encode_segment
 from quire.timing import time_limit

@@ -30,7 +30,7 @@ from quire.storage.collector import Collector
 from quire.storage.copies import Copies, OpenCopies
 from quire.storage.deletions import MetadataBirths, MetadataDeletions
 from quire.storage.directories import open_directory
-from quire.storage.disk import Disk
+from quire.storage.disk.port import Disk
 from quire.storage.identity import identify, settle_twin
 from quire.storage.mending import Mender
 from quire.storage.metered import Meter, MeteredBookie, MeteredDisk

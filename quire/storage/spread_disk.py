@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from quire.errors import ConfigurationError
-from quire.storage.disk import Disk, DiskSpace, File
+from quire.storage.disk.port import Disk, DiskSpace, File
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
 from quire.storage.segments import JOURNAL, numbered
 

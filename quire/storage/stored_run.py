@@ -15,7 +15,7 @@ from typing import Final
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError, InvalidRequestError
 from quire.run import ScannedRun, scan_run
-from quire.storage.blocks import crc32c
+from quire.storage.disk.blocks import crc32c
 from quire.storage.entry_log import ChunkAt
 from quire.storage.slices import Slice
 

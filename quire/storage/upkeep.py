@@ -14,7 +14,7 @@ from typing import Final
 
 from quire.entry import BookieId
 from quire.errors import ReadOnlyBookieError
-from quire.storage.disk import Disk, DiskSpace
+from quire.storage.disk.port import Disk, DiskSpace
 from quire.storage.gate import Gate
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.options import StorageOptions

@@ -11,9 +11,9 @@ from typing import TypeAlias
 import pytest
 
 from quire.errors import ConfigurationError, DirectoryInUseError
-from quire.storage.disk import Disk
-from quire.storage.local_disk import LocalDisk
-from quire.storage.local_file import BUFFERS_MAX
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.local_file import BUFFERS_MAX
+from quire.storage.disk.port import Disk
 from quire.storage.metered import Meter, MeteredDisk
 from quire.storage.spread_disk import SpreadDisk
 from tests.sim.disk import SimDisk

@@ -2,7 +2,7 @@
 
 Runs production's command on production's disk. In between stands `PowerDisk`, which keeps a second
 copy of the directory, the *platter*: `DIRECTORY.platter` has what the law of the disk
-(quire/storage/disk.py, D1) calls durable, and nothing else. Written bytes come onto the platter
+(quire/storage/disk/port.py, D1) calls durable, and nothing else. Written bytes come onto the platter
 when the sync of their file is over, names when the sync of their directory is. `cut_power` puts the
 platter in the place of the directory, after the process was killed.
 
@@ -29,8 +29,8 @@ from typing import BinaryIO, Final, TypeAlias
 
 from quire.cli import main as run_command
 from quire.storage import directories, server
-from quire.storage.disk import Disk, DiskSpace, File
-from quire.storage.local_disk import LOCK_NAME
+from quire.storage.disk.local import LOCK_NAME
+from quire.storage.disk.port import Disk, DiskSpace, File
 
 FILES: Final = "files"
 NAMES: Final = "names"

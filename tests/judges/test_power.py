@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.storage.local_disk import LocalDisk
+from quire.storage.disk.local import LocalDisk
 from tests.judges.power import PowerDisk, cut_power
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from quire.errors import LedgerFencedError, QuireError
 from quire.metastore.memory import MemoryStore
+from quire.storage.disk.local import LocalDisk
 from quire.storage.identity import format_disk, identify
-from quire.storage.local_disk import LocalDisk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from tests.storage.scene import KEY, eventually, run_of

@@ -13,8 +13,8 @@ import pytest
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
 from quire.repair.directory import examine_directory, repair_directory
 from quire.storage.cookie import read_cookie
+from quire.storage.disk.local import LocalDisk
 from quire.storage.identity import format_directory
-from quire.storage.local_disk import LocalDisk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions
 from tests.storage.scene import KEY, run_of

@@ -17,10 +17,10 @@ from quire.errors import (
 from quire.metastore.layout import cookie_path
 from quire.metastore.memory import MemoryStore, MemoryTree
 from quire.repair.reclaim import reclaim, restore_cookie, restore_parts
-from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.cookie import COOKIE, Role
 from quire.storage.directories import with_parts
-from quire.storage.disk import File
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.port import File
 from quire.storage.horizon import Horizon
 from quire.storage.identity import NewPart, format_disk, identify
 from quire.storage.ledger_storage import UNFINISHED

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from quire.errors import CorruptStorageError
-from quire.storage.blocks import BLOCK_BYTES
+from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.record import decode_segment, read_header
 from tests.sim.disk import ENDLESS_BYTES, SimDisk
 

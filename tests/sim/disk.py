@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.errors import ConfigurationError, DirectoryInUseError
-from quire.storage.disk import DiskSpace
+from quire.storage.disk.port import DiskSpace
 from tests.sim.platter import SECTOR_BYTES, Cut, Directory, Inode
 
 __all__ = ["SECTOR_BYTES", "Cut", "DiskFaults", "SimDisk", "SimFile", "SimMount"]

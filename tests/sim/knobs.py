@@ -18,7 +18,8 @@ from quire.log.manifest import capacity, jobs
 from quire.log.reading import gaps
 from quire.log.records import producers
 from quire.run import RUN_BYTES_MAX
-from quire.storage import births, collector, entry_files, horizon, remains, scrub, shelf
+from quire.storage import births, collector, entry_files, horizon, scrub, shelf
+from quire.storage.disk import partial_read
 from quire.wire.transport import BATCH_BYTES_MAX
 
 KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
@@ -39,7 +40,7 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (scrub, "SUSPECTS_MAX", (1, scrub.SUSPECTS_MAX)),
     (scrub, "DAMAGE_MAX", (1, scrub.DAMAGE_MAX)),
     (entry_files, "ENDS_MAX", (1, entry_files.ENDS_MAX)),
-    (remains, "IN_VAIN_MAX", (1, remains.IN_VAIN_MAX)),
+    (partial_read, "IN_VAIN_MAX", (1, partial_read.IN_VAIN_MAX)),
     (ids, "BLOCK_MAX", (1, 2, ids.BLOCK_MAX)),
     (pipeline, "PARTIAL_OUTSTANDING_MAX", (1, pipeline.PARTIAL_OUTSTANDING_MAX)),
 )

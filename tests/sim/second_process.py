@@ -1,7 +1,7 @@
 """A second bookie process on the disk of one that runs: an operator's slip, or a supervisor's.
 
 The directory lock refuses it before it reads anything, and the first goes on undisturbed (D4,
-quire/storage/disk.py). Where the lock is missing the second replays the disk, takes the bookie's
+quire/storage/disk/port.py). Where the lock is missing the second replays the disk, takes the bookie's
 requests over for a while, and ends: what it acknowledged is unknown to the first.
 """
 

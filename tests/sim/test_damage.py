@@ -17,7 +17,7 @@ from quire.errors import (
     NoSuchEntryError,
     QuireError,
 )
-from quire.storage.blocks import BLOCK_BYTES
+from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.record import (
     LAST_OF_BATCH,
     RecordKind,

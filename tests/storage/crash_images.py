@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from quire.entry import EntryId, LedgerId
-from quire.storage.disk import DiskSpace
-from quire.storage.local_disk import LocalDisk
-from quire.storage.local_file import LocalFile
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.local_file import LocalFile
+from quire.storage.disk.port import DiskSpace
 from tests.sim.disk import SimDisk
 from tests.sim.platter import Cut, Directory, Inode
 from tests.storage.scene import Scene

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from quire.bookie import BookieAddress
-from quire.storage.disk import DiskSpace
-from quire.storage.local_disk import LocalDisk
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.port import DiskSpace
 from quire.storage.options import StorageOptions
 from quire.storage.server import serve
 

@@ -11,7 +11,7 @@ from quire.storage.cookie import (
     read_cookie,
 )
 from quire.storage.directories import with_parts
-from quire.storage.disk import Disk
+from quire.storage.disk.port import Disk
 from quire.storage.identity import (
     NewPart,
     expand_disk,

@@ -25,6 +25,9 @@ from quire.storage.cookie import (
     write_first_cookie,
 )
 from quire.storage.directories import open_directory, with_parts
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.local_file import LocalFile
+from quire.storage.disk.state_file import decode_state
 from quire.storage.identity import (
     NewPart,
     expand_directory,
@@ -33,10 +36,7 @@ from quire.storage.identity import (
     format_disk,
     identify,
 )
-from quire.storage.local_disk import LocalDisk
-from quire.storage.local_file import LocalFile
 from quire.storage.server import serve
-from quire.storage.state_file import decode_state
 from tests.sim.disk import Cut
 from tests.storage.scene import drive
 from tests.storage.spread_scene import SpreadScene

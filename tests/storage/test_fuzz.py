@@ -28,7 +28,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.run import split_run
-from quire.storage.blocks import BLOCK_BYTES
+from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.node import BookieNode
 from tests.sim.disk import Cut, SimDisk
 from tests.sim.platter import Directory, Inode

@@ -23,7 +23,9 @@ from quire.metastore.layout import CLUSTER, COOKIES, cookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
 from quire.storage.cookie import BookieCookie, Role, read_cookie
-from quire.storage.disk import DiskSpace
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.local_file import LocalFile
+from quire.storage.disk.port import DiskSpace
 from quire.storage.identity import (
     NewPart,
     cluster_id,
@@ -32,8 +34,6 @@ from quire.storage.identity import (
     identify,
     is_formatted,
 )
-from quire.storage.local_disk import LocalDisk
-from quire.storage.local_file import LocalFile
 
 
 def on_disk(tmp_path: Path, check: Callable[[LocalDisk, MemoryStore], Awaitable[None]]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from quire.storage.blocks import BLOCK_BYTES
+from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.journal import Journal
 from quire.storage.record import RecordKind
 from quire.storage.segments import JOURNAL, Segments

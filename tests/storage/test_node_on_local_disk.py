@@ -10,7 +10,7 @@ from pathlib import Path
 
 from quire.run import split_run
 from quire.storage.cookie import format_bookie
-from quire.storage.local_disk import LocalDisk
+from quire.storage.disk.local import LocalDisk
 from quire.storage.node import BookieNode
 from tests.storage.scene import BOOKIE, CLUSTER, KEY, SMALL, drive, run_of, sealed
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from quire.errors import CorruptStorageError
-from quire.storage.blocks import BLOCK_BYTES, align
+from quire.storage.disk.blocks import BLOCK_BYTES, align
 from quire.storage.record import (
     RECORD_HEADER_BYTES,
     RecordKind,

@@ -19,11 +19,11 @@ from quire.errors import (
 )
 from quire.storage.checkpoint import PATHS as CHECKPOINTS
 from quire.storage.checkpoint import decode_checkpoint
+from quire.storage.disk.state_file import TEMPORARY_SUFFIX
 from quire.storage.horizon import Horizon
 from quire.storage.retired import Intervals, RetiredIds
 from quire.storage.retired_file import PATHS, RetiredFile, decode_retired, encode_retired
 from quire.storage.salvage import Doubt, salvage
-from quire.storage.state_file import TEMPORARY_SUFFIX
 from tests.sim.disk import Cut
 from tests.storage.compaction_scene import FAST, Answers, collector_of, fill
 from tests.storage.scene import BOOKIE, KEY, OTHER_KEY, SMALL, Scene, drive, run_of

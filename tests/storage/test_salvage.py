@@ -15,10 +15,10 @@ from quire.errors import (
     NoSuchLedgerError,
     ReadOnlyBookieError,
 )
-from quire.storage.blocks import BLOCK_BYTES
 from quire.storage.check import check_disk
 from quire.storage.checkpoint import PATHS, decode_checkpoint
-from quire.storage.disk import File
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.port import File
 from quire.storage.horizon import Horizon
 from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.record import RecordKind, SegmentHeader, encode_record, encode_segment

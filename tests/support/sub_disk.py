@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quire.storage.disk import Disk, DiskSpace, File
+from quire.storage.disk.port import Disk, DiskSpace, File
 
 FILE_BYTES = 1024
 

@@ -15,8 +15,8 @@ from quire.entry import LedgerId
 from quire.errors import NoSuchEntryError, NoSuchLedgerError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.cookie import format_bookie
-from quire.storage.disk import Disk, DiskSpace
-from quire.storage.local_disk import LocalDisk
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.port import Disk, DiskSpace
 from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
 from quire.storage.options import StorageOptions

@@ -22,7 +22,7 @@ from quire.storage import (
     replay,
     segments,
 )
-from quire.storage.blocks import align
+from quire.storage.disk.blocks import align
 from quire.storage.record import Record, RecordKind, read_header
 from tests.sim.ablations.patch import Patch
 from tests.sim.disk import SimFile, SimMount

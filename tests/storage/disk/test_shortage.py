@@ -12,15 +12,15 @@ from typing import Final
 
 import pytest
 
-from quire.storage import local_disk
-from quire.storage.local_disk import LocalDisk
+from quire.storage.disk import local
+from quire.storage.disk.local import LocalDisk
 from tests.storage.scene import drive, eventually
 from tests.storage.test_scrub import stored
 from tests.support.command import environment
 
 PROGRAM: Final = """
 import asyncio, os, resource, sys
-from quire.storage.local_disk import LocalDisk
+from quire.storage.disk.local import LocalDisk
 
 async def main():
     disk = LocalDisk(sys.argv[1])
@@ -71,7 +71,7 @@ class Shortage:
         self.lasts = False
         self.refused = 0
         patch.setattr(os, "open", self.open)
-        patch.setattr(local_disk, "SHORTAGE_PAUSE", 0.01)
+        patch.setattr(local, "SHORTAGE_PAUSE", 0.01)
 
     def open(
         self, path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
@@ -124,7 +124,7 @@ def test_whoever_stops_waiting_leaves_nothing_behind(tmp_path: Path, shortage: S
 def test_a_shortage_that_stays_is_an_error(
     tmp_path: Path, shortage: Shortage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_disk, "SHORTAGE_TRIES", 3)
+    monkeypatch.setattr(local, "SHORTAGE_TRIES", 3)
 
     async def main() -> None:
         disk = LocalDisk(tmp_path)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from quire.storage.disk import Disk, File
+from quire.storage.disk.port import Disk, File
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import ENTRIES, ChunkAt, entries_path
 from quire.storage.options import StorageOptions

@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from quire.storage.direct import BUFFER_BYTES
-from quire.storage.local_disk import LocalDisk
-from quire.storage.local_file import LocalFile
+from quire.storage.disk.direct_io import BUFFER_BYTES
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.local_file import LocalFile
 
 BLOCK: Final = 4096
 DIRECT: Final = getattr(os, "O_DIRECT", 0)

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from quire.storage.blocks import BLOCK_BYTES
-from quire.storage.remains import IN_VAIN_MAX, Remains
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.partial_read import IN_VAIN_MAX, Remains
 from tests.sim.disk import SimDisk, SimFile
 
 BLOCKS: Final = 64

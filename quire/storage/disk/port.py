@@ -1,6 +1,6 @@
 """Port 3: the files of one bookie, reduced to what crash safety can be argued about.
 
-`LocalDisk` (local_disk.py) is the real one; the simulator's disk forgets what was not synced. One
+`LocalDisk` (local.py) is the real one; the simulator's disk forgets what was not synced. One
 contract suite (`tests/contract/test_disk.py`) runs over both. All paths are relative to the disk's
 root, use `/`, and cannot leave it.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from quire.storage.blocks import BLOCK_BYTES, align
-from quire.storage.disk import File, is_unreadable
+from quire.storage.disk.blocks import BLOCK_BYTES, align
+from quire.storage.disk.port import File, is_unreadable
 
 IN_VAIN_MAX: Final = 256
 """Finding one bad block of a segment of 64 MiB takes 15 reads in vain."""

@@ -14,7 +14,7 @@ from quire.errors import (
     LedgerFencedError,
     ReadOnlyBookieError,
 )
-from quire.storage.disk import File
+from quire.storage.disk.port import File
 from quire.storage.gate import Gate
 from quire.storage.options import StorageOptions
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed

@@ -28,8 +28,8 @@ from typing import Final, TypeVar
 
 from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, DirectoryInUseError
-from quire.storage.disk import DiskSpace
-from quire.storage.local_file import LocalFile, Means
+from quire.storage.disk.local_file import LocalFile, Means
+from quire.storage.disk.port import DiskSpace
 
 LOCK_NAME: Final = "LOCK"
 

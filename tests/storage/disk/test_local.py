@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from quire.errors import ConfigurationError, DirectoryInUseError
-from quire.storage.local_disk import LocalDisk
-from quire.storage.local_file import THREADS
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.local_file import THREADS
 
 
 def test_two_bookies_cannot_share_a_directory(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""An open file of the real disk (local_disk.py).
+"""An open file of the real disk (local.py).
 
 A read of what the page cache holds needs no thread. A synced write is one hop, write and sync
 in the same job, because a hop costs as much as a small write; where it can it goes past the page
-cache (direct.py).
+cache (direct_io.py).
 
 A descriptor is closed only after its last job ended, even when the task that started the job was
 cancelled: a descriptor closed too early is soon the number of another file.
@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from quire.storage.direct import Blocks, DirectWrites, fits
-from quire.storage.disk_threads import DiskThreads
+from quire.storage.disk.direct_io import Blocks, DirectWrites, fits
+from quire.storage.disk.threads import DiskThreads
 
 BUFFERS_MAX: Final = 1024
 """IOV_MAX on Linux: buffers one `pwritev` may take."""

@@ -20,8 +20,8 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from quire.storage.blocks import BLOCK_BYTES
-from quire.storage.disk import is_shortage
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.port import is_shortage
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 """Most that one direct write takes: what the journal writes at once by default. Only what is used

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from quire.errors import CorruptStorageError
-from quire.storage.blocks import crc32c
-from quire.storage.disk import Disk
+from quire.storage.disk.blocks import crc32c
+from quire.storage.disk.port import Disk
 
 TEMPORARY_SUFFIX: Final = ".new"
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quire.storage.disk_threads import DiskThreads
+from quire.storage.disk.threads import DiskThreads
 
 
 def over(check: Callable[[DiskThreads], Coroutine[Any, Any, None]], count: int = 3) -> None:
