@@ -12,11 +12,11 @@ from typing import Protocol
 
 from quire.storage.cookie import format_bookie
 from quire.storage.disk.local import LocalDisk
-from quire.storage.journal import Journal
+from quire.storage.journal.journal import Journal
+from quire.storage.journal.options import StorageOptions
+from quire.storage.journal.record import RecordKind
+from quire.storage.journal.segments import JOURNAL, Segments
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
-from quire.storage.record import RecordKind
-from quire.storage.segments import JOURNAL, Segments
 
 BOOKIE = "b" * 32
 CLUSTER = "c" * 32

@@ -35,10 +35,10 @@ from quire.storage.cookie import format_bookie, read_cookie
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import LocalFile
 from quire.storage.identity import format_directory
+from quire.storage.journal.record import Record
+from quire.storage.journal.replay import replay
+from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered
 from quire.storage.node import BookieNode
-from quire.storage.record import Record
-from quire.storage.replay import replay
-from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered
 
 LEDGERS: Final = 8
 ENTRIES_PER_RUN: Final = 64

@@ -34,8 +34,8 @@ from benchmarks.appenders import Appender, Whole, journal_alone, whole_bookie
 from quire.bench.raw import loop_factory
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 
 KEY: Final = b"k" * 20
 PAYLOAD: Final = os.urandom(1024)

@@ -29,7 +29,7 @@ from quire.metastore.registration import decode_registration, encode_registratio
 from quire.storage.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from quire.storage.cookie import BookieCookie, decode_cookie, encode_cookie
 from quire.storage.disk.state_file import decode_state, encode_state
-from quire.storage.replay import JournalPosition
+from quire.storage.journal.replay import JournalPosition
 
 PATH = "somewhere"
 DAMAGE = (CorruptRecordError, CorruptStorageError)

@@ -25,7 +25,7 @@ from quire.storage.directories import open_directory, open_local, with_local_par
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
 from quire.storage.identity import identify
-from quire.storage.options import StorageOptions
+from quire.storage.journal.options import StorageOptions
 from quire.storage.salvage import examine, salvage
 
 

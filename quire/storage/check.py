@@ -27,13 +27,13 @@ from quire.storage.disk.state_file import read_state
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import EntryIndex, entries_path, load_index
 from quire.storage.fresh import check_first
+from quire.storage.journal.record import Record, RecordKind
+from quire.storage.journal.replay import replay
+from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
 from quire.storage.ledger_state import decode_rows
 from quire.storage.ledger_storage import UNFINISHED
-from quire.storage.record import Record, RecordKind
-from quire.storage.replay import replay
 from quire.storage.retired_file import PATHS as RETIRED
 from quire.storage.retired_file import is_older, read_retired
-from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
 
 OPEN_FILES_MAX = 8
 

@@ -16,7 +16,7 @@ from quire.errors import CorruptStorageError
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import decode_state, encode_state, read_state, write_state
 from quire.storage.horizon import NO_HORIZON, Horizon, decode_ranges
-from quire.storage.replay import JournalPosition
+from quire.storage.journal.replay import JournalPosition
 
 KIND: Final = "checkpoint"
 VERSION: Final = 1

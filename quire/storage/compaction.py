@@ -22,9 +22,9 @@ from quire.entry import LedgerId
 from quire.errors import CorruptEntryError
 from quire.storage.disk.port import Disk
 from quire.storage.entry_log import ENTRIES, EntryIndex, EntryWriter, entries_path
+from quire.storage.journal.options import StorageOptions
 from quire.storage.ledger_state import encode_row
 from quire.storage.ledger_storage import LedgerStorage
-from quire.storage.options import StorageOptions
 from quire.storage.shelf import FileUse
 
 COPY_BYTES: Final = 1024 * 1024

@@ -19,8 +19,7 @@ from quire.run import scan_run
 from quire.storage.disk.blocks import BLOCK_BYTES, crc32c
 from quire.storage.disk.state_file import decode_state
 from quire.storage.entry_log import HEADER_MAGIC, decode_header, read_index
-from quire.storage.ledger_state import LedgerState, decode_rows
-from quire.storage.record import (
+from quire.storage.journal.record import (
     SEGMENT_MAGIC,
     Record,
     RecordKind,
@@ -29,10 +28,11 @@ from quire.storage.record import (
     read_header,
     read_records,
 )
+from quire.storage.journal.segments import SPARE_SUFFIX
+from quire.storage.ledger_state import LedgerState, decode_rows
 from quire.storage.reserve import RESERVE
 from quire.storage.retired_file import MAGIC as RETIRED_MAGIC
 from quire.storage.retired_file import parse_retired
-from quire.storage.segments import SPARE_SUFFIX
 from quire.storage.view import BytesFile
 
 Row: TypeAlias = "dict[str, str | int | bool | None]"

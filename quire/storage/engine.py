@@ -32,16 +32,16 @@ from quire.storage.copies import OpenCopies
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
 from quire.storage.gate import Gate
-from quire.storage.journal import FULL, Journal
+from quire.storage.journal.journal import FULL, Journal
+from quire.storage.journal.options import StorageOptions
+from quire.storage.journal.record import Record, RecordKind
+from quire.storage.journal.replay import JournalPosition, replay
+from quire.storage.journal.segments import Segments
 from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.mending import Mender
-from quire.storage.options import StorageOptions
 from quire.storage.patching import Patcher
-from quire.storage.record import Record, RecordKind
-from quire.storage.replay import JournalPosition, replay
 from quire.storage.reserve import Reserve
 from quire.storage.scrub import Scrubber
-from quire.storage.segments import Segments
 from quire.storage.upkeep import NEARLY_FULL, Upkeep
 from quire.storage.write_cache import cost
 from quire.timing import time_limit

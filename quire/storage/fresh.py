@@ -15,9 +15,9 @@ from quire.storage.checkpoint import FIRST, PATHS, Checkpoint
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
-from quire.storage.replay import load_segment
+from quire.storage.journal.replay import load_segment
+from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered
 from quire.storage.retired_file import PATHS as RETIRED
-from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, numbered
 
 LATER: Final = PATHS[(FIRST.generation + 1) % len(PATHS)]
 

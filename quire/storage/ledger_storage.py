@@ -47,14 +47,14 @@ from quire.storage.entry_log import (
 )
 from quire.storage.entry_reads import EntryReads
 from quire.storage.fresh import check_first
+from quire.storage.journal.options import StorageOptions
+from quire.storage.journal.replay import JournalPosition
+from quire.storage.journal.segments import JOURNAL, numbered
 from quire.storage.ledger_state import LedgerState, decode_rows, encode_row
 from quire.storage.listing import Lister
-from quire.storage.options import StorageOptions
 from quire.storage.read_cache import ReadCache, ReadCounts
-from quire.storage.replay import JournalPosition
 from quire.storage.retired import RetiredIds
 from quire.storage.retired_file import NOTHING, RetiredFile, load_retired, write_retired
-from quire.storage.segments import JOURNAL, numbered
 from quire.storage.shelf import NO_PARTS, Shelf
 from quire.storage.write_cache import WriteCache, cost
 

@@ -28,8 +28,8 @@ from quire.storage import slices as tidy
 from quire.storage.compaction import Compactor
 from quire.storage.copies import Copies, Owed
 from quire.storage.entry_log import ChunkAt
+from quire.storage.journal.options import StorageOptions
 from quire.storage.ledger_storage import LedgerStorage
-from quire.storage.options import StorageOptions
 
 _log = logging.getLogger(__name__)
 

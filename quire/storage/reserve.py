@@ -19,8 +19,8 @@ from typing import Final
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import TEMPORARY_SUFFIX
 from quire.storage.entry_log import ENTRIES
-from quire.storage.options import StorageOptions
-from quire.storage.segments import write_zeros
+from quire.storage.journal.options import StorageOptions
+from quire.storage.journal.segments import write_zeros
 
 RESERVE: Final = "reserve"
 

@@ -39,13 +39,13 @@ from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, EntryIndex, entries_path, load_index
 from quire.storage.fresh import check_first
 from quire.storage.horizon import Horizon
+from quire.storage.journal.options import StorageOptions
+from quire.storage.journal.record import Record, RecordKind, find_proof, read_header, read_record
+from quire.storage.journal.replay import JournalPosition, load_remains
+from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
 from quire.storage.ledger_storage import UNFINISHED, LedgerStorage
-from quire.storage.options import StorageOptions
-from quire.storage.record import Record, RecordKind, find_proof, read_header, read_record
-from quire.storage.replay import JournalPosition, load_remains
 from quire.storage.retired_file import PATHS as RETIRED_PATHS
 from quire.storage.retired_file import RetiredFile, read_retired
-from quire.storage.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
 
 ASIDE_SUFFIX: Final = ".damaged"
 NOWHERE: Final = Checkpoint(0, JournalPosition(0, 0, 0), ())

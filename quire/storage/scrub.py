@@ -29,8 +29,8 @@ from quire.storage.copies import Copies, OpenCopies
 from quire.storage.damage import Damage
 from quire.storage.disk.port import Disk, is_shortage
 from quire.storage.entry_log import ChunkAt, entries_path, load_index
+from quire.storage.journal.options import StorageOptions
 from quire.storage.ledger_storage import LedgerStorage
-from quire.storage.options import StorageOptions
 from quire.storage.patching import Patcher
 
 _log = logging.getLogger(__name__)

@@ -32,10 +32,10 @@ from quire.storage.deletions import MetadataBirths, MetadataDeletions
 from quire.storage.directories import open_directory
 from quire.storage.disk.port import Disk
 from quire.storage.identity import identify, settle_twin
+from quire.storage.journal.options import StorageOptions
 from quire.storage.mending import Mender
 from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from quire.storage.reception import ServiceLimits
 from quire.storage.registration import SESSION_SECONDS, Registration
 from quire.storage.scrub import Scrubber

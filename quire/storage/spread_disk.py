@@ -20,7 +20,7 @@ from typing import Final
 from quire.errors import ConfigurationError
 from quire.storage.disk.port import Disk, DiskSpace, File
 from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
-from quire.storage.segments import JOURNAL, numbered
+from quire.storage.journal.segments import JOURNAL, numbered
 
 
 class SpreadDisk:

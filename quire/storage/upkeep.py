@@ -16,10 +16,10 @@ from quire.entry import BookieId
 from quire.errors import ReadOnlyBookieError
 from quire.storage.disk.port import Disk, DiskSpace
 from quire.storage.gate import Gate
+from quire.storage.journal.options import StorageOptions
+from quire.storage.journal.replay import JournalPosition
+from quire.storage.journal.segments import Segments
 from quire.storage.ledger_storage import LedgerStorage
-from quire.storage.options import StorageOptions
-from quire.storage.replay import JournalPosition
-from quire.storage.segments import Segments
 from quire.timing import time_limit
 
 NEARLY_FULL: Final = "its disk is nearly full"

@@ -19,8 +19,8 @@ from quire.entry import DigestKind, Sealer
 from quire.errors import NoSuchEntryError, NoSuchLedgerError, QuireError
 from quire.run import pack_run, scan_run
 from quire.storage.cookie import format_bookie
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from quire.testing.bookie import MemoryBookie
 from tests.sim.disk import SimDisk
 

@@ -38,7 +38,7 @@ EDITS: Final = (
     ),
     Edit(
         "a failed journal write is tried again on the same segment",
-        "quire/storage/journal.py",
+        "quire/storage/journal/journal.py",
         "        await self._segment.file.write(self._offset, data, sync=True)\n",
         "        try:\n"
         "            await self._segment.file.write(self._offset, data, sync=True)\n"
@@ -48,7 +48,7 @@ EDITS: Final = (
     ),
     Edit(
         "a journal lives on after a failed write",
-        "quire/storage/journal.py",
+        "quire/storage/journal/journal.py",
         "            self._on_fatal(error)\n",
         "",
         ("tests/storage/test_node_failures.py",),

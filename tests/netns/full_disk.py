@@ -18,8 +18,8 @@ from quire.errors import LedgerFencedError, QuireError
 from quire.metastore.memory import MemoryStore
 from quire.storage.disk.local import LocalDisk
 from quire.storage.identity import format_disk, identify
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from tests.storage.scene import KEY, eventually, run_of
 
 STARTS = 4

@@ -15,8 +15,8 @@ from quire.repair.directory import examine_directory, repair_directory
 from quire.storage.cookie import read_cookie
 from quire.storage.disk.local import LocalDisk
 from quire.storage.identity import format_directory
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from tests.storage.scene import KEY, run_of
 from tests.support.command import quire
 

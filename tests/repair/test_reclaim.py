@@ -23,10 +23,10 @@ from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import File
 from quire.storage.horizon import Horizon
 from quire.storage.identity import NewPart, format_disk, identify
+from quire.storage.journal.record import SegmentHeader, encode_segment
+from quire.storage.journal.segments import segment_path
 from quire.storage.ledger_storage import UNFINISHED
-from quire.storage.record import SegmentHeader, encode_segment
 from quire.storage.salvage import Doubt, salvage
-from quire.storage.segments import segment_path
 from tests.storage.salvage_scene import remove
 from tests.storage.scene import KEY, Scene, drive, run_of
 from tests.storage.spread_scene import SpreadScene

@@ -14,8 +14,8 @@ import pytest
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run, split_run
 from quire.storage.cookie import format_bookie
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from tests.sim.disk import Cut, SimDisk
 
 OPTIONS = StorageOptions(segment_bytes=32 * 1024, write_cache_bytes=4096, memory_bytes_max=65536)

@@ -28,8 +28,8 @@ from quire.ledger.roster import BookieRoster
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import ledger_path
 from quire.metastore.memory import MemoryStore, MemoryTree
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from tests.scenarios.links import Line, Lines
 from tests.sim.disk import Cut, SimDisk
 from tests.support.faulty_store import FaultyStore

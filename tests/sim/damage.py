@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from quire.errors import CorruptStorageError
 from quire.storage.disk.blocks import BLOCK_BYTES
-from quire.storage.record import decode_segment, read_header
+from quire.storage.journal.record import decode_segment, read_header
 from tests.sim.disk import ENDLESS_BYTES, SimDisk
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def rot(disk: SimDisk, rng: random.Random) -> str | None:
     """Flip one bit of what is stored; return the file's name, None when nothing fit.
 
     The journal's last durable batch is spared: rot there cannot be told from a torn write, which
-    is why an idle journal writes a witness behind it (quire/storage/record.py).
+    is why an idle journal writes a witness behind it (quire/storage/journal/record.py).
     """
     places: dict[str, list[int]] = {}
     for path, data in disk.files().items():

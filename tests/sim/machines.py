@@ -20,8 +20,8 @@ from quire.ledger.options import LedgerOptions
 from quire.metastore import layout
 from quire.metastore.record import encode_record
 from quire.storage.cookie import format_bookie
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from tests.sim import operator, second_process
 from tests.sim.conformance import Conformance
 from tests.sim.disk import SimDisk

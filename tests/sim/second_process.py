@@ -12,8 +12,8 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from quire.errors import DirectoryInUseError, QuireError
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from tests.sim.process import Incarnation
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from quire.errors import (
     QuireError,
 )
 from quire.storage.disk.blocks import BLOCK_BYTES
-from quire.storage.record import (
+from quire.storage.journal.record import (
     LAST_OF_BATCH,
     RecordKind,
     SegmentHeader,
     encode_record,
     encode_segment,
 )
-from quire.storage.segments import segment_path
+from quire.storage.journal.segments import segment_path
 from tests.sim.damage import Budget, resize, rot
 from tests.sim.disk import Cut, SimDisk
 from tests.sim.operator import lose_files

@@ -13,8 +13,8 @@ from quire.entry import DigestKind, Sealer
 from quire.run import pack_run, split_run
 from quire.storage.cookie import format_bookie
 from quire.storage.disk.port import Disk
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from tests.sim.disk import Cut, SimDisk, SimMount
 
 BOOKIE = "b" * 32

@@ -12,7 +12,7 @@ from pathlib import Path
 from quire.bookie import BookieAddress
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import DiskSpace
-from quire.storage.options import StorageOptions
+from quire.storage.journal.options import StorageOptions
 from quire.storage.server import serve
 
 OPTIONS = StorageOptions(

@@ -19,7 +19,7 @@ from quire.storage.identity import (
     identify,
     settle_twin,
 )
-from quire.storage.options import StorageOptions
+from quire.storage.journal.options import StorageOptions
 from tests.sim.disk import SimDisk, SimMount
 from tests.storage.scene import Scene
 from tests.storage.test_crash_points import (

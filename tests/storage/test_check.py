@@ -17,14 +17,14 @@ from quire.storage.cookie import LAYOUT_OF_PARTS, BookieCookie, write_first_cook
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import File
 from quire.storage.dump import Row, describe
-from quire.storage.record import (
+from quire.storage.journal.record import (
     LAST_OF_BATCH,
     RecordKind,
     SegmentHeader,
     encode_record,
     encode_segment,
 )
-from quire.storage.segments import segment_path
+from quire.storage.journal.segments import segment_path
 from tests.storage.scene import BOOKIE, CLUSTER, KEY, Scene, drive, run_of
 from tests.support.sub_disk import SubDisk
 

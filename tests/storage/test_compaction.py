@@ -11,7 +11,7 @@ from quire.errors import LedgerFencedError, StoreUnavailableError
 from quire.storage.collector import Collector
 from quire.storage.compaction import Plan, choose
 from quire.storage.entry_log import _CHUNK, LedgerChunks, entries_path
-from quire.storage.options import StorageOptions
+from quire.storage.journal.options import StorageOptions
 from quire.storage.shelf import FileUse, LedgerParts
 from tests.sim.disk import Cut, SimFile
 from tests.storage.compaction_scene import (

@@ -24,7 +24,7 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.run import split_run
-from quire.storage.options import StorageOptions
+from quire.storage.journal.options import StorageOptions
 from tests.sim.disk import Cut, SimDisk
 from tests.storage.scene import KEY, Scene, drive, run_of
 

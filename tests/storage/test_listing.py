@@ -12,7 +12,7 @@ import pytest
 from quire.bookie import list_all
 from quire.errors import CorruptEntryError
 from quire.storage.entry_log import CHUNK_BYTES
-from quire.storage.options import StorageOptions
+from quire.storage.journal.options import StorageOptions
 from tests.storage.scene import KEY, Scene, drive, run_of
 
 BOUND = 4 * CHUNK_BYTES

@@ -20,8 +20,8 @@ from quire.errors import (
 )
 from quire.run import pack_run
 from quire.storage.copies import Copies, Owed, Stretch
+from quire.storage.journal.options import StorageOptions
 from quire.storage.mending import Mender
-from quire.storage.options import StorageOptions
 from quire.storage.patching import WAITED_SECONDS_MAX
 from quire.storage.salvage import Doubt
 from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged

@@ -26,9 +26,9 @@ from quire.errors import (
 from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
 from quire.storage.identity import format_directory
+from quire.storage.journal.options import StorageOptions
 from quire.storage.metered import BOUNDS, OK, Answered, Durations, Meter, MeteredBookie
 from quire.storage.metrics import serve_metrics
-from quire.storage.options import StorageOptions
 from quire.storage.server import serve
 from quire.testing.bookie import MemoryBookie
 from tests.support.counter import give_out

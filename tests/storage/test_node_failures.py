@@ -14,7 +14,7 @@ from quire.errors import (
     NoSuchEntryError,
     ReadOnlyBookieError,
 )
-from quire.storage.options import StorageOptions
+from quire.storage.journal.options import StorageOptions
 from tests.sim.disk import Cut
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
 

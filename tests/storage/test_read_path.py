@@ -17,8 +17,8 @@ from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import AT_ONCE_BYTES_MAX, THREADS
 from quire.storage.entry_log import CHUNK_BYTES
 from quire.storage.entry_reads import AHEAD_BYTES
+from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from quire.storage.options import StorageOptions
 from tests.sim.disk import SimFile
 from tests.storage.scene import KEY, Scene, drive, run_of, sealed
 

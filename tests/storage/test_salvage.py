@@ -20,10 +20,10 @@ from quire.storage.checkpoint import PATHS, decode_checkpoint
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import File
 from quire.storage.horizon import Horizon
+from quire.storage.journal.record import RecordKind, SegmentHeader, encode_record, encode_segment
+from quire.storage.journal.segments import segment_path
 from quire.storage.ledger_storage import UNFINISHED
-from quire.storage.record import RecordKind, SegmentHeader, encode_record, encode_segment
 from quire.storage.salvage import Doubt, _records, salvage
-from quire.storage.segments import segment_path
 from tests.storage.salvage_scene import BELOW, cut, entry_logs, loaded, remove, salvaged
 from tests.storage.scene import BOOKIE, KEY, SMALL, Scene, drive, run_of
 from tests.support.sub_disk import SubDisk

@@ -18,12 +18,10 @@ from quire.storage import (
     mending,
     node,
     patching,
-    record,
-    replay,
-    segments,
 )
 from quire.storage.disk.blocks import align
-from quire.storage.record import Record, RecordKind, read_header
+from quire.storage.journal import record, replay, segments
+from quire.storage.journal.record import Record, RecordKind, read_header
 from tests.sim.ablations.patch import Patch
 from tests.sim.disk import SimFile, SimMount
 

@@ -12,8 +12,8 @@ import pytest
 from quire.storage.disk.port import Disk, File
 from quire.storage.entry_files import EntryFiles
 from quire.storage.entry_log import ENTRIES, ChunkAt, entries_path
-from quire.storage.options import StorageOptions
-from quire.storage.segments import JOURNAL, Segments
+from quire.storage.journal.options import StorageOptions
+from quire.storage.journal.segments import JOURNAL, Segments
 from tests.sim.disk import SimDisk
 from tests.storage.scene import drive
 

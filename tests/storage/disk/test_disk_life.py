@@ -16,7 +16,7 @@ from quire.errors import (
 )
 from quire.storage.disk.port import File
 from quire.storage.gate import Gate
-from quire.storage.options import StorageOptions
+from quire.storage.journal.options import StorageOptions
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
 
 PATIENT = replace(SMALL, space_check_seconds=0.01)

@@ -29,10 +29,15 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from quire.errors import BookieUnavailableError, ReadOnlyBookieError
 from quire.storage.disk.blocks import BLOCK_BYTES, align
-from quire.storage.options import StorageOptions
-from quire.storage.record import LAST_OF_BATCH, RECORD_HEADER_BYTES, RecordKind, encode_record
-from quire.storage.replay import JournalPosition
-from quire.storage.segments import Segment, Segments
+from quire.storage.journal.options import StorageOptions
+from quire.storage.journal.record import (
+    LAST_OF_BATCH,
+    RECORD_HEADER_BYTES,
+    RecordKind,
+    encode_record,
+)
+from quire.storage.journal.replay import JournalPosition
+from quire.storage.journal.segments import Segment, Segments
 
 SubjectT = TypeVar("SubjectT")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from quire.errors import ConfigurationError
-from quire.storage.options import StorageOptions
+from quire.storage.journal.options import StorageOptions
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
 
 ENTRIES = 40

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.storage.disk.port import Disk, File
-from quire.storage.options import StorageOptions
-from quire.storage.record import SegmentHeader, encode_segment
+from quire.storage.journal.options import StorageOptions
+from quire.storage.journal.record import SegmentHeader, encode_segment
 from quire.timing import time_limit
 
 JOURNAL: Final = "journal"

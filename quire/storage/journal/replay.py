@@ -14,7 +14,7 @@ from quire.errors import CorruptStorageError
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.partial_read import Remains
 from quire.storage.disk.port import Disk
-from quire.storage.record import (
+from quire.storage.journal.record import (
     Record,
     SegmentHeader,
     decode_segment,
@@ -22,7 +22,7 @@ from quire.storage.record import (
     read_header,
     read_records,
 )
-from quire.storage.segments import segment_path
+from quire.storage.journal.segments import segment_path
 
 
 class JournalPosition(NamedTuple):

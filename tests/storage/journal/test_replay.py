@@ -12,7 +12,7 @@ import pytest
 
 from quire.errors import CorruptStorageError
 from quire.storage.disk.blocks import BLOCK_BYTES, align
-from quire.storage.record import (
+from quire.storage.journal.record import (
     RECORD_HEADER_BYTES,
     RecordKind,
     SegmentHeader,

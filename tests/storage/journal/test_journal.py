@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from quire.storage.disk.blocks import BLOCK_BYTES
-from quire.storage.journal import Journal
-from quire.storage.record import RecordKind
-from quire.storage.segments import JOURNAL, Segments
+from quire.storage.journal.journal import Journal
+from quire.storage.journal.record import RecordKind
+from quire.storage.journal.segments import JOURNAL, Segments
 from tests.sim.disk import SimDisk, SimFile
 from tests.storage.scene import BOOKIE, SMALL, drive
 
