@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from quire.storage.retired import RetiredIds
-from quire.storage.retired_file import RetiredFile, decode_retired, encode_retired
+from quire.storage.entries.retired import RetiredIds
+from quire.storage.entries.retired_file import RetiredFile, decode_retired, encode_retired
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from quire.errors import CorruptStorageError, QuireError
 from quire.metastore.place import resolve_store
 
 if TYPE_CHECKING:
-    from quire.storage.damage import Damage
+    from quire.storage.entries.damage import Damage
 
 DESCRIPTORS_MAX: Final = 65_536
 

@@ -35,7 +35,7 @@ from quire.storage.cookie import (
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import write_state
-from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, decode_header, entries_path
+from quire.storage.entries.entry_log import ENTRIES, ENTRIES_SUFFIX, decode_header, entries_path
 from quire.storage.identity import check_unused, identify, new_id, read_twin, settle_twin
 from quire.storage.journal.record import decode_segment
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path

@@ -19,21 +19,21 @@ from quire.errors import (
     InvalidRequestError,
 )
 from quire.run import scan_run
-from quire.storage.checkpoint import PATHS, Checkpoint, decode_checkpoint, read_checkpoint
 from quire.storage.cookie import read_cookie
-from quire.storage.damage import Damage
 from quire.storage.disk.port import Disk, is_unreadable
 from quire.storage.disk.state_file import read_state
-from quire.storage.entry_files import EntryFiles
-from quire.storage.entry_log import EntryIndex, entries_path, load_index
-from quire.storage.fresh import check_first
+from quire.storage.entries.checkpoint import PATHS, Checkpoint, decode_checkpoint, read_checkpoint
+from quire.storage.entries.damage import Damage
+from quire.storage.entries.entry_files import EntryFiles
+from quire.storage.entries.entry_log import EntryIndex, entries_path, load_index
+from quire.storage.entries.formatting import check_first
+from quire.storage.entries.ledger_state import decode_rows
+from quire.storage.entries.ledger_storage import UNFINISHED
+from quire.storage.entries.retired_file import PATHS as RETIRED
+from quire.storage.entries.retired_file import is_older, read_retired
 from quire.storage.journal.record import Record, RecordKind
 from quire.storage.journal.replay import replay
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
-from quire.storage.ledger_state import decode_rows
-from quire.storage.ledger_storage import UNFINISHED
-from quire.storage.retired_file import PATHS as RETIRED
-from quire.storage.retired_file import is_older, read_retired
 
 OPEN_FILES_MAX = 8
 

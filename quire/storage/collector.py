@@ -25,8 +25,8 @@ from quire.errors import QuireError
 from quire.observer import SILENT, Observer
 from quire.storage.compaction import Compactor
 from quire.storage.disk.port import Disk
+from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
-from quire.storage.ledger_storage import LedgerStorage
 
 _log = logging.getLogger(__name__)
 

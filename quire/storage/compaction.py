@@ -21,11 +21,11 @@ from typing import Final, NamedTuple
 from quire.entry import LedgerId
 from quire.errors import CorruptEntryError
 from quire.storage.disk.port import Disk
-from quire.storage.entry_log import ENTRIES, EntryIndex, EntryWriter, entries_path
+from quire.storage.entries.entry_log import ENTRIES, EntryIndex, EntryWriter, entries_path
+from quire.storage.entries.file_set import FileUse
+from quire.storage.entries.ledger_state import encode_row
+from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
-from quire.storage.ledger_state import encode_row
-from quire.storage.ledger_storage import LedgerStorage
-from quire.storage.shelf import FileUse
 
 COPY_BYTES: Final = 1024 * 1024
 """Read, and written, at a time."""

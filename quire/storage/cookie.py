@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
-from quire.storage.checkpoint import FIRST, PATHS, encode_checkpoint, write_checkpoint
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import (
     TEMPORARY_SUFFIX,
@@ -23,6 +22,7 @@ from quire.storage.disk.state_file import (
     read_state,
     write_state,
 )
+from quire.storage.entries.checkpoint import FIRST, PATHS, encode_checkpoint, write_checkpoint
 
 COOKIE: Final = "cookie"
 VERSION: Final = 1

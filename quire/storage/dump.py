@@ -18,7 +18,11 @@ from quire.errors import CorruptStorageError
 from quire.run import scan_run
 from quire.storage.disk.blocks import BLOCK_BYTES, crc32c
 from quire.storage.disk.state_file import decode_state
-from quire.storage.entry_log import HEADER_MAGIC, decode_header, read_index
+from quire.storage.entries.entry_log import HEADER_MAGIC, decode_header, read_index
+from quire.storage.entries.ledger_state import LedgerState, decode_rows
+from quire.storage.entries.reserve import RESERVE
+from quire.storage.entries.retired_file import MAGIC as RETIRED_MAGIC
+from quire.storage.entries.retired_file import parse_retired
 from quire.storage.journal.record import (
     SEGMENT_MAGIC,
     Record,
@@ -29,10 +33,6 @@ from quire.storage.journal.record import (
     read_records,
 )
 from quire.storage.journal.segments import SPARE_SUFFIX
-from quire.storage.ledger_state import LedgerState, decode_rows
-from quire.storage.reserve import RESERVE
-from quire.storage.retired_file import MAGIC as RETIRED_MAGIC
-from quire.storage.retired_file import parse_retired
 from quire.storage.view import BytesFile
 
 Row: TypeAlias = "dict[str, str | int | bool | None]"

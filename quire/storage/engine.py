@@ -25,25 +25,25 @@ from quire.errors import (
 )
 from quire.observer import SILENT, Observer, Source
 from quire.run import ScannedRun, scan_run
-from quire.storage.checkpoint import FIRST
 from quire.storage.collector import Collector, Deletions
 from quire.storage.compaction import Compactor
 from quire.storage.copies import OpenCopies
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
-from quire.storage.gate import Gate
+from quire.storage.entries.checkpoint import FIRST
+from quire.storage.entries.ledger_storage import LedgerStorage
+from quire.storage.entries.memory_limiter import Gate
+from quire.storage.entries.reserve import Reserve
+from quire.storage.entries.write_cache import cost
 from quire.storage.journal.journal import FULL, Journal
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import Record, RecordKind
 from quire.storage.journal.replay import JournalPosition, replay
 from quire.storage.journal.segments import Segments
-from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.mending import Mender
 from quire.storage.patching import Patcher
-from quire.storage.reserve import Reserve
 from quire.storage.scrub import Scrubber
 from quire.storage.upkeep import NEARLY_FULL, Upkeep
-from quire.storage.write_cache import cost
 from quire.timing import time_limit
 
 if TYPE_CHECKING:
@@ -167,7 +167,9 @@ class Engine:
         position = JournalPosition(segment.header.number, BLOCK_BYTES, end.sequence)
         await self._flush_replayed(position)
         if is_first:
-            await self.storage.flush(lambda: position)  # nobody falls back on it any more: fresh.py
+            await self.storage.flush(
+                lambda: position
+            )  # nobody falls back on it any more: formatting.py
         await self._segments.release(position.segment)
         await self._stock(is_first)
         for ledger in self.storage.limbo():

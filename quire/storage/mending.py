@@ -22,8 +22,8 @@ from typing import Final
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptEntryError, NoSuchLedgerError, QuireError
 from quire.storage.copies import Copies, OpenCopies, Owed
+from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
-from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.patching import Patcher
 
 _log = logging.getLogger(__name__)

@@ -46,12 +46,12 @@ from quire.storage.cookie import check_cookie
 from quire.storage.copies import OpenCopies
 from quire.storage.disk.port import Disk
 from quire.storage.engine import Engine
+from quire.storage.entries.extents import join_ranges
+from quire.storage.entries.ledger_state import KEY_BYTES_MAX, LedgerState
+from quire.storage.entries.write_cache import cost
 from quire.storage.journal.options import StorageOptions
-from quire.storage.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.mending import Mender
 from quire.storage.scrub import Scrubber
-from quire.storage.slices import join_ranges
-from quire.storage.write_cache import cost
 from quire.timing import time_limit
 
 OTHER_BYTES: Final = "it is held with other bytes, and an ordinary add never replaces an entry"

@@ -24,12 +24,12 @@ from typing import Final
 from quire.bookie import READ_BYTES_MAX
 from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import CorruptEntryError, UnreadableError
-from quire.storage import slices as tidy
 from quire.storage.compaction import Compactor
 from quire.storage.copies import Copies, Owed
-from quire.storage.entry_log import ChunkAt
+from quire.storage.entries import extents as tidy
+from quire.storage.entries.entry_log import ChunkAt
+from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
-from quire.storage.ledger_storage import LedgerStorage
 
 _log = logging.getLogger(__name__)
 

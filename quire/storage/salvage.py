@@ -10,7 +10,7 @@ the loss, everything that can still be believed is kept, and everything else is 
   - every ledger the bookie has, and every one that the caller says it may have had, is in limbo:
     fenced, because a fence may be among what was lost, and *unknown* wherever it is not held;
   - of other ledgers that existed the bookie may have answered a fence and have left the metadata
-    since; they are in limbo as soon as anybody asks (horizon.py).
+    since; they are in limbo as soon as anybody asks (doubtful.py).
 
 While this is under way a file says so, and no bookie starts: half a repair is none. It can be begun
 again at any time. Not here: who may have had what (quire/repair), how ledgers become whole again
@@ -30,22 +30,28 @@ from quire.entry import LedgerId
 from quire.errors import CorruptStorageError, InvalidRequestError
 from quire.run import scan_run
 from quire.storage.check import OPEN_FILES_MAX, reason_of, verify_chunks
-from quire.storage.checkpoint import FIRST, PATHS, Checkpoint, decode_checkpoint
-from quire.storage.damage import Damage
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import encode_state, read_state, write_state
-from quire.storage.entry_files import EntryFiles
-from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX, EntryIndex, entries_path, load_index
-from quire.storage.fresh import check_first
-from quire.storage.horizon import Horizon
+from quire.storage.entries.checkpoint import FIRST, PATHS, Checkpoint, decode_checkpoint
+from quire.storage.entries.damage import Damage
+from quire.storage.entries.doubtful import Horizon
+from quire.storage.entries.entry_files import EntryFiles
+from quire.storage.entries.entry_log import (
+    ENTRIES,
+    ENTRIES_SUFFIX,
+    EntryIndex,
+    entries_path,
+    load_index,
+)
+from quire.storage.entries.formatting import check_first
+from quire.storage.entries.ledger_storage import UNFINISHED, LedgerStorage
+from quire.storage.entries.retired_file import PATHS as RETIRED_PATHS
+from quire.storage.entries.retired_file import RetiredFile, read_retired
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import Record, RecordKind, find_proof, read_header, read_record
 from quire.storage.journal.replay import JournalPosition, load_remains
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
-from quire.storage.ledger_storage import UNFINISHED, LedgerStorage
-from quire.storage.retired_file import PATHS as RETIRED_PATHS
-from quire.storage.retired_file import RetiredFile, read_retired
 
 ASIDE_SUFFIX: Final = ".damaged"
 NOWHERE: Final = Checkpoint(0, JournalPosition(0, 0, 0), ())

@@ -26,11 +26,11 @@ from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptStorageError, NoSuchLedgerError, QuireError
 from quire.storage.compaction import Compactor
 from quire.storage.copies import Copies, OpenCopies
-from quire.storage.damage import Damage
 from quire.storage.disk.port import Disk, is_shortage
-from quire.storage.entry_log import ChunkAt, entries_path, load_index
+from quire.storage.entries.damage import Damage
+from quire.storage.entries.entry_log import ChunkAt, entries_path, load_index
+from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
-from quire.storage.ledger_storage import LedgerStorage
 from quire.storage.patching import Patcher
 
 _log = logging.getLogger(__name__)

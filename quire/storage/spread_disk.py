@@ -19,7 +19,7 @@ from typing import Final
 
 from quire.errors import ConfigurationError
 from quire.storage.disk.port import Disk, DiskSpace, File
-from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
+from quire.storage.entries.entry_log import ENTRIES, ENTRIES_SUFFIX
 from quire.storage.journal.segments import JOURNAL, numbered
 
 

@@ -15,11 +15,11 @@ from typing import Final
 from quire.entry import BookieId
 from quire.errors import ReadOnlyBookieError
 from quire.storage.disk.port import Disk, DiskSpace
-from quire.storage.gate import Gate
+from quire.storage.entries.ledger_storage import LedgerStorage
+from quire.storage.entries.memory_limiter import Gate
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.replay import JournalPosition
 from quire.storage.journal.segments import Segments
-from quire.storage.ledger_storage import LedgerStorage
 from quire.timing import time_limit
 
 NEARLY_FULL: Final = "its disk is nearly full"

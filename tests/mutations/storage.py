@@ -7,8 +7,8 @@ from typing import Final
 from tests.mutations.edit import Edit
 
 NODE: Final = "quire/storage/node.py"
-LEDGER_STORAGE: Final = "quire/storage/ledger_storage.py"
-RETIRED: Final = "quire/storage/retired.py"
+LEDGER_STORAGE: Final = "quire/storage/entries/ledger_storage.py"
+RETIRED: Final = "quire/storage/entries/retired.py"
 SQLITE: Final = "quire/metastore/sqlite_file.py"
 ZOOKEEPER: Final = "quire/metastore/zookeeper.py"
 
@@ -64,7 +64,7 @@ EDITS: Final = (
         "                return run\n"
         "        self._storage.retired.check_kept(ledger)\n"
         "        if self._storage.is_doubtful(ledger):\n",
-        ("tests/storage/test_limbo.py",),
+        ("tests/storage/entries/test_doubtful.py",),
     ),
     Edit(
         "a read of a retired ledger counts as absence",
@@ -95,14 +95,14 @@ EDITS: Final = (
         NODE,
         "first = max(first, error.entry) + 1  #",
         "first = error.entry + 1  #",
-        ("tests/storage/test_damaged_chunks.py",),
+        ("tests/storage/entries/test_damaged_chunks.py",),
     ),
     Edit(
         "damage is told of the first entry of its chunk",
         NODE,
         "raise CorruptEntryError(ledger, max(first, error.entry), error.reason) from error",
         "raise",
-        ("tests/storage/test_damaged_chunks.py",),
+        ("tests/storage/entries/test_damaged_chunks.py",),
     ),
     Edit(
         "a comparison of bytes ends after one read",
@@ -125,11 +125,11 @@ EDITS: Final = (
         RETIRED,
         "low = bisect_left(self.lasts, first - 1)",
         "low = bisect_left(self.lasts, first - 2)",
-        ("tests/storage/test_retired.py",),
+        ("tests/storage/entries/test_retired.py",),
     ),
     Edit(
         "a state row loses its hint",
-        "quire/storage/ledger_state.py",
+        "quire/storage/entries/ledger_state.py",
         "        state.hint = hint\n",
         "",
         ("tests/storage/test_node.py",),

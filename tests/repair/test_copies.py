@@ -17,7 +17,7 @@ from quire.metastore.record import encode_record
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
 from quire.run import pack_run, split_run
-from quire.storage.horizon import Horizon
+from quire.storage.entries.doubtful import Horizon
 from quire.testing.bookie import MemoryBookie
 
 PASSWORD = b"secret"

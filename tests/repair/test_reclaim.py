@@ -21,11 +21,11 @@ from quire.storage.cookie import COOKIE, Role
 from quire.storage.directories import with_parts
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import File
-from quire.storage.horizon import Horizon
+from quire.storage.entries.doubtful import Horizon
+from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.identity import NewPart, format_disk, identify
 from quire.storage.journal.record import SegmentHeader, encode_segment
 from quire.storage.journal.segments import segment_path
-from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.salvage import Doubt, salvage
 from tests.storage.salvage_scene import remove
 from tests.storage.scene import KEY, Scene, drive, run_of

@@ -18,8 +18,9 @@ from quire.log.manifest import capacity, jobs
 from quire.log.reading import gaps
 from quire.log.records import producers
 from quire.run import RUN_BYTES_MAX
-from quire.storage import births, collector, entry_files, horizon, scrub, shelf
+from quire.storage import births, collector, scrub
 from quire.storage.disk import partial_read
+from quire.storage.entries import doubtful, entry_files, file_set
 from quire.wire.transport import BATCH_BYTES_MAX
 
 KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
@@ -33,8 +34,8 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (capacity, "GROWTH_BYTES_MAX", (700, 1500, capacity.GROWTH_BYTES_MAX)),
     (parquet, "GROUP_ROWS", (1, 3, parquet.GROUP_ROWS)),
     (jobs, "FORGOTTEN_MAX", (1, 3, jobs.FORGOTTEN_MAX)),
-    (horizon, "RANGES_MAX", (1, 3, horizon.RANGES_MAX)),
-    (shelf, "CHUNKS_MAX", (1, 3, shelf.CHUNKS_MAX)),
+    (doubtful, "RANGES_MAX", (1, 3, doubtful.RANGES_MAX)),
+    (file_set, "CHUNKS_MAX", (1, 3, file_set.CHUNKS_MAX)),
     (collector, "STEPS_MAX", (1, 2, collector.STEPS_MAX)),
     (births, "WAITING_BYTES_MAX", (20_000, births.WAITING_BYTES_MAX)),
     (scrub, "SUSPECTS_MAX", (1, scrub.SUSPECTS_MAX)),

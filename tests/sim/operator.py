@@ -21,8 +21,8 @@ from quire.ledger.roster import BookieRoster
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
 from quire.storage.copies import Copies
+from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.journal.options import StorageOptions
-from quire.storage.ledger_storage import UNFINISHED
 from quire.storage.salvage import salvage
 from tests.sim.disk import SimDisk, SimMount
 from tests.sim.process import Incarnation

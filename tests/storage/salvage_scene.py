@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from quire.storage.horizon import Horizon
+from quire.storage.entries.doubtful import Horizon
 from quire.storage.salvage import Doubt, Salvage, salvage
 from tests.storage.scene import BOOKIE, KEY, SMALL, Scene, run_of
 

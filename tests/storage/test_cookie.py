@@ -7,7 +7,6 @@ import random
 import pytest
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
-from quire.storage.checkpoint import FIRST, PATHS
 from quire.storage.cookie import (
     COOKIE,
     BookieCookie,
@@ -17,6 +16,7 @@ from quire.storage.cookie import (
     format_bookie,
     read_cookie,
 )
+from quire.storage.entries.checkpoint import FIRST, PATHS
 from tests.sim.disk import Cut, SimDisk
 from tests.storage.scene import BOOKIE, CLUSTER, KEY, Scene, drive, run_of
 

@@ -7,7 +7,7 @@ import pytest
 from quire.errors import CorruptEntryError, LedgerFencedError, LedgerRetiredError
 from quire.run import pack_run
 from quire.storage import node
-from quire.storage.retired import Intervals, RetiredIds
+from quire.storage.entries.retired import Intervals, RetiredIds
 from tests.storage.scene import KEY, Scene, drive, run_of, sealed
 
 GONE, KEPT = 3, 4

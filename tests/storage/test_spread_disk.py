@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from quire.errors import ConfigurationError
-from quire.storage.entry_log import entries_path
+from quire.storage.entries.entry_log import entries_path
 from quire.storage.spread_disk import SpreadDisk
 from tests.sim.disk import Cut, SimDisk
 from tests.storage.scene import KEY, SMALL, drive, eventually, run_of

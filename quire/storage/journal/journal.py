@@ -17,7 +17,7 @@ prove that the last one was durable (record.py).
 One task does all this. If it fails, for whatever reason, every waiter is told, nothing is tried
 again (after a failed sync the kernel may call lost pages clean) and `on_fatal` must end the
 process. Not here: the bytes (record.py), the files (segments.py), what records mean (node.py),
-bounds (gate.py).
+bounds (memory_limiter.py).
 """
 
 from __future__ import annotations

@@ -7,19 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from quire.errors import CorruptEntryError, LedgerFencedError, QuireError
-from quire.storage import (
-    births,
-    compaction,
-    deletions,
-    entry_log,
-    horizon,
-    ledger_state,
-    ledger_storage,
-    mending,
-    node,
-    patching,
-)
+from quire.storage import births, compaction, deletions, mending, node, patching
 from quire.storage.disk.blocks import align
+from quire.storage.entries import doubtful, entry_log, ledger_state, ledger_storage
 from quire.storage.journal import record, replay, segments
 from quire.storage.journal.record import Record, RecordKind, read_header
 from tests.sim.ablations.patch import Patch
@@ -155,7 +145,7 @@ def doubt_only_what_is_named() -> list[Patch]:
     def contains(self: Any, ledger: int) -> bool:
         return False
 
-    return [(horizon.Horizon, "__contains__", contains)]
+    return [(doubtful.Horizon, "__contains__", contains)]
 
 
 def leave_limbo_at_once() -> list[Patch]:

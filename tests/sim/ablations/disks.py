@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from quire.storage import reserve
+from quire.storage.entries import reserve
 from quire.storage.journal import journal, segments
 from tests.sim.ablations.patch import Patch
 from tests.sim.disk import SimDisk, SimFile, SimMount

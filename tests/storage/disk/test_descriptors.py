@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from quire.storage.disk.port import Disk, File
-from quire.storage.entry_files import EntryFiles
-from quire.storage.entry_log import ENTRIES, ChunkAt, entries_path
+from quire.storage.entries.entry_files import EntryFiles
+from quire.storage.entries.entry_log import ENTRIES, ChunkAt, entries_path
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.segments import JOURNAL, Segments
 from tests.sim.disk import SimDisk

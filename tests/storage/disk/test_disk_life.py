@@ -15,7 +15,7 @@ from quire.errors import (
     ReadOnlyBookieError,
 )
 from quire.storage.disk.port import File
-from quire.storage.gate import Gate
+from quire.storage.entries.memory_limiter import Gate
 from quire.storage.journal.options import StorageOptions
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.run import ScannedRun
-from quire.storage.slices import Slice, overlay, whole, within
+from quire.storage.entries.extents import Slice, overlay, whole, within
 
 RUN_BYTES_OVERHEAD: Final = 512
 """What a run in memory costs besides its bytes and columns: the objects around it, rounded up."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Final
 
 from quire.errors import CorruptStorageError
-from quire.storage.checkpoint import FIRST, PATHS, Checkpoint
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
-from quire.storage.entry_log import ENTRIES, ENTRIES_SUFFIX
+from quire.storage.entries.checkpoint import FIRST, PATHS, Checkpoint
+from quire.storage.entries.entry_log import ENTRIES, ENTRIES_SUFFIX
+from quire.storage.entries.retired_file import PATHS as RETIRED
 from quire.storage.journal.replay import load_segment
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered
-from quire.storage.retired_file import PATHS as RETIRED
 
 LATER: Final = PATHS[(FIRST.generation + 1) % len(PATHS)]
 

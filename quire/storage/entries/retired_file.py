@@ -24,7 +24,7 @@ from quire.errors import CorruptStorageError
 from quire.storage.disk.blocks import crc32c
 from quire.storage.disk.port import Disk, is_unreadable
 from quire.storage.disk.state_file import read_state, write_state
-from quire.storage.retired import Intervals, RetiredIds
+from quire.storage.entries.retired import Intervals, RetiredIds
 
 PATHS: Final = ("retired-0", "retired-1")
 MAGIC: Final = b"quireRET"

@@ -13,13 +13,20 @@ from typing import Final
 
 from quire.entry import ENTRY_MAX, EntryId, LedgerId
 from quire.errors import CorruptEntryError
-from quire.storage import slices as tidy
-from quire.storage.entry_files import EntryFiles
-from quire.storage.entry_log import CHUNK_BYTES, ChunkAt, LedgerChunks
-from quire.storage.shelf import NO_PARTS, LedgerParts, Shelf, are_tidy, choose_chunks, slices_of
-from quire.storage.slices import Slice
-from quire.storage.stored_run import joined
-from quire.storage.write_cache import WriteCache
+from quire.storage.entries import extents as tidy
+from quire.storage.entries.entry_files import EntryFiles
+from quire.storage.entries.entry_log import CHUNK_BYTES, ChunkAt, LedgerChunks
+from quire.storage.entries.extents import Slice
+from quire.storage.entries.file_set import (
+    NO_PARTS,
+    LedgerParts,
+    Shelf,
+    are_tidy,
+    choose_chunks,
+    slices_of,
+)
+from quire.storage.entries.stored_run import joined
+from quire.storage.entries.write_cache import WriteCache
 
 AHEAD_BYTES: Final = 1024 * 1024
 """What the disk is told of at once, ahead of a client that reads in order: a usual answer."""

@@ -18,7 +18,7 @@ from typing import Final
 
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import TEMPORARY_SUFFIX
-from quire.storage.entry_log import ENTRIES
+from quire.storage.entries.entry_log import ENTRIES
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.segments import write_zeros
 

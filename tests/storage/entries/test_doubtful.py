@@ -16,7 +16,7 @@ from quire.errors import (
     ReadOnlyBookieError,
     UnauthorizedError,
 )
-from quire.storage.horizon import Horizon, decode_ranges
+from quire.storage.entries.doubtful import Horizon, decode_ranges
 from quire.storage.salvage import Doubt
 from tests.sim.disk import Cut
 from tests.storage.salvage_scene import loaded, salvaged

@@ -27,7 +27,7 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptStorageError
 from quire.storage.disk.blocks import crc32c
 from quire.storage.disk.port import Disk, File
-from quire.storage.slices import Slice, split
+from quire.storage.entries.extents import Slice, split
 
 ENTRIES: Final = "entries"
 ENTRIES_SUFFIX: Final = ".entries"

@@ -12,7 +12,7 @@ import pytest
 
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run, scan_run
-from quire.storage.write_cache import WriteCache
+from quire.storage.entries.write_cache import WriteCache
 
 RUNS = 4
 RUN_BYTES = 256 * 1024

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.run import ScannedRun, scan_run, split_run
-from quire.storage.slices import is_tidy, join_ranges, overlay, ranges, split, whole
-from quire.storage.write_cache import CachedLedger
+from quire.storage.entries.extents import is_tidy, join_ranges, overlay, ranges, split, whole
+from quire.storage.entries.write_cache import CachedLedger
 from tests.storage.scene import run_of
 
 Ids = st.lists(

@@ -33,10 +33,10 @@ from typing import Final
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptStorageError
 from quire.run import ScannedRun
-from quire.storage.checkpoint import FIRST, Checkpoint, read_checkpoint, write_checkpoint
 from quire.storage.disk.port import Disk
-from quire.storage.entry_files import EntryFiles
-from quire.storage.entry_log import (
+from quire.storage.entries.checkpoint import FIRST, Checkpoint, read_checkpoint, write_checkpoint
+from quire.storage.entries.entry_files import EntryFiles
+from quire.storage.entries.entry_log import (
     ENTRIES,
     ENTRIES_SUFFIX,
     ChunkAt,
@@ -45,18 +45,18 @@ from quire.storage.entry_log import (
     entries_path,
     load_index,
 )
-from quire.storage.entry_reads import EntryReads
-from quire.storage.fresh import check_first
+from quire.storage.entries.entry_reads import EntryReads
+from quire.storage.entries.file_set import NO_PARTS, Shelf
+from quire.storage.entries.formatting import check_first
+from quire.storage.entries.ledger_state import LedgerState, decode_rows, encode_row
+from quire.storage.entries.listing import Lister
+from quire.storage.entries.read_cache import ReadCache, ReadCounts
+from quire.storage.entries.retired import RetiredIds
+from quire.storage.entries.retired_file import NOTHING, RetiredFile, load_retired, write_retired
+from quire.storage.entries.write_cache import WriteCache, cost
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.replay import JournalPosition
 from quire.storage.journal.segments import JOURNAL, numbered
-from quire.storage.ledger_state import LedgerState, decode_rows, encode_row
-from quire.storage.listing import Lister
-from quire.storage.read_cache import ReadCache, ReadCounts
-from quire.storage.retired import RetiredIds
-from quire.storage.retired_file import NOTHING, RetiredFile, load_retired, write_retired
-from quire.storage.shelf import NO_PARTS, Shelf
-from quire.storage.write_cache import WriteCache, cost
 
 UNFINISHED: Final = "repair-unfinished"
 """A state file that is there while a repair of the directory is under way (salvage.py)."""

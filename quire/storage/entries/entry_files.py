@@ -23,9 +23,9 @@ from typing import Final, NamedTuple
 from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import CorruptEntryError
 from quire.storage.disk.port import Disk, File, is_shortage
-from quire.storage.entry_log import ChunkAt, entries_path
-from quire.storage.read_cache import ReadCache, Stretch
-from quire.storage.stored_run import StoredRun
+from quire.storage.entries.entry_log import ChunkAt, entries_path
+from quire.storage.entries.read_cache import ReadCache, Stretch
+from quire.storage.entries.stored_run import StoredRun
 
 ENDS_MAX: Final = 4096
 """Places at which reads ended that are remembered: readers that can be told apart."""

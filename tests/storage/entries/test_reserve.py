@@ -18,7 +18,7 @@ import pytest
 
 from quire.errors import BookieBusyError, LedgerFencedError, ReadOnlyBookieError
 from quire.run import split_run
-from quire.storage.reserve import RESERVE
+from quire.storage.entries.reserve import RESERVE
 from tests.sim.disk import Cut
 from tests.storage.scene import KEY, Scene, drive, eventually, run_of
 from tests.storage.test_crash_points import TINY, Promises, crash_in_the_restart

@@ -14,11 +14,11 @@ from typing import Final, TypeAlias
 from quire.bookie import list_all
 from quire.entry import ENTRY_MAX, EntryId, LedgerId
 from quire.errors import CorruptEntryError
-from quire.storage import slices as tidy
-from quire.storage.entry_files import EntryFiles
-from quire.storage.entry_log import ChunkAt, LedgerChunks
-from quire.storage.shelf import NO_PARTS, Shelf
-from quire.storage.slices import Slice
+from quire.storage.entries import extents as tidy
+from quire.storage.entries.entry_files import EntryFiles
+from quire.storage.entries.entry_log import ChunkAt, LedgerChunks
+from quire.storage.entries.extents import Slice
+from quire.storage.entries.file_set import NO_PARTS, Shelf
 
 ROW_COST_BYTES: Final = 64
 """What a chunk costs that need not be read: a row of the index, taken apart."""

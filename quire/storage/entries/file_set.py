@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 
 from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import CorruptEntryError
-from quire.storage import slices as tidy
-from quire.storage.entry_log import ChunkAt, EntryIndex, LedgerChunks
-from quire.storage.ledger_state import LedgerState
-from quire.storage.slices import Slice
-from quire.storage.stored_run import StoredRun
+from quire.storage.entries import extents as tidy
+from quire.storage.entries.entry_log import ChunkAt, EntryIndex, LedgerChunks
+from quire.storage.entries.extents import Slice
+from quire.storage.entries.ledger_state import LedgerState
+from quire.storage.entries.stored_run import StoredRun
 
 
 class FileUse(NamedTuple):

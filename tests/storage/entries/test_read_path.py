@@ -15,8 +15,8 @@ from quire.errors import ConfigurationError, CorruptEntryError
 from quire.run import split_run
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import AT_ONCE_BYTES_MAX, THREADS
-from quire.storage.entry_log import CHUNK_BYTES
-from quire.storage.entry_reads import AHEAD_BYTES
+from quire.storage.entries.entry_log import CHUNK_BYTES
+from quire.storage.entries.entry_reads import AHEAD_BYTES
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from tests.sim.disk import SimFile

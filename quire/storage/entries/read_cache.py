@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import LedgerId
-from quire.storage.entry_log import ChunkAt
-from quire.storage.stored_run import StoredRun, verify
+from quire.storage.entries.entry_log import ChunkAt
+from quire.storage.entries.stored_run import StoredRun, verify
 
 FRAME_OVERHEAD_BYTES: Final = 16
 """Where one frame is, for a chunk that was looked at frame by frame."""

@@ -16,8 +16,8 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError, InvalidRequestError
 from quire.run import ScannedRun, scan_run
 from quire.storage.disk.blocks import crc32c
-from quire.storage.entry_log import ChunkAt
-from quire.storage.slices import Slice
+from quire.storage.entries.entry_log import ChunkAt
+from quire.storage.entries.extents import Slice
 
 _BEGINNING: Final = struct.Struct(">Iqq")
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from quire.errors import BookieBusyError, ReadOnlyBookieError
-from quire.storage.gate import Gate
+from quire.storage.entries.memory_limiter import Gate
 from tests.storage.scene import drive
 
 

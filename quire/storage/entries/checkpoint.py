@@ -15,7 +15,7 @@ from typing import Final
 from quire.errors import CorruptStorageError
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import decode_state, encode_state, read_state, write_state
-from quire.storage.horizon import NO_HORIZON, Horizon, decode_ranges
+from quire.storage.entries.doubtful import NO_HORIZON, Horizon, decode_ranges
 from quire.storage.journal.replay import JournalPosition
 
 KIND: Final = "checkpoint"
@@ -48,7 +48,7 @@ class Checkpoint:
 
 
 FIRST: Final = Checkpoint(1, JournalPosition(0, 0, 0), ())
-"""Of a bookie that never served (fresh.py): segment 0 does not exist."""
+"""Of a bookie that never served (formatting.py): segment 0 does not exist."""
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 
 from quire.bookie import list_all
 from quire.errors import CorruptEntryError
-from quire.storage.entry_log import CHUNK_BYTES
+from quire.storage.entries.entry_log import CHUNK_BYTES
 from quire.storage.journal.options import StorageOptions
 from tests.storage.scene import KEY, Scene, drive, run_of
 

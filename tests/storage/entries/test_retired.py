@@ -17,12 +17,12 @@ from quire.errors import (
     NoSuchLedgerError,
     ReadOnlyBookieError,
 )
-from quire.storage.checkpoint import PATHS as CHECKPOINTS
-from quire.storage.checkpoint import decode_checkpoint
 from quire.storage.disk.state_file import TEMPORARY_SUFFIX
-from quire.storage.horizon import Horizon
-from quire.storage.retired import Intervals, RetiredIds
-from quire.storage.retired_file import PATHS, RetiredFile, decode_retired, encode_retired
+from quire.storage.entries.checkpoint import PATHS as CHECKPOINTS
+from quire.storage.entries.checkpoint import decode_checkpoint
+from quire.storage.entries.doubtful import Horizon
+from quire.storage.entries.retired import Intervals, RetiredIds
+from quire.storage.entries.retired_file import PATHS, RetiredFile, decode_retired, encode_retired
 from quire.storage.salvage import Doubt, salvage
 from tests.sim.disk import Cut
 from tests.storage.compaction_scene import FAST, Answers, collector_of, fill
