@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from quire.storage.cookie import format_bookie
 from quire.storage.disk.local import LocalDisk
+from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.journal import Journal
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import RecordKind

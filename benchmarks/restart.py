@@ -30,11 +30,11 @@ from benchmarks.storage import KEY, OPTIONS, sealed_run
 from quire.bookie import BookieAddress, list_all
 from quire.errors import QuireError
 from quire.ledger.remote import RemoteBookie
-from quire.storage.cookie import format_bookie, read_cookie
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import LocalFile
 from quire.storage.entries.checkpoint import read_checkpoint
-from quire.storage.identity import format_directory
+from quire.storage.identity.cookie import format_bookie, read_cookie
+from quire.storage.identity.identity import format_directory
 from quire.storage.journal.record import Record
 from quire.storage.journal.replay import replay
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered

@@ -16,10 +16,10 @@ from quire.log.records.producers import encode_columns
 from quire.log.records.transactions import TRANSACTIONS, encode_transactions
 from quire.metastore.record import encode_record as encode_metadata
 from quire.run import pack_run
-from quire.storage.cookie import BookieCookie, encode_cookie
 from quire.storage.entries import entry_log, ledger_state
 from quire.storage.entries.checkpoint import Checkpoint, encode_checkpoint
 from quire.storage.entries.ledger_state import LedgerState, encode_row
+from quire.storage.identity.cookie import BookieCookie, encode_cookie
 from quire.storage.journal import record
 from quire.storage.journal.record import RecordKind, SegmentHeader, encode_record, encode_segment
 from quire.storage.journal.replay import JournalPosition

@@ -26,9 +26,9 @@ from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.registration import decode_registration, encode_registration
-from quire.storage.cookie import BookieCookie, decode_cookie, encode_cookie
 from quire.storage.disk.state_file import decode_state, encode_state
 from quire.storage.entries.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from quire.storage.identity.cookie import BookieCookie, decode_cookie, encode_cookie
 from quire.storage.journal.replay import JournalPosition
 
 PATH = "somewhere"

@@ -78,7 +78,7 @@ def format_(
       quire bookie format /var/lib/quire --store zk://zoo:2181/quire
       quire bookie format /srv/quire --journal /fast/quire --entries /big/quire
     """
-    from quire.storage.identity import format_directory
+    from quire.storage.identity.identity import format_directory
 
     identity = run(
         lambda: format_directory(
@@ -105,7 +105,7 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
     Example:
       quire bookie expand /var/lib/quire --entries /big2/quire
     """
-    from quire.storage.identity import expand_directory
+    from quire.storage.identity.identity import expand_directory
 
     cookie = run(lambda: expand_directory(directory, resolve_store(settings.store_uri()), entries))
     places = [part.path or str(directory) for part in cookie.parts if part.role == "entries"]
@@ -233,7 +233,7 @@ def check(settings: Settings, directory: Path) -> None:
 
 async def _check(settings: Settings, directory: Path) -> None:
     from quire.storage.check import check_disk
-    from quire.storage.directories import open_directory
+    from quire.storage.identity.directories import open_directory
 
     disk = await open_directory(directory, read_only=True)
     try:

@@ -31,7 +31,7 @@ from quire.cluster.zookeeper import LocalZooKeeper, servers_of
 from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, HandleClosedError
 from quire.metastore.place import STORE_FILE, cluster_store, remember_store, resolve_store
-from quire.storage.identity import format_directory, is_formatted
+from quire.storage.identity.identity import format_directory, is_formatted
 
 START_SECONDS: Final = 60.0
 """A bookie has to be ready within this time; replaying a full journal takes a few seconds."""

@@ -20,11 +20,11 @@ from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.repair.census import SETTLED_SECONDS, count
 from quire.repair.reclaim import reclaim, restore_parts
-from quire.storage.directories import open_directory, open_local, with_local_parts
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
 from quire.storage.entries.damage import Damage
-from quire.storage.identity import identify
+from quire.storage.identity.directories import open_directory, open_local, with_local_parts
+from quire.storage.identity.identity import identify
 from quire.storage.journal.options import StorageOptions
 from quire.storage.salvage import examine, salvage
 

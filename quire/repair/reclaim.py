@@ -23,7 +23,11 @@ from typing import Final, NamedTuple
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.metastore.store import MetadataStore
 from quire.storage.check import reason_of
-from quire.storage.cookie import (
+from quire.storage.disk.blocks import BLOCK_BYTES
+from quire.storage.disk.port import Disk
+from quire.storage.disk.state_file import write_state
+from quire.storage.entries.entry_log import ENTRIES, ENTRIES_SUFFIX, decode_header, entries_path
+from quire.storage.identity.cookie import (
     COOKIE,
     BookieCookie,
     Part,
@@ -32,11 +36,7 @@ from quire.storage.cookie import (
     read_cookie,
     write_first_cookie,
 )
-from quire.storage.disk.blocks import BLOCK_BYTES
-from quire.storage.disk.port import Disk
-from quire.storage.disk.state_file import write_state
-from quire.storage.entries.entry_log import ENTRIES, ENTRIES_SUFFIX, decode_header, entries_path
-from quire.storage.identity import check_unused, identify, new_id, read_twin, settle_twin
+from quire.storage.identity.identity import check_unused, identify, new_id, read_twin, settle_twin
 from quire.storage.journal.record import decode_segment
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
 from quire.storage.salvage import mark_unfinished

@@ -19,7 +19,6 @@ from quire.errors import (
     InvalidRequestError,
 )
 from quire.run import scan_run
-from quire.storage.cookie import read_cookie
 from quire.storage.disk.port import Disk, is_unreadable
 from quire.storage.disk.state_file import read_state
 from quire.storage.entries.checkpoint import PATHS, Checkpoint, decode_checkpoint, read_checkpoint
@@ -31,6 +30,7 @@ from quire.storage.entries.ledger_state import decode_rows
 from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.entries.retired_file import PATHS as RETIRED
 from quire.storage.entries.retired_file import is_older, read_retired
+from quire.storage.identity.cookie import read_cookie
 from quire.storage.journal.record import Record, RecordKind
 from quire.storage.journal.replay import replay
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path

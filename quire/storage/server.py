@@ -29,15 +29,15 @@ from quire.storage.births import Births, BornBookie
 from quire.storage.collector import Collector
 from quire.storage.copies import Copies, OpenCopies
 from quire.storage.deletions import MetadataBirths, MetadataDeletions
-from quire.storage.directories import open_directory
 from quire.storage.disk.port import Disk
-from quire.storage.identity import identify, settle_twin
+from quire.storage.identity.directories import open_directory
+from quire.storage.identity.identity import identify, settle_twin
+from quire.storage.identity.registration import SESSION_SECONDS, Registration
 from quire.storage.journal.options import StorageOptions
 from quire.storage.mending import Mender
 from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
 from quire.storage.reception import ServiceLimits
-from quire.storage.registration import SESSION_SECONDS, Registration
 from quire.storage.scrub import Scrubber
 from quire.storage.service import serve_bookie
 from quire.timing import time_limit

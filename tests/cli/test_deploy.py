@@ -22,7 +22,7 @@ from quire.cli import main
 from quire.cli.exits import exit_code
 from quire.errors import ConfigurationError, WrongBookieError
 from quire.metastore.zookeeper_uri import parse_uri
-from quire.storage.cookie import COOKIE
+from quire.storage.identity.cookie import COOKIE
 from quire.storage.server import EXIT_FATAL
 
 ROOT = Path(__file__).resolve().parents[2]

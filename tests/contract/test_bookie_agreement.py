@@ -18,7 +18,7 @@ from quire.bookie import Bookie, list_all
 from quire.entry import DigestKind, Sealer
 from quire.errors import NoSuchEntryError, NoSuchLedgerError, QuireError
 from quire.run import pack_run, scan_run
-from quire.storage.cookie import format_bookie
+from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from quire.testing.bookie import MemoryBookie

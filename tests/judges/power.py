@@ -28,9 +28,10 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
 from quire.cli import main as run_command
-from quire.storage import directories, server
+from quire.storage import server
 from quire.storage.disk.local import LOCK_NAME
 from quire.storage.disk.port import Disk, DiskSpace, File
+from quire.storage.identity import directories
 
 FILES: Final = "files"
 NAMES: Final = "names"

@@ -17,7 +17,7 @@ from pathlib import Path
 from quire.errors import LedgerFencedError, QuireError
 from quire.metastore.memory import MemoryStore
 from quire.storage.disk.local import LocalDisk
-from quire.storage.identity import format_disk, identify
+from quire.storage.identity.identity import format_disk, identify
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from tests.storage.scene import KEY, eventually, run_of

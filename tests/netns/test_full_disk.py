@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from quire.storage.identity import FORMAT_BYTES_MIN
+from quire.storage.identity.identity import FORMAT_BYTES_MIN
 
 SECONDS_MAX = 300.0
 

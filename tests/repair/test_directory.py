@@ -12,9 +12,9 @@ import pytest
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
 from quire.repair.directory import examine_directory, repair_directory
-from quire.storage.cookie import read_cookie
 from quire.storage.disk.local import LocalDisk
-from quire.storage.identity import format_directory
+from quire.storage.identity.cookie import read_cookie
+from quire.storage.identity.identity import format_directory
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from tests.storage.scene import KEY, run_of

@@ -17,13 +17,13 @@ from quire.errors import (
 from quire.metastore.layout import cookie_path
 from quire.metastore.memory import MemoryStore, MemoryTree
 from quire.repair.reclaim import reclaim, restore_cookie, restore_parts
-from quire.storage.cookie import COOKIE, Role
-from quire.storage.directories import with_parts
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import File
 from quire.storage.entries.doubtful import Horizon
 from quire.storage.entries.ledger_storage import UNFINISHED
-from quire.storage.identity import NewPart, format_disk, identify
+from quire.storage.identity.cookie import COOKIE, Role
+from quire.storage.identity.directories import with_parts
+from quire.storage.identity.identity import NewPart, format_disk, identify
 from quire.storage.journal.record import SegmentHeader, encode_segment
 from quire.storage.journal.segments import segment_path
 from quire.storage.salvage import Doubt, salvage

@@ -14,7 +14,7 @@ from quire.ledger.quorum import Replication
 from quire.metastore.layout import bookie_path, ledger_path
 from quire.metastore.registration import encode_registration
 from quire.run import pack_run
-from quire.storage.cookie import format_bookie
+from quire.storage.identity.cookie import format_bookie
 from tests.scenarios.links import KINDS, Line, Rule
 from tests.scenarios.world import CLUSTER, PASSWORD, StageBase, command, describe, shape
 from tests.sim.disk import Cut, SimDisk

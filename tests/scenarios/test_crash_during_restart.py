@@ -13,7 +13,7 @@ import pytest
 
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run, split_run
-from quire.storage.cookie import format_bookie
+from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from tests.sim.disk import Cut, SimDisk

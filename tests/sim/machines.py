@@ -19,7 +19,7 @@ from quire.errors import IntegrityError, StoreWentBackError
 from quire.ledger.options import LedgerOptions
 from quire.metastore import layout
 from quire.metastore.record import encode_record
-from quire.storage.cookie import format_bookie
+from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from tests.sim import operator, second_process

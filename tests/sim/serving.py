@@ -13,9 +13,9 @@ from quire.bookie import BookieAddress
 from quire.storage.births import BornBookie
 from quire.storage.collector import Collector
 from quire.storage.deletions import MetadataBirths, MetadataDeletions
+from quire.storage.identity.registration import Registration
 from quire.storage.mending import Mender
 from quire.storage.node import BookieNode
-from quire.storage.registration import Registration
 from quire.storage.scrub import Scrubber
 from quire.timing import time_limit
 from tests.sim import operator

@@ -11,8 +11,8 @@ from functools import partial
 from quire.bookie import list_all
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run, split_run
-from quire.storage.cookie import format_bookie
 from quire.storage.disk.port import Disk
+from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from tests.sim.disk import Cut, SimDisk, SimMount

@@ -6,13 +6,13 @@ import random
 from dataclasses import dataclass, field
 
 from quire.metastore.memory import MemoryStore, MemoryTree
-from quire.storage.cookie import (
+from quire.storage.disk.port import Disk
+from quire.storage.identity.cookie import (
     Role,
     read_cookie,
 )
-from quire.storage.directories import with_parts
-from quire.storage.disk.port import Disk
-from quire.storage.identity import (
+from quire.storage.identity.directories import with_parts
+from quire.storage.identity.identity import (
     NewPart,
     expand_disk,
     format_disk,

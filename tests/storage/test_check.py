@@ -12,11 +12,11 @@ import pytest
 from quire.entry import EntryId
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.storage.check import Findings, check_disk
-from quire.storage.cookie import LAYOUT_OF_PARTS, BookieCookie, write_first_cookie
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import File
 from quire.storage.dump import Row, describe
 from quire.storage.entries.checkpoint import KIND, LOST
+from quire.storage.identity.cookie import LAYOUT_OF_PARTS, BookieCookie, write_first_cookie
 from quire.storage.journal.record import (
     LAST_OF_BATCH,
     RecordKind,

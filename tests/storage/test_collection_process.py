@@ -13,7 +13,7 @@ import pytest
 
 import quire
 from quire.errors import QuireError
-from quire.storage.identity import format_directory
+from quire.storage.identity.identity import format_directory
 
 SOON = 60.0
 DISK_BYTES = 12 * 1024 * 1024

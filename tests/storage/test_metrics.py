@@ -25,7 +25,7 @@ from quire.errors import (
 )
 from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
-from quire.storage.identity import format_directory
+from quire.storage.identity.identity import format_directory
 from quire.storage.journal.options import StorageOptions
 from quire.storage.metered import BOUNDS, OK, Answered, Durations, Meter, MeteredBookie
 from quire.storage.metrics import serve_metrics

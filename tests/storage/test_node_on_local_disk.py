@@ -9,8 +9,8 @@ import random
 from pathlib import Path
 
 from quire.run import split_run
-from quire.storage.cookie import format_bookie
 from quire.storage.disk.local import LocalDisk
+from quire.storage.identity.cookie import format_bookie
 from quire.storage.node import BookieNode
 from tests.storage.scene import BOOKIE, CLUSTER, KEY, SMALL, drive, run_of, sealed
 

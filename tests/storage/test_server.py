@@ -25,7 +25,7 @@ from quire.metastore import open_store
 from quire.metastore.layout import BOOKIES, CLUSTER, LEDGER_IDS, bookie_path, cookie_path
 from quire.metastore.registration import decode_registration
 from quire.run import pack_run
-from quire.storage.identity import format_directory
+from quire.storage.identity.identity import format_directory
 from quire.storage.journal.options import StorageOptions
 from quire.storage.server import EXIT_FATAL, serve
 from tests.support.counter import give_out

@@ -14,9 +14,9 @@ from quire.bookie import Bookie
 from quire.entry import LedgerId
 from quire.errors import NoSuchEntryError, NoSuchLedgerError
 from quire.ledger.remote import RemoteBookie
-from quire.storage.cookie import format_bookie
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk, DiskSpace
+from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode

@@ -22,11 +22,11 @@ from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, COOKIES, cookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
-from quire.storage.cookie import BookieCookie, Role, read_cookie
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import LocalFile
 from quire.storage.disk.port import DiskSpace
-from quire.storage.identity import (
+from quire.storage.identity.cookie import BookieCookie, Role, read_cookie
+from quire.storage.identity.identity import (
     NewPart,
     cluster_id,
     format_directory,
@@ -218,7 +218,7 @@ def test_a_directory_that_cannot_be_formatted_waits_for_no_store(
         raise AssertionError("the store was asked before the directory was looked at")
 
     async def main() -> None:
-        monkeypatch.setattr("quire.storage.identity.open_store", unreachable)
+        monkeypatch.setattr("quire.storage.identity.identity.open_store", unreachable)
         used, held = tmp_path / "used", tmp_path / "held"
         used.mkdir()
         (used / "notes").write_text("mine")

@@ -16,7 +16,10 @@ from quire.metastore.layout import COOKIES, cookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import decode_record
 from quire.storage.check import check_disk
-from quire.storage.cookie import (
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.local_file import LocalFile
+from quire.storage.disk.state_file import decode_state
+from quire.storage.identity.cookie import (
     COOKIE,
     LAYOUT_OF_PARTS,
     BookieCookie,
@@ -24,11 +27,8 @@ from quire.storage.cookie import (
     Role,
     write_first_cookie,
 )
-from quire.storage.directories import open_directory, with_parts
-from quire.storage.disk.local import LocalDisk
-from quire.storage.disk.local_file import LocalFile
-from quire.storage.disk.state_file import decode_state
-from quire.storage.identity import (
+from quire.storage.identity.directories import open_directory, with_parts
+from quire.storage.identity.identity import (
     NewPart,
     expand_directory,
     expand_disk,

@@ -34,7 +34,10 @@ from quire.metastore.cluster import Cluster, read_cluster
 from quire.metastore.layout import CLUSTER, cookie_path
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.store import MetadataStore
-from quire.storage.cookie import (
+from quire.storage.disk.local import LocalDisk
+from quire.storage.disk.port import Disk
+from quire.storage.disk.state_file import write_state
+from quire.storage.identity.cookie import (
     COOKIE,
     IGNORED,
     LAYOUT_OF_PARTS,
@@ -47,10 +50,7 @@ from quire.storage.cookie import (
     write_first_cookie,
     write_main_cookie,
 )
-from quire.storage.directories import open_directory
-from quire.storage.disk.local import LocalDisk
-from quire.storage.disk.port import Disk
-from quire.storage.disk.state_file import write_state
+from quire.storage.identity.directories import open_directory
 
 KIND: Final = "cookie"
 VERSION: Final = 1

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
-from quire.storage.cookie import (
+from quire.storage.entries.checkpoint import FIRST, PATHS
+from quire.storage.identity.cookie import (
     COOKIE,
     BookieCookie,
     check_cookie,
@@ -16,7 +17,6 @@ from quire.storage.cookie import (
     format_bookie,
     read_cookie,
 )
-from quire.storage.entries.checkpoint import FIRST, PATHS
 from tests.sim.disk import Cut, SimDisk
 from tests.storage.scene import BOOKIE, CLUSTER, KEY, Scene, drive, run_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from quire.errors import ConfigurationError
 from quire.storage.entries.entry_log import entries_path
-from quire.storage.spread_disk import SpreadDisk
+from quire.storage.identity.spread_disk import SpreadDisk
 from tests.sim.disk import Cut, SimDisk
 from tests.storage.scene import KEY, SMALL, drive, eventually, run_of
 from tests.storage.spread_scene import SpreadScene

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
-from quire.storage.cookie import BookieCookie, Part, Role, read_cookie
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
-from quire.storage.spread_disk import SpreadDisk
+from quire.storage.identity.cookie import BookieCookie, Part, Role, read_cookie
+from quire.storage.identity.spread_disk import SpreadDisk
 
 
 async def open_directory(directory: Path, *, read_only: bool = False) -> Disk:

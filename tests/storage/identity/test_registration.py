@@ -19,8 +19,8 @@ from quire.errors import (
 from quire.metastore.layout import bookie_path
 from quire.metastore.memory import MemorySession, MemoryStore
 from quire.metastore.registration import decode_registration, encode_registration
-from quire.storage import registration
-from quire.storage.registration import Registration
+from quire.storage.identity import registration
+from quire.storage.identity.registration import Registration
 from quire.testing.bookie import MemoryBookie
 
 PATH = bookie_path("b1")
