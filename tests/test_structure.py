@@ -53,7 +53,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage.add_stream": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.run_port": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.identity.identity": (*VALUES, "quire.storage", "quire.metastore"),
-    "quire.storage.deletions": (*VALUES, "quire.storage", "quire.metastore"),
+    "quire.storage.maintenance.deletions": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.storage.identity.registration": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.ledger": (*VALUES, "quire.ledger", "quire.metastore"),
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),

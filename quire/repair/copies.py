@@ -22,7 +22,7 @@ from quire.ledger.versioned import read_metadata
 from quire.metastore.store import MetadataStore
 from quire.repair.holdings import owed_by
 from quire.run import pack_run, split_run
-from quire.storage.copies import Copies, Owed
+from quire.storage.maintenance.replicas_port import Copies, Owed
 
 SECRET: Final = (DigestKind.HMAC_SHA1, DigestKind.HMAC_SHA256)
 """Digests that nobody verifies without the password."""

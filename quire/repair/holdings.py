@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quire.entry import BookieId
 from quire.ledger.metadata import LedgerMetadata
-from quire.storage.copies import Owed, Stretch
+from quire.storage.maintenance.replicas_port import Owed, Stretch
 
 
 def owed_by(metadata: LedgerMetadata, bookie: BookieId) -> Owed:

@@ -25,9 +25,6 @@ from quire.errors import (
 )
 from quire.observer import SILENT, Observer, Source
 from quire.run import ScannedRun, scan_run
-from quire.storage.collector import Collector, Deletions
-from quire.storage.compaction import Compactor
-from quire.storage.copies import OpenCopies
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
 from quire.storage.entries.checkpoint import FIRST
@@ -40,10 +37,13 @@ from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import Record, RecordKind
 from quire.storage.journal.replay import JournalPosition, replay
 from quire.storage.journal.segments import Segments
-from quire.storage.mending import Mender
-from quire.storage.patching import Patcher
-from quire.storage.scrub import Scrubber
-from quire.storage.upkeep import NEARLY_FULL, Upkeep
+from quire.storage.maintenance.compaction import Compactor
+from quire.storage.maintenance.flushing import NEARLY_FULL, Upkeep
+from quire.storage.maintenance.garbage import Collector, Deletions
+from quire.storage.maintenance.read_repair import Patcher
+from quire.storage.maintenance.replicas_port import OpenCopies
+from quire.storage.maintenance.scrub import Scrubber
+from quire.storage.maintenance.self_repair import Mender
 from quire.timing import time_limit
 
 if TYPE_CHECKING:

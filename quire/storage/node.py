@@ -41,8 +41,6 @@ from quire.errors import (
 )
 from quire.observer import SILENT, Observer, Source
 from quire.run import ScannedRun, scan_run, split_run
-from quire.storage.collector import Collector, Deletions
-from quire.storage.copies import OpenCopies
 from quire.storage.disk.port import Disk
 from quire.storage.engine import Engine
 from quire.storage.entries.extents import join_ranges
@@ -50,8 +48,10 @@ from quire.storage.entries.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.entries.write_cache import cost
 from quire.storage.identity.cookie import check_cookie
 from quire.storage.journal.options import StorageOptions
-from quire.storage.mending import Mender
-from quire.storage.scrub import Scrubber
+from quire.storage.maintenance.garbage import Collector, Deletions
+from quire.storage.maintenance.replicas_port import OpenCopies
+from quire.storage.maintenance.scrub import Scrubber
+from quire.storage.maintenance.self_repair import Mender
 from quire.timing import time_limit
 
 OTHER_BYTES: Final = "it is held with other bytes, and an ordinary add never replaces an entry"

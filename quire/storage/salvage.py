@@ -14,7 +14,7 @@ the loss, everything that can still be believed is kept, and everything else is 
 
 While this is under way a file says so, and no bookie starts: half a repair is none. It can be begun
 again at any time. Not here: who may have had what (quire/repair), how ledgers become whole again
-(mending.py).
+(self_repair.py).
 """
 
 from __future__ import annotations

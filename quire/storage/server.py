@@ -26,19 +26,19 @@ from quire.event_log import observing
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.storage.births import Births, BornBookie
-from quire.storage.collector import Collector
-from quire.storage.copies import Copies, OpenCopies
-from quire.storage.deletions import MetadataBirths, MetadataDeletions
 from quire.storage.disk.port import Disk
 from quire.storage.identity.directories import open_directory
 from quire.storage.identity.identity import identify, settle_twin
 from quire.storage.identity.registration import SESSION_SECONDS, Registration
 from quire.storage.journal.options import StorageOptions
-from quire.storage.mending import Mender
+from quire.storage.maintenance.deletions import MetadataBirths, MetadataDeletions
+from quire.storage.maintenance.garbage import Collector
+from quire.storage.maintenance.replicas_port import Copies, OpenCopies
+from quire.storage.maintenance.scrub import Scrubber
+from quire.storage.maintenance.self_repair import Mender
 from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
 from quire.storage.reception import ServiceLimits
-from quire.storage.scrub import Scrubber
 from quire.storage.service import serve_bookie
 from quire.timing import time_limit
 from quire.wire.transport import split_address

@@ -18,9 +18,10 @@ from quire.log.manifest import capacity, jobs
 from quire.log.reading import gaps
 from quire.log.records import producers
 from quire.run import RUN_BYTES_MAX
-from quire.storage import births, collector, scrub
+from quire.storage import births
 from quire.storage.disk import partial_read
 from quire.storage.entries import doubtful, entry_files, file_set
+from quire.storage.maintenance import garbage, scrub
 from quire.wire.transport import BATCH_BYTES_MAX
 
 KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
@@ -36,7 +37,7 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (jobs, "FORGOTTEN_MAX", (1, 3, jobs.FORGOTTEN_MAX)),
     (doubtful, "RANGES_MAX", (1, 3, doubtful.RANGES_MAX)),
     (file_set, "CHUNKS_MAX", (1, 3, file_set.CHUNKS_MAX)),
-    (collector, "STEPS_MAX", (1, 2, collector.STEPS_MAX)),
+    (garbage, "STEPS_MAX", (1, 2, garbage.STEPS_MAX)),
     (births, "WAITING_BYTES_MAX", (20_000, births.WAITING_BYTES_MAX)),
     (scrub, "SUSPECTS_MAX", (1, scrub.SUSPECTS_MAX)),
     (scrub, "DAMAGE_MAX", (1, scrub.DAMAGE_MAX)),

@@ -20,9 +20,9 @@ from quire.ledger.metadata import LedgerMetadata, LedgerState
 from quire.ledger.roster import BookieRoster
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
-from quire.storage.copies import Copies
 from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.journal.options import StorageOptions
+from quire.storage.maintenance.replicas_port import Copies
 from quire.storage.salvage import salvage
 from tests.sim.disk import SimDisk, SimMount
 from tests.sim.process import Incarnation

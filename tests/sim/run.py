@@ -37,7 +37,7 @@ from tests.spec.events import Event, Shape
 COLLECT_EVERY: Final = 20
 """Seeds between two garbage collections; none runs during a seed."""
 
-SCRUB: Final = "quire.storage.scrub"
+SCRUB: Final = "quire.storage.maintenance.scrub"
 """Who may log damage as an error, of a disk that was hurt."""
 
 WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {

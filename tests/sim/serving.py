@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from quire.bookie import BookieAddress
 from quire.storage.births import BornBookie
-from quire.storage.collector import Collector
-from quire.storage.deletions import MetadataBirths, MetadataDeletions
 from quire.storage.identity.registration import Registration
-from quire.storage.mending import Mender
+from quire.storage.maintenance.deletions import MetadataBirths, MetadataDeletions
+from quire.storage.maintenance.garbage import Collector
+from quire.storage.maintenance.scrub import Scrubber
+from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
-from quire.storage.scrub import Scrubber
 from quire.timing import time_limit
 from tests.sim import operator
 from tests.sim.process import Incarnation

@@ -9,8 +9,8 @@ import pytest
 
 from quire.entry import LedgerId
 from quire.errors import LedgerFencedError, NoSuchLedgerError, QuireError, UnauthorizedError
-from quire.storage.collector import Collector
 from quire.storage.entries.entry_log import entries_path
+from quire.storage.maintenance.garbage import Collector
 from tests.storage.scene import KEY, SMALL, Scene, run_of
 
 FAST = replace(SMALL, upkeep_bytes_per_second=1 << 40)

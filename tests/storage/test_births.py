@@ -26,8 +26,8 @@ from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
 from quire.storage import births
 from quire.storage.births import BornBookie
-from quire.storage.deletions import MetadataBirths
 from quire.storage.identity.identity import cluster_id
+from quire.storage.maintenance.deletions import MetadataBirths
 from quire.testing.bookie import MemoryBookie
 from tests.storage.scene import BOOKIE, KEY, OTHER_KEY, Scene, drive, run_of
 from tests.support.virtual import virtually

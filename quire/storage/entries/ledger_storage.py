@@ -20,7 +20,7 @@ become durable later; then it is discarded, by replay as well.
 
 Files are immutable. Newer sources overlay older ones: file < later file < cache being flushed <
 cache. Not here: durability of records (journal.py), protocol rules (node.py), when to flush
-(upkeep.py), how what is held is read (entry_reads.py).
+(flushing.py), how what is held is read (entry_reads.py).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Ids are sorted, disjoint, inclusive intervals, 16 bytes each. A bookie holds a s
 its dropped ids are rarely neighbours. A gap between two of them is closed only by the ids in it:
 the absence of a record proves no deletion, because a client may hold the id and use it tomorrow.
 
-Pure. Not here: the file (retired_file.py), when an id is retired (collector.py), what is answered
+Pure. Not here: the file (retired_file.py), when an id is retired (garbage.py), what is answered
 about it (node.py).
 """
 

@@ -65,7 +65,7 @@ BOOKIE: Final = (
         "ledger",
         bookies.compact_without_states,
         "rare: a fence that is forgotten must be missed before the ledger is closed; "
-        "tests/storage/test_compaction.py has it",
+        "tests/storage/maintenance/test_compaction.py has it",
     ),
     Ablation("limbo answers unknown", "ledger", bookies.deny_in_limbo, "", mixes.loss),
     Ablation(

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from quire.errors import CorruptEntryError, LedgerFencedError, QuireError
-from quire.storage import births, compaction, deletions, mending, node, patching
+from quire.storage import births, node
 from quire.storage.disk.blocks import align
 from quire.storage.entries import doubtful, entry_log, ledger_state, ledger_storage
 from quire.storage.journal import record, replay, segments
 from quire.storage.journal.record import Record, RecordKind, read_header
+from quire.storage.maintenance import compaction, deletions, read_repair, self_repair
 from tests.sim.ablations.patch import Patch
 from tests.sim.disk import SimFile, SimMount
 
@@ -152,7 +153,7 @@ def leave_limbo_at_once() -> list[Patch]:
     async def mend(self: Any, copies: Any, ledger: int) -> bool:
         return True
 
-    return [(mending.Mender, "_mend", mend)]
+    return [(self_repair.Mender, "_mend", mend)]
 
 
 def take_other_bytes() -> list[Patch]:
@@ -171,7 +172,7 @@ def forget_damage_at_once() -> list[Patch]:
         self._storage.leave_out(ledger, chunk)
         return True
 
-    return [(patching.Patcher, "patch", patch)]
+    return [(read_repair.Patcher, "patch", patch)]
 
 
 def delete_upon_an_error() -> list[Patch]:

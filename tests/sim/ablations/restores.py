@@ -9,7 +9,7 @@ from quire.ledger import ids, recovery, recovery_plan
 from quire.ledger.ids import LedgerIds, decode_counter, encode_counter
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS
-from quire.storage import deletions
+from quire.storage.maintenance import deletions
 from tests.sim import restored_workload
 from tests.sim.ablations.patch import Patch
 from tests.sim.faults import FaultMix, Theme

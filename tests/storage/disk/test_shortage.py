@@ -14,8 +14,8 @@ import pytest
 
 from quire.storage.disk import local
 from quire.storage.disk.local import LocalDisk
+from tests.storage.maintenance.test_scrub import stored
 from tests.storage.scene import drive, eventually
-from tests.storage.test_scrub import stored
 from tests.support.command import environment
 
 PROGRAM: Final = """

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from quire.errors import CorruptEntryError
-from quire.storage.copies import Owed
+from quire.storage.maintenance.replicas_port import Owed
+from tests.storage.maintenance.test_self_repair import FakeCopies, all_to
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of
-from tests.storage.test_mending import FakeCopies, all_to
 from tests.support.virtual import virtually
 
 FAST = replace(SMALL, scrub_seconds=0.01, scrub_bytes_per_second=1 << 40)

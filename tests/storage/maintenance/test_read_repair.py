@@ -14,12 +14,12 @@ import pytest
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError
-from quire.storage.copies import Owed, Stretch
+from quire.storage.maintenance.replicas_port import Owed, Stretch
 from tests.sim.disk import Cut
+from tests.storage.maintenance.test_scrub import paths
+from tests.storage.maintenance.test_self_repair import FakeCopies, all_to
 from tests.storage.salvage_scene import remove
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
-from tests.storage.test_mending import FakeCopies, all_to
-from tests.storage.test_scrub import paths
 
 FAST = replace(SMALL, scrub_bytes_per_second=1 << 40, upkeep_bytes_per_second=1 << 40)
 ROOMY = replace(FAST, write_cache_bytes=1 << 20, memory_bytes_max=1 << 21)

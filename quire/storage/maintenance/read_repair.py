@@ -6,7 +6,7 @@ and its file is written anew without it. A crash in between finds the chunk agai
 still not served, and it is patched again: with what newer files have by then, and the rest from
 others.
 
-Not here: what is missing (mending.py), what is damaged (scrub.py), where copies come from
+Not here: what is missing (self_repair.py), what is damaged (scrub.py), where copies come from
 (quire/repair).
 """
 
@@ -24,12 +24,12 @@ from typing import Final
 from quire.bookie import READ_BYTES_MAX
 from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import CorruptEntryError, UnreadableError
-from quire.storage.compaction import Compactor
-from quire.storage.copies import Copies, Owed
 from quire.storage.entries import extents as tidy
 from quire.storage.entries.entry_log import ChunkAt
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
+from quire.storage.maintenance.compaction import Compactor
+from quire.storage.maintenance.replicas_port import Copies, Owed
 
 _log = logging.getLogger(__name__)
 

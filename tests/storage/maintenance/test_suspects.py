@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from quire.errors import CorruptEntryError
-from quire.storage.copies import Copies
+from quire.storage.maintenance.replicas_port import Copies
+from tests.storage.maintenance.test_self_repair import FakeCopies, all_to
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of
-from tests.storage.test_mending import FakeCopies, all_to
 
 FRAMES_START = 54
 """Where the first chunk of an entry log begins."""

@@ -7,7 +7,7 @@ runs for that long, or not for as long as a round takes, is read as often as oth
 Every entry log that counts is verified as a read would verify it: header, footer and index, then
 each chunk against its checksum. Damage is logged by ledger and entries, and the file is left alone
 by compaction. Then the entries are taken from the other bookies, and the file is written anew
-(patching.py). What nobody else has stays in `damage`, is reported by every round, and is never
+(read_repair.py). What nobody else has stays in `damage`, is reported by every round, and is never
 served. Everything keeps to a rate.
 
 Owns two tasks. Not here: the check of a stopped bookie's whole disk (check.py).
@@ -24,14 +24,14 @@ from typing import Final
 
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptStorageError, NoSuchLedgerError, QuireError
-from quire.storage.compaction import Compactor
-from quire.storage.copies import Copies, OpenCopies
 from quire.storage.disk.port import Disk, is_shortage
 from quire.storage.entries.damage import Damage
 from quire.storage.entries.entry_log import ChunkAt, entries_path, load_index
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
-from quire.storage.patching import Patcher
+from quire.storage.maintenance.compaction import Compactor
+from quire.storage.maintenance.read_repair import Patcher
+from quire.storage.maintenance.replicas_port import Copies, OpenCopies
 
 _log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS, ledger_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
-from quire.storage.deletions import MetadataDeletions
 from quire.storage.identity.identity import cluster_id
+from quire.storage.maintenance.deletions import MetadataDeletions
 from tests.storage.scene import KEY, Scene, drive, run_of
 
 

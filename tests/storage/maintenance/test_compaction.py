@@ -8,11 +8,11 @@ import errno
 import pytest
 
 from quire.errors import LedgerFencedError, StoreUnavailableError
-from quire.storage.collector import Collector
-from quire.storage.compaction import Plan, choose
 from quire.storage.entries.entry_log import _CHUNK, LedgerChunks, entries_path
 from quire.storage.entries.file_set import FileUse, LedgerParts
 from quire.storage.journal.options import StorageOptions
+from quire.storage.maintenance.compaction import Plan, choose
+from quire.storage.maintenance.garbage import Collector
 from tests.sim.disk import Cut, SimFile
 from tests.storage.compaction_scene import (
     FAST,

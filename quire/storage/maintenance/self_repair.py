@@ -21,10 +21,10 @@ from typing import Final
 
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptEntryError, NoSuchLedgerError, QuireError
-from quire.storage.copies import Copies, OpenCopies, Owed
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
-from quire.storage.patching import Patcher
+from quire.storage.maintenance.read_repair import Patcher
+from quire.storage.maintenance.replicas_port import Copies, OpenCopies, Owed
 
 _log = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from typing import Final, Protocol
 from quire.entry import BookieId, LedgerId
 from quire.errors import QuireError
 from quire.observer import SILENT, Observer
-from quire.storage.compaction import Compactor
 from quire.storage.disk.port import Disk
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
+from quire.storage.maintenance.compaction import Compactor
 
 _log = logging.getLogger(__name__)
 
