@@ -232,8 +232,8 @@ def check(settings: Settings, directory: Path) -> None:
 
 
 async def _check(settings: Settings, directory: Path) -> None:
-    from quire.storage.check import check_disk
     from quire.storage.identity.directories import open_directory
+    from quire.storage.offline.check import check_disk
 
     disk = await open_directory(directory, read_only=True)
     try:

@@ -40,7 +40,7 @@ def dump(settings: Settings, path: str) -> None:
 
 
 async def _dump_file(settings: Settings, file: Path) -> None:
-    from quire.storage.dump import describe
+    from quire.storage.offline.dump import describe
 
     async for row in describe(str(file), _content(file)):
         if settings.json:

@@ -24,7 +24,7 @@ from quire.metastore.layout import LEDGER_IDS, LEDGERS, parse_ledger
 from quire.metastore.record import decode_record
 from quire.metastore.store import MetadataStore
 from quire.storage.entries.doubtful import Horizon
-from quire.storage.salvage import Doubt
+from quire.storage.offline.salvage import Doubt
 
 READS_AT_ONCE = 32
 

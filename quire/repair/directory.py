@@ -26,7 +26,7 @@ from quire.storage.entries.damage import Damage
 from quire.storage.identity.directories import open_directory, open_local, with_local_parts
 from quire.storage.identity.identity import identify
 from quire.storage.journal.options import StorageOptions
-from quire.storage.salvage import examine, salvage
+from quire.storage.offline.salvage import examine, salvage
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Directories that lost who they are, made their bookie's again.
 
-What they held is lost or in doubt, so a repair must follow (storage/salvage.py): a mark is left
+What they held is lost or in doubt, so a repair must follow (storage/offline/salvage.py): a mark is left
 first, and no bookie starts before the repair has taken it away. Interrupted, everything here can be
 repeated.
 
@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 
 from quire.errors import ConfigurationError, CorruptStorageError
 from quire.metastore.store import MetadataStore
-from quire.storage.check import reason_of
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import write_state
@@ -39,7 +38,8 @@ from quire.storage.identity.cookie import (
 from quire.storage.identity.identity import check_unused, identify, new_id, read_twin, settle_twin
 from quire.storage.journal.record import decode_segment
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered, segment_path
-from quire.storage.salvage import mark_unfinished
+from quire.storage.offline.check import reason_of
+from quire.storage.offline.salvage import mark_unfinished
 
 
 async def reclaim(

@@ -26,7 +26,7 @@ from quire.storage.identity.directories import with_parts
 from quire.storage.identity.identity import NewPart, format_disk, identify
 from quire.storage.journal.record import SegmentHeader, encode_segment
 from quire.storage.journal.segments import segment_path
-from quire.storage.salvage import Doubt, salvage
+from quire.storage.offline.salvage import Doubt, salvage
 from tests.storage.salvage_scene import remove
 from tests.storage.scene import KEY, Scene, drive, run_of
 from tests.storage.spread_scene import SpreadScene

@@ -23,7 +23,7 @@ from quire.repair.copies import PeerCopies
 from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.replicas_port import Copies
-from quire.storage.salvage import salvage
+from quire.storage.offline.salvage import salvage
 from tests.sim.disk import SimDisk, SimMount
 from tests.sim.process import Incarnation
 

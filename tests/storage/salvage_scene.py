@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from quire.storage.entries.doubtful import Horizon
-from quire.storage.salvage import Doubt, Salvage, salvage
+from quire.storage.offline.salvage import Doubt, Salvage, salvage
 from tests.storage.scene import BOOKIE, KEY, SMALL, Scene, run_of
 
 PAYLOAD = bytes(500)

@@ -73,14 +73,14 @@ BOOKIE: Final = (
         "ledger",
         bookies.repair_without_fences,
         "rare: mostly the others of a write set stop the old writer before its bookie is repaired; "
-        "tests/storage/test_salvage.py has it",
+        "tests/storage/offline/test_salvage.py has it",
         mixes.loss,
     ),
     Ablation(
         "a repair doubts ledgers that do not name the bookie",
         "ledger",
         bookies.doubt_only_what_is_named,
-        "rare: see above; tests/storage/test_salvage.py has it",
+        "rare: see above; tests/storage/offline/test_salvage.py has it",
         mixes.loss,
     ),
     Ablation(

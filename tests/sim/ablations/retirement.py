@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from quire.repair import census
-from quire.storage import salvage
 from quire.storage.entries import ledger_storage
 from quire.storage.entries.doubtful import Horizon
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.entries.retired_file import NOTHING
+from quire.storage.offline import salvage
 from tests.sim import operator
 from tests.sim.ablations.patch import Patch
 

@@ -17,7 +17,7 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.storage.entries.doubtful import Horizon, decode_ranges
-from quire.storage.salvage import Doubt
+from quire.storage.offline.salvage import Doubt
 from tests.sim.disk import Cut
 from tests.storage.salvage_scene import loaded, salvaged
 from tests.storage.scene import KEY, drive, eventually, run_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from quire.errors import CorruptStorageError, NoSuchLedgerError
-from quire.storage.check import check_disk
 from quire.storage.entries.checkpoint import FIRST, PATHS, read_checkpoint, write_checkpoint
+from quire.storage.offline.check import check_disk
 from tests.storage.scene import KEY, Scene, drive, run_of
 
 EARLY, LATER = PATHS[FIRST.generation % 2], PATHS[(FIRST.generation + 1) % 2]

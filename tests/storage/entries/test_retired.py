@@ -23,7 +23,7 @@ from quire.storage.entries.checkpoint import decode_checkpoint
 from quire.storage.entries.doubtful import Horizon
 from quire.storage.entries.retired import Intervals, RetiredIds
 from quire.storage.entries.retired_file import PATHS, RetiredFile, decode_retired, encode_retired
-from quire.storage.salvage import Doubt, salvage
+from quire.storage.offline.salvage import Doubt, salvage
 from tests.sim.disk import Cut
 from tests.storage.compaction_scene import FAST, Answers, collector_of, fill
 from tests.storage.scene import BOOKIE, KEY, OTHER_KEY, SMALL, Scene, drive, run_of

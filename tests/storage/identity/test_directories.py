@@ -15,7 +15,6 @@ from quire.errors import ConfigurationError, DirectoryInUseError, WrongBookieErr
 from quire.metastore.layout import COOKIES, cookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import decode_record
-from quire.storage.check import check_disk
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import LocalFile
 from quire.storage.disk.state_file import decode_state
@@ -36,6 +35,7 @@ from quire.storage.identity.identity import (
     format_disk,
     identify,
 )
+from quire.storage.offline.check import check_disk
 from quire.storage.server import serve
 from tests.sim.disk import Cut
 from tests.storage.scene import drive

@@ -23,7 +23,7 @@ from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.read_repair import WAITED_SECONDS_MAX
 from quire.storage.maintenance.replicas_port import Copies, Owed, Stretch
 from quire.storage.maintenance.self_repair import Mender
-from quire.storage.salvage import Doubt
+from quire.storage.offline.salvage import Doubt
 from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
 from tests.support.virtual import virtually

@@ -11,10 +11,8 @@ import pytest
 
 from quire.entry import EntryId
 from quire.errors import ConfigurationError, CorruptStorageError
-from quire.storage.check import Findings, check_disk
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import File
-from quire.storage.dump import Row, describe
 from quire.storage.entries.checkpoint import KIND, LOST
 from quire.storage.identity.cookie import LAYOUT_OF_PARTS, BookieCookie, write_first_cookie
 from quire.storage.journal.record import (
@@ -25,6 +23,8 @@ from quire.storage.journal.record import (
     encode_segment,
 )
 from quire.storage.journal.segments import segment_path
+from quire.storage.offline.check import Findings, check_disk
+from quire.storage.offline.dump import Row, describe
 from tests.storage.scene import BOOKIE, CLUSTER, KEY, Scene, drive, run_of
 from tests.support.sub_disk import SubDisk
 

@@ -29,7 +29,6 @@ from typing import Final, NamedTuple
 from quire.entry import LedgerId
 from quire.errors import CorruptStorageError, InvalidRequestError
 from quire.run import scan_run
-from quire.storage.check import OPEN_FILES_MAX, reason_of, verify_chunks
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import encode_state, read_state, write_state
@@ -52,6 +51,7 @@ from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import Record, RecordKind, find_proof, read_header, read_record
 from quire.storage.journal.replay import JournalPosition, load_remains
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
+from quire.storage.offline.check import OPEN_FILES_MAX, reason_of, verify_chunks
 
 ASIDE_SUFFIX: Final = ".damaged"
 NOWHERE: Final = Checkpoint(0, JournalPosition(0, 0, 0), ())

@@ -15,7 +15,6 @@ from quire.errors import (
     NoSuchLedgerError,
     ReadOnlyBookieError,
 )
-from quire.storage.check import check_disk
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import File
 from quire.storage.entries.checkpoint import PATHS, decode_checkpoint
@@ -23,7 +22,8 @@ from quire.storage.entries.doubtful import Horizon
 from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.journal.record import RecordKind, SegmentHeader, encode_record, encode_segment
 from quire.storage.journal.segments import segment_path
-from quire.storage.salvage import Doubt, _records, salvage
+from quire.storage.offline.check import check_disk
+from quire.storage.offline.salvage import Doubt, _records, salvage
 from tests.storage.salvage_scene import BELOW, cut, entry_logs, loaded, remove, salvaged
 from tests.storage.scene import BOOKIE, KEY, SMALL, Scene, drive, run_of
 from tests.support.sub_disk import SubDisk

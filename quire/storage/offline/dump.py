@@ -33,7 +33,7 @@ from quire.storage.journal.record import (
     read_records,
 )
 from quire.storage.journal.segments import SPARE_SUFFIX
-from quire.storage.view import BytesFile
+from quire.storage.offline.view import BytesFile
 
 Row: TypeAlias = "dict[str, str | int | bool | None]"
 
