@@ -25,7 +25,6 @@ from quire.errors import CorruptStorageError, QuireError
 from quire.event_log import observing
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
-from quire.storage.births import Births, BornBookie
 from quire.storage.disk.port import Disk
 from quire.storage.identity.directories import open_directory
 from quire.storage.identity.identity import identify, settle_twin
@@ -36,10 +35,11 @@ from quire.storage.maintenance.garbage import Collector
 from quire.storage.maintenance.replicas_port import Copies, OpenCopies
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
-from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
-from quire.storage.reception import ServiceLimits
-from quire.storage.service import serve_bookie
+from quire.storage.serving.births import Births, BornBookie
+from quire.storage.serving.grpc_service import serve_bookie
+from quire.storage.serving.limits import ServiceLimits
+from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.timing import time_limit
 from quire.wire.transport import split_address
 
@@ -61,7 +61,9 @@ def end_process(error: BaseException) -> NoReturn:
 
 
 def _shown(bookie: Bookie, meter: Meter, listen: str) -> AbstractAsyncContextManager[str]:
-    from quire.storage.metrics import serve_metrics  # a tenth of a second that few bookies need
+    from quire.storage.serving.metrics import (
+        serve_metrics,  # a tenth of a second that few bookies need
+    )
 
     return serve_metrics(bookie, meter, *split_address(listen))
 

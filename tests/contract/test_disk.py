@@ -15,7 +15,7 @@ from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import BUFFERS_MAX
 from quire.storage.disk.port import Disk
 from quire.storage.identity.spread_disk import SpreadDisk
-from quire.storage.metered import Meter, MeteredDisk
+from quire.storage.serving.metered import Meter, MeteredDisk
 from tests.sim.disk import SimDisk
 
 Check: TypeAlias = Callable[[Disk], Awaitable[None]]

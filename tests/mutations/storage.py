@@ -136,10 +136,10 @@ EDITS: Final = (
     ),
     Edit(
         "the counter is asked for no id",
-        "quire/storage/births.py",
+        "quire/storage/serving/births.py",
         "        return ledger < self._bound.below or self._knows(ledger)",
         "        return True",
-        ("tests/storage/test_births.py",),
+        ("tests/storage/serving/test_births.py",),
     ),
     Edit(
         "SQLite commits without a sync",

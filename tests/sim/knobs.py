@@ -18,10 +18,10 @@ from quire.log.manifest import capacity, jobs
 from quire.log.reading import gaps
 from quire.log.records import producers
 from quire.run import RUN_BYTES_MAX
-from quire.storage import births
 from quire.storage.disk import partial_read
 from quire.storage.entries import doubtful, entry_files, file_set
 from quire.storage.maintenance import garbage, scrub
+from quire.storage.serving import births
 from quire.wire.transport import BATCH_BYTES_MAX
 
 KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (

@@ -24,7 +24,7 @@ from quire.bookie import READ_BYTES_MAX, Bookie, BookieAddress, BookieInfo, Ledg
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError, QuireError
 from quire.ledger.run_stream import RunStream
-from quire.storage.reception import Reception, ServiceLimits
+from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.wire.adds import encode_lac, encode_run
 from tests.sim.loop import SimLoop
 from tests.sim.process import Incarnation

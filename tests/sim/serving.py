@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from quire.bookie import BookieAddress
-from quire.storage.births import BornBookie
 from quire.storage.identity.registration import Registration
 from quire.storage.maintenance.deletions import MetadataBirths, MetadataDeletions
 from quire.storage.maintenance.garbage import Collector
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
+from quire.storage.serving.births import BornBookie
 from quire.timing import time_limit
 from tests.sim import operator
 from tests.sim.process import Incarnation

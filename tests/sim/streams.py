@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from quire.bookie import Bookie
 from quire.entry import LedgerId
-from quire.storage.add_stream import AddStream
-from quire.storage.reception import Reception, ServiceLimits
+from quire.storage.serving.add_stream import AddStream
+from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_reply
 from quire.wire.run_calls import StreamOverError

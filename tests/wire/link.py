@@ -10,8 +10,8 @@ from quire.bookie import Bookie, BookieAddress
 from quire.entry import DigestKind, LedgerId, Sealer
 from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
-from quire.storage.reception import ServiceLimits
-from quire.storage.service import serve_bookie
+from quire.storage.serving.grpc_service import serve_bookie
+from quire.storage.serving.limits import ServiceLimits
 from quire.testing.bookie import MemoryBookie
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"secret")

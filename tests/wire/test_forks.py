@@ -13,7 +13,7 @@ SCRIPT = """
 import asyncio, subprocess, threading
 from quire.bookie import BookieAddress
 from quire.ledger.remote import RemoteBookie
-from quire.storage.service import serve_bookie
+from quire.storage.serving.grpc_service import serve_bookie
 from quire.testing.bookie import MemoryBookie
 
 BOOKIE = "b" * 32

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from quire.bookie import BookieAddress
 from quire.errors import BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
-from quire.storage import run_port
-from quire.storage.service import serve_bookie
+from quire.storage.serving import run_listener
+from quire.storage.serving.grpc_service import serve_bookie
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import framed
@@ -289,7 +289,7 @@ def test_a_client_that_is_gone_is_not_waited_for() -> None:
 
 
 def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_port, "STREAMS_MAX", 1)
+    monkeypatch.setattr(run_listener, "STREAMS_MAX", 1)
 
     async def main() -> None:
         async with raw(MemoryBookie("b1")) as (connection, stub):
@@ -309,8 +309,8 @@ def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_whoever_is_silent_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many say nothing, they are so many, and nobody who speaks is turned away."""
-    monkeypatch.setattr(run_port, "SILENT_MAX", 2)
-    monkeypatch.setattr(run_port, "STREAMS_MAX", 1)
+    monkeypatch.setattr(run_listener, "SILENT_MAX", 2)
+    monkeypatch.setattr(run_listener, "STREAMS_MAX", 1)
 
     async def main() -> None:
         bookie = MemoryBookie("b1")

@@ -22,7 +22,7 @@ from quire.entry import DigestKind, Sealer
 from quire.errors import QuireError
 from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
-from quire.storage.service import serve_bookie
+from quire.storage.serving.grpc_service import serve_bookie
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.transport import CHANNEL_OPTIONS, EOF, RpcError

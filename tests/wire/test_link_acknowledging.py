@@ -11,7 +11,7 @@ import pytest
 from quire.bookie import BookieAddress
 from quire.entry import LedgerId
 from quire.errors import BookieUnavailableError
-from quire.storage.add_stream import RUNS_PER_MESSAGE_MAX
+from quire.storage.serving.add_stream import RUNS_PER_MESSAGE_MAX
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.run_calls import FramedRuns, GrpcRuns, RunCall

@@ -12,8 +12,8 @@ import pytest
 from quire.bookie import BookieAddress
 from quire.errors import BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
-from quire.storage.reception import Reception
-from quire.storage.service import BookieService, serve_bookie
+from quire.storage.serving.grpc_service import BookieService, serve_bookie
+from quire.storage.serving.limits import Reception
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from tests.wire.link import KEY, SEALER, SOON, GatedBookie, connected, far, run_of, served

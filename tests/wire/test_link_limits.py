@@ -20,8 +20,8 @@ from quire.errors import (
 )
 from quire.ledger import run_stream
 from quire.ledger.remote import RemoteBookie
-from quire.storage.reception import ServiceLimits
-from quire.storage.service import serve_bookie
+from quire.storage.serving.grpc_service import serve_bookie
+from quire.storage.serving.limits import ServiceLimits
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc

@@ -11,7 +11,7 @@ import pytest
 
 from quire.bookie import list_all
 from quire.entry import ENTRY_MAX
-from quire.storage import service
+from quire.storage.serving import grpc_service
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
@@ -29,7 +29,7 @@ async def striped() -> MemoryBookie:
 
 
 def test_a_long_list_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "RANGES_MAX", 3)
+    monkeypatch.setattr(grpc_service, "RANGES_MAX", 3)
 
     async def main() -> None:
         async with connected(await striped()) as stub:
@@ -42,7 +42,7 @@ def test_a_long_list_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_client_that_knows_of_no_pieces_is_told_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "RANGES_MAX", 3)
+    monkeypatch.setattr(grpc_service, "RANGES_MAX", 3)
 
     async def main() -> None:
         bookie = await striped()
@@ -66,8 +66,8 @@ def test_a_bookie_that_knows_of_no_pieces_is_understood() -> None:
         server = open_server()
         address = bind(server, "127.0.0.1:0")
         handlers = {"ListEntries": grpc.unary_unary_rpc_method_handler(answer)}
-        service = grpc.method_handlers_generic_handler("quire.v1.Bookie", handlers)
-        server.add_generic_rpc_handlers((service,))
+        grpc_service = grpc.method_handlers_generic_handler("quire.v1.Bookie", handlers)
+        server.add_generic_rpc_handlers((grpc_service,))
         await server.start()
         stub = far(address)
         try:

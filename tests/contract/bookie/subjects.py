@@ -18,9 +18,9 @@ from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk, DiskSpace
 from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.options import StorageOptions
-from quire.storage.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.node import BookieNode
-from quire.storage.service import serve_bookie
+from quire.storage.serving.grpc_service import serve_bookie
+from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.testing.bookie import MemoryBookie
 from tests.sim.disk import SimDisk
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from quire.errors import CorruptEntryError, LedgerFencedError, QuireError
-from quire.storage import births, node
+from quire.storage import node
 from quire.storage.disk.blocks import align
 from quire.storage.entries import doubtful, entry_log, ledger_state, ledger_storage
 from quire.storage.journal import record, replay, segments
 from quire.storage.journal.record import Record, RecordKind, read_header
 from quire.storage.maintenance import compaction, deletions, read_repair, self_repair
+from quire.storage.serving import births
 from tests.sim.ablations.patch import Patch
 from tests.sim.disk import SimFile, SimMount
 

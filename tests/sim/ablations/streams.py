@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from quire.ledger import run_stream
-from quire.storage import add_stream
+from quire.storage.serving import add_stream
 from quire.wire import bookie_pb2 as pb
 from tests.sim.ablations.patch import Patch
 

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from quire.errors import ConfigurationError, InvalidRequestError
-from quire.storage.add_stream import AddStream
-from quire.storage.reception import Reception
+from quire.storage.serving.add_stream import AddStream
+from quire.storage.serving.limits import Reception
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_request
 from quire.wire.framed import ConnectionOverError, FramedConnection

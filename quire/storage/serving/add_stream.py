@@ -5,8 +5,8 @@ what fills the journal's groups. They are acknowledged in order, all that became
 meantime by one message. An explicit LAC takes the place of a run: a call of its own would cost its
 two sides more than the entry that it confirms.
 
-Not here: the ways messages come in (service.py, run_port.py), and what all calls have in common
-(reception.py).
+Not here: the ways messages come in (grpc_service.py, run_listener.py), and what all calls have in common
+(limits.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from quire.errors import InvalidRequestError, WrongBookieError
-from quire.storage.reception import Reception
+from quire.storage.serving.limits import Reception
 from quire.wire import bookie_pb2 as pb
 from quire.wire.transport import EOF
 

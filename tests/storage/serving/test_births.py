@@ -24,10 +24,10 @@ from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
-from quire.storage import births
-from quire.storage.births import BornBookie
 from quire.storage.identity.identity import cluster_id
 from quire.storage.maintenance.deletions import MetadataBirths
+from quire.storage.serving import births
+from quire.storage.serving.births import BornBookie
 from quire.testing.bookie import MemoryBookie
 from tests.storage.scene import BOOKIE, KEY, OTHER_KEY, Scene, drive, run_of
 from tests.support.virtual import virtually

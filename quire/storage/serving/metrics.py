@@ -26,7 +26,7 @@ from prometheus_client.registry import Collector
 
 from quire.bookie import Bookie, BookieInfo
 from quire.errors import ConfigurationError, QuireError
-from quire.storage.metered import BOUNDS, Durations, Meter
+from quire.storage.serving.metered import BOUNDS, Durations, Meter
 
 ANSWER_SECONDS: Final = 5.0
 """How long a bookie may take to say how it is."""

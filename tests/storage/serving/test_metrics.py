@@ -27,9 +27,9 @@ from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
 from quire.storage.identity.identity import format_directory
 from quire.storage.journal.options import StorageOptions
-from quire.storage.metered import BOUNDS, OK, Answered, Durations, Meter, MeteredBookie
-from quire.storage.metrics import serve_metrics
 from quire.storage.server import serve
+from quire.storage.serving.metered import BOUNDS, OK, Answered, Durations, Meter, MeteredBookie
+from quire.storage.serving.metrics import serve_metrics
 from quire.testing.bookie import MemoryBookie
 from tests.support.counter import give_out
 from tests.support.virtual import virtually

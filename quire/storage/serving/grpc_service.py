@@ -4,7 +4,7 @@ The service believes nothing it is sent: it checks for whom a call is, bounds wh
 way, and turns whatever the bookie raises into an answer (quire/wire/codec.py).
 
 Not here: what a bookie does (node.py), streams of runs (add_stream.py), what all calls have in
-common (reception.py), and a bookie's life as a process (server.py).
+common (limits.py), and a bookie's life as a process (server.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from quire.bookie import READ_ANSWER_BYTES_MAX, Bookie, BookieAddress, list_all
 from quire.entry import BookieId
-from quire.storage.add_stream import AddStream
-from quire.storage.reception import Reception, ServiceLimits
-from quire.storage.run_port import serve_runs
+from quire.storage.serving.add_stream import AddStream
+from quire.storage.serving.limits import Reception, ServiceLimits
+from quire.storage.serving.run_listener import serve_runs
 from quire.timing import time_limit
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
