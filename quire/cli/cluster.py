@@ -20,7 +20,7 @@ from quire.cli.settings import (
     with_settings,
 )
 from quire.cluster import LocalCluster
-from quire.metastore.zookeeper_ensemble import SIZES
+from quire.cluster.zookeeper.ensemble import SIZES
 from quire.metastore.zookeeper_probe import ServerStatus, probe
 from quire.metastore.zookeeper_uri import parse_uri
 

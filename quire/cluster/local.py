@@ -2,7 +2,7 @@
 
     DIRECTORY/metadata.db      the metadata store, unless `store` names another
     DIRECTORY/store            the URI of that other store
-    DIRECTORY/zookeeper-1/     or the first of the ZooKeeper servers that form it (zookeeper.py)
+    DIRECTORY/zookeeper-1/     or the first of the ZooKeeper servers that form it (zookeeper/)
     DIRECTORY/bookie-0/        the disk of bookie 0, formatted on first use
     DIRECTORY/bookie-0.log     the log of bookie 0
 
@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from quire.cluster.process import PROGRAM, BookieProcess, ProcessState, Ready
-from quire.cluster.zookeeper import LocalZooKeeper, servers_of
+from quire.cluster.zookeeper.local import LocalZooKeeper, servers_of
 from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, HandleClosedError
 from quire.metastore.place import STORE_FILE, cluster_store, remember_store, resolve_store

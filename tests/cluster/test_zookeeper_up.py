@@ -15,10 +15,10 @@ import pytest
 
 from quire.client import connect
 from quire.cluster import LocalCluster
-from quire.cluster.zookeeper import LocalZooKeeper
+from quire.cluster.zookeeper.ensemble import ZooKeeperEnsemble
+from quire.cluster.zookeeper.local import LocalZooKeeper
 from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.metastore.place import resolve_store
-from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble
 from tests.support.command import is_running, quire, started
 
 WAIT_SECONDS = 60.0
@@ -185,7 +185,7 @@ def test_a_server_that_dies_again_after_the_next_start_is_reported_again(tmp_pat
 PARENT = """
 import sys, time
 from pathlib import Path
-from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble
+from quire.cluster.zookeeper.ensemble import ZooKeeperEnsemble
 
 ensemble = ZooKeeperEnsemble(Path(sys.argv[1]), 1)
 ensemble.start()

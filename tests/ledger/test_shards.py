@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from quire.cluster.zookeeper.server import ZooKeeperServer
 from quire.errors import ConflictError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.roster import BookieRoster
@@ -17,7 +18,6 @@ from quire.metastore.memory import MemoryStore
 from quire.metastore.sqlite import Clock, SqliteStore
 from quire.metastore.store import MetadataStore
 from quire.metastore.zookeeper import ZooKeeperStore
-from quire.metastore.zookeeper_server import ZooKeeperServer
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.planted_ledgers import metadata_of, plant_ledgers
 from tests.support.virtual import virtually

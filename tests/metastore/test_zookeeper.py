@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo import exceptions as kazoo_errors
 
+from quire.cluster.zookeeper.server import ZooKeeperServer
 from quire.errors import (
     HandleClosedError,
     NoSuchNodeError,
@@ -23,7 +24,6 @@ from quire.errors import (
 from quire.metastore import zookeeper_connection
 from quire.metastore.changes import Create
 from quire.metastore.zookeeper import ZooKeeperStore
-from quire.metastore.zookeeper_server import ZooKeeperServer
 from quire.metastore.zookeeper_uri import parse_uri
 from tests.support.session_holder import holder
 

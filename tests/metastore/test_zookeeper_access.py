@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 import quire
+from quire.cluster.zookeeper.server import ZooKeeperServer, free_ports
 from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore import zookeeper_connection
 from quire.metastore.zookeeper import ZooKeeperStore
-from quire.metastore.zookeeper_server import ZooKeeperServer, free_ports
 
 DEADLINE_SECONDS = 60.0
 NETTY = "org.apache.zookeeper.server.NettyServerCnxnFactory"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from quire.cluster.zookeeper.server import ZooKeeperServer
 from quire.election.election import Election
 from quire.errors import (
     NoSuchNodeError,
@@ -28,7 +29,6 @@ from quire.errors import (
 from quire.metastore import zookeeper_client, zookeeper_connection
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.zookeeper import ZooKeeperStore
-from quire.metastore.zookeeper_server import ZooKeeperServer
 from quire.metastore.zookeeper_uri import ZooKeeperOptions
 from tests.support.tcp_proxy import ZooKeeperProxy, proxy
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from quire.cluster.zookeeper.server import ZooKeeperServer
 from quire.errors import SessionExpiredError, StoreUnavailableError
 from quire.metastore import zookeeper, zookeeper_client, zookeeper_connection
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_client import BROKEN, Complaints
 from quire.metastore.zookeeper_probe import ServerStatus
-from quire.metastore.zookeeper_server import ZooKeeperServer
 
 DEADLINE_SECONDS = 60.0
 LEASE_SECONDS = 20.0

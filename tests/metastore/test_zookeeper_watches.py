@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from quire.cluster.zookeeper.server import ZooKeeperServer
 from quire.metastore import zookeeper_connection, zookeeper_requests
 from quire.metastore.store import MetadataStore
 from quire.metastore.zookeeper import ZooKeeperStore
-from quire.metastore.zookeeper_server import ZooKeeperServer
 
 DEADLINE_SECONDS = 60.0
 RECORDS = 20

@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from quire.metastore.zookeeper_java import find_jars, find_java
+from quire.cluster.zookeeper.java import find_jars, find_java
+from quire.cluster.zookeeper.server import ZooKeeperServer
 from quire.metastore.zookeeper_probe import probe
-from quire.metastore.zookeeper_server import ZooKeeperServer
 
 QUORUM_PEER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 

@@ -19,11 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
+from quire.cluster.zookeeper.server import ZooKeeperServer
 from quire.metastore.memory import MemorySession, MemoryStore, MemoryTree
 from quire.metastore.sqlite import SqliteSession, SqliteStore
 from quire.metastore.store import MetadataStore, Session
 from quire.metastore.zookeeper import ZooKeeperSession, ZooKeeperStore
-from quire.metastore.zookeeper_server import ZooKeeperServer
 
 
 class Backend(Protocol):

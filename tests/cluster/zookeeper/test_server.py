@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from quire.cluster.zookeeper import java as zookeeper_java
+from quire.cluster.zookeeper import server as zookeeper_server
+from quire.cluster.zookeeper.ensemble import ZooKeeperEnsemble
+from quire.cluster.zookeeper.java import find_jars, find_java
+from quire.cluster.zookeeper.server import ZooKeeperServer, free_ports
 from quire.errors import ConfigurationError, StoreUnavailableError
-from quire.metastore import zookeeper_java, zookeeper_server
-from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble
-from quire.metastore.zookeeper_java import find_jars, find_java
-from quire.metastore.zookeeper_server import ZooKeeperServer, free_ports
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -179,7 +180,7 @@ def test_an_ensemble_that_loses_a_port_before_it_listens_takes_others(
                 thief.listen()
             return ports
 
-        monkeypatch.setattr("quire.metastore.zookeeper_ensemble.free_ports", stolen)
+        monkeypatch.setattr("quire.cluster.zookeeper.ensemble.free_ports", stolen)
         with ZooKeeperEnsemble(tmp_path) as ensemble:
             assert thief.getsockname()[1] != 0
             assert ensemble.servers[0].status() is not None

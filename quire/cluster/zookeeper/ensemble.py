@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from quire.cluster.zookeeper.server import Member, ZooKeeperServer, free_ports, is_free
 from quire.errors import ConfigurationError, StoreUnavailableError
-from quire.metastore.zookeeper_server import Member, ZooKeeperServer, free_ports, is_free
 
 SIZES: Final = (1, 3, 5)
 """Odd numbers: a fourth server would survive no more failures than three do."""

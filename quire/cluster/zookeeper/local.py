@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from quire.cluster.zookeeper.ensemble import ZooKeeperEnsemble, check_size, found_size
 from quire.errors import ConfigurationError
 from quire.metastore.place import METADATA_FILE, STORE_FILE, remember_store
-from quire.metastore.zookeeper_ensemble import ZooKeeperEnsemble, check_size, found_size
 
 POLL_SECONDS: Final = 0.5
 """How soon a server that died is noticed."""

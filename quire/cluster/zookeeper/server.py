@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from quire.cluster.zookeeper.java import find_jars, find_java
 from quire.errors import ConfigurationError, StoreUnavailableError
-from quire.metastore.zookeeper_java import find_jars, find_java
 from quire.metastore.zookeeper_probe import PROBE_SECONDS, ServerStatus, probe
 
 START_SECONDS: Final = 30.0
