@@ -127,6 +127,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "leader",
         "directory",
     ),
+    "quire.storage": (
+        "disk",
+        "journal",
+        "entries",
+        "identity",
+        "maintenance",
+        "offline",
+        "serving",
+        "engine",
+        "node",
+        "server",
+    ),
 }
 """The rooms of a package, lowest first. A room imports itself and the rooms before it."""
 

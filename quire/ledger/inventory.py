@@ -5,7 +5,8 @@ Bookies are asked for lists, not for entries: the scrub and `quire bookie check`
 the copies are whole. If a ledger is not closed only the finished fragments are compared: the
 entries of the last fragment are not decided yet.
 
-Not here: repair. A bookie that lost its disk's data repairs itself (quire/storage/maintenance/self_repair.py).
+Not here: repair. A bookie that lost its disk's data repairs itself
+(quire/storage/maintenance/self_repair.py).
 """
 
 from __future__ import annotations

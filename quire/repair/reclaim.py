@@ -1,8 +1,8 @@
-"""Directories that lost who they are, made their bookie's again.
+"""Give directories that lost their cookies back to their bookie.
 
-What they held is lost or in doubt, so a repair must follow (storage/offline/salvage.py): a mark is left
-first, and no bookie starts before the repair has taken it away. Interrupted, everything here can be
-repeated.
+Their entries are lost or in doubt, so a repair must follow (storage/offline/salvage.py). A mark is
+left first, and no bookie starts before the repair has removed it. Each step can be repeated after
+an interruption.
 
   - The main directory's cookie is written anew from its twin in the metadata store, if the journal
     on it says whose it is.

@@ -162,7 +162,7 @@ async def accept_loss(cluster: LocalCluster) -> None:
 
 @pytest.mark.timeout(600)
 def test_whatever_a_bookie_lost_comes_back(tmp_path: Path) -> None:
-    """One damage after the other on the same bookie; every kind: tests/storage/offline/test_salvage.py."""
+    """One damage after the other; every kind is in tests/storage/offline/test_salvage.py."""
 
     async def main() -> None:
         async with running(tmp_path) as (cluster, client):

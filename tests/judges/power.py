@@ -2,8 +2,8 @@
 
 Runs production's command on production's disk. In between stands `PowerDisk`, which keeps a second
 copy of the directory, the *platter*: `DIRECTORY.platter` has what the law of the disk
-(quire/storage/disk/port.py, D1) calls durable, and nothing else. Written bytes come onto the platter
-when the sync of their file is over, names when the sync of their directory is. `cut_power` puts the
+(quire/storage/disk/port.py, D1) calls durable, and nothing else. Bytes reach the platter when the
+sync of their file is over, names when the sync of their directory is. `cut_power` puts the
 platter in the place of the directory, after the process was killed.
 
 This is the hardest outcome that the law allows: everything that was not synced is gone, in every

@@ -1,8 +1,8 @@
 """A second bookie process on the disk of one that runs: an operator's slip, or a supervisor's.
 
 The directory lock refuses it before it reads anything, and the first goes on undisturbed (D4,
-quire/storage/disk/port.py). Where the lock is missing the second replays the disk, takes the bookie's
-requests over for a while, and ends: what it acknowledged is unknown to the first.
+quire/storage/disk/port.py). Where the lock is missing, the second replays the disk, takes the
+bookie's requests over for a while, and ends: the first does not know what it acknowledged.
 """
 
 from __future__ import annotations

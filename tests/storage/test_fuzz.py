@@ -5,9 +5,9 @@ files is damaged in any way, and it is started again. It may refuse to start; it
 damaged. It may not die of an error without a name, return other bytes than were stored, deny what
 it had acknowledged, or forget a fence.
 
-One kind of damage cannot be told from a crash: a journal that lacks its end (storage/journal/record.py).
-So the workload ends with a batch that nobody counts on; where that one is hit as well, the last
-entries may be gone, but never one from the middle.
+One kind of damage cannot be told from a crash: a journal that lacks its end
+(storage/journal/record.py). So the workload ends with a batch that no check counts on; if that
+batch is hit as well, the last entries may be gone, but never one from the middle.
 """
 
 from __future__ import annotations

@@ -1,1 +1,8 @@
-"""See docs/architecture.md."""
+"""Where requests arrive: gRPC, plain frames, limits, figures.
+
+Read `grpc_service.py`, `run_listener.py` (plain frames), `add_stream.py` (the stream of both),
+`limits.py` (the cost of a peer), `births.py` (no ledger before its id), `metered.py` and
+`metrics.py` (figures for Prometheus).
+
+May import: disk, the wire.
+"""

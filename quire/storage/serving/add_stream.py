@@ -5,8 +5,7 @@ what fills the journal's groups. They are acknowledged in order, all that became
 meantime by one message. An explicit LAC takes the place of a run: a call of its own would cost its
 two sides more than the entry that it confirms.
 
-Not here: the ways messages come in (grpc_service.py, run_listener.py), and what all calls have in common
-(limits.py).
+Not here: transports (grpc_service.py, run_listener.py), and the limits of all calls (limits.py).
 """
 
 from __future__ import annotations
