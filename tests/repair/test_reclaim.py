@@ -255,7 +255,8 @@ def test_disks_at_each_others_places_are_left_alone() -> None:
 def test_the_cookie_of_a_part_stays_lost_beside_files_of_others() -> None:
     async def main() -> None:
         scene = await loaded()
-        (path, *_) = [each for each in scene.disk.files() if each.startswith(f"{FAST}/journal/")]
+        (path, *_) = [each for each in scene.disk.files() if each.endswith(".journal")]
+        assert path.startswith(f"{FAST}/journal/")
         header = SegmentHeader(1, 3, 0, BLOCK_BYTES, "d" * 32)
         scene.disk.inode(path).content[:BLOCK_BYTES] = encode_segment(header)
         lose_cookie(scene, "removed", FAST)
