@@ -1,6 +1,6 @@
 """The reference bookie: the port's law in as few lines as possible, held in memory.
 
-It is what protocol tests run against and the yardstick of the contract suite. Durability is
+Protocol tests run against it, and the contract suite compares other bookies with it. Durability is
 immediate. `before` is called at the start of every request and may raise or wait: tests inject
 faults with it.
 """
@@ -72,13 +72,13 @@ class MemoryBookie:
         self.bookie = bookie
         self.writable = True
         self.ranges_max = 1 << 20
-        """Where a list of entries is cut."""
+        """Most ranges in a list of entries."""
         self.before: Callable[[str, LedgerId], Awaitable[None]] = _nothing
         self.ledgers: dict[LedgerId, _Ledger] = {}
         self.retired: set[LedgerId] = set()
 
     def look(self, ledger: LedgerId) -> _Ledger:
-        """Return what is held of a ledger, for tests to look at. Asking makes no ledger known."""
+        """Return the state of a ledger, for tests. A look does not make a ledger known."""
         return self.ledgers.get(ledger, _Ledger())
 
     def retire(self, ledger: LedgerId) -> None:
@@ -106,7 +106,7 @@ class MemoryBookie:
         return state
 
     def crash(self) -> None:
-        """Lose what is not durable."""
+        """Lose the entries that are not durable."""
         for state in self.ledgers.values():
             state.deferred.clear()
 

@@ -7,7 +7,8 @@ Production's client runs unchanged over it: only bookies' servers, the network a
 server are replaced. Making one takes less than a millisecond.
 
 Bookies are counted from 0 on. Entries and metadata live as long as the cluster: a bookie that is
-killed and restarted has what it acknowledged. The client's wait for a silent bookie is a second.
+killed and restarted has the entries that it acknowledged. A client waits a second for a silent
+bookie.
 
 Not here: disks and their faults, clocks, garbage collection. quire's simulator covers those.
 """
@@ -42,8 +43,8 @@ class MemoryCluster:
     Args:
         bookies: how many bookies are registered, at least 1. Four let one die while new ledgers
             of three copies are made.
-        name: what the store's URI has after `memory://`; unique within the process. By default
-            one is chosen.
+        name: the part of the store's URI after `memory://`; unique within the process. The
+            default is a new name.
 
     Raises:
         ConfigurationError: there are fewer bookies than one, or the name is in use.
@@ -70,12 +71,12 @@ class MemoryCluster:
 
     @property
     def store_uri(self) -> str:
-        """What `quire.connect` and `quire.sync.connect` take."""
+        """The URI for `quire.connect` and `quire.sync.connect`."""
         return f"{MEMORY}{self.name}"
 
     @property
     def bookies(self) -> int:
-        """How many bookies the cluster has, those that are down included."""
+        """How many bookies the cluster has, killed bookies included."""
         return len(self._bookies)
 
     def add_bookie(self) -> int:
@@ -103,7 +104,7 @@ class MemoryCluster:
         self._on_loop(lambda: self._bookie(index).switch(LineState.SILENT))
 
     def resume(self, index: int) -> None:
-        """Let a paused bookie go on; requests that still wait are answered."""
+        """Let a paused bookie continue; requests that still wait are answered."""
         self._on_loop(lambda: self._bookie(index).switch(LineState.UP))
 
     def cut(self, index: int) -> None:
@@ -111,11 +112,11 @@ class MemoryCluster:
         self.pause(index)
 
     def cut_store(self) -> None:
-        """Cut every client off from the metadata store. Sessions go on until they expire."""
+        """Cut every client off from the metadata store. Sessions last until they expire."""
         self._switched.is_cut = True
 
     def heal(self) -> None:
-        """Restart what was killed, resume what was paused, and mend every line."""
+        """Restart killed bookies, resume paused ones, and mend every line."""
         self._on_loop(self._heal)
 
     def expire_sessions(self) -> None:
@@ -123,7 +124,7 @@ class MemoryCluster:
         self._on_loop(self._tree.end_sessions)
 
     def close(self) -> None:
-        """Forget the cluster. Clients that are still connected cannot connect anew."""
+        """Forget the cluster. Clients that are still connected cannot reconnect."""
         withdraw_tree(self.name)
         for number in range(len(self._bookies)):
             withdraw_bookie(self._address(number))

@@ -30,7 +30,7 @@ class LineState(StrEnum):
 
 
 class SwitchedBookie(MemoryBookie):
-    """A reference bookie whose line can be switched. Its entries survive each switch."""
+    """A reference bookie with a line that can be switched. Its entries survive each switch."""
 
     def __init__(self, bookie: BookieId) -> None:
         super().__init__(bookie)
@@ -39,7 +39,7 @@ class SwitchedBookie(MemoryBookie):
         self.before = self._pass
 
     def switch(self, state: LineState) -> None:
-        """Change what happens to requests, also to those that wait."""
+        """Change how requests are answered, waiting requests included."""
         self.state = state
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

@@ -1,6 +1,6 @@
 """Fixtures for pytest. In a `conftest.py`: `pytest_plugins = ["quire.testing.plugin"]`.
 
-fixture              what a test gets
+fixture              value
 quire_cluster        a cluster: `MemoryCluster`, or with `--quire-cluster=processes` the
                      processes of the whole run, healed before each test
 quire_log            a log's name that no other test uses
@@ -59,7 +59,7 @@ def quire_processes(request: pytest.FixtureRequest) -> Iterator[ProcessCluster]:
 
 @pytest.fixture
 def quire_cluster(request: pytest.FixtureRequest) -> Iterator[MemoryCluster | ProcessCluster]:
-    """A cluster whose bookies are all up."""
+    """A cluster with all bookies up."""
     if request.config.getoption("--quire-cluster") == PROCESSES:
         processes: ProcessCluster = request.getfixturevalue("quire_processes")
         processes.heal()

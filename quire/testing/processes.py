@@ -1,4 +1,4 @@
-"""A cluster of real bookie processes for the tests of applications, with the names of the other."""
+"""A cluster of real bookie processes for the tests of applications; names as in `MemoryCluster`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ProcessCluster(SyncLocalCluster):
     Args:
         bookies: how many processes are started.
 
-    `kill`, `restart`, `pause`, `resume` and `store_uri` are those of `MemoryCluster`. A line cannot
+    `kill`, `restart`, `pause`, `resume` and `store_uri` work as in `MemoryCluster`. A line cannot
     be cut here: pause the bookie. Starting takes about a second. Leaving the block ends every
     process and removes the directory.
     """
@@ -21,7 +21,7 @@ class ProcessCluster(SyncLocalCluster):
         self._size = bookies
 
     def heal(self) -> None:
-        """Restart every bookie that was killed, and resume every one that was paused."""
+        """Restart killed bookies, and resume paused ones."""
         for index in range(self._size):
             state = self.state(index)
             if state == "paused":

@@ -8,7 +8,7 @@ from quire.metastore.shared import SharedTree
 
 
 class SwitchedTree(SharedTree):
-    """A tree whose clients can be cut off from it, and whose sessions can be ended."""
+    """A tree that can cut its clients off, and end their sessions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
