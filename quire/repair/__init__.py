@@ -1,5 +1,6 @@
-"""Bringing back what a bookie lost: what metadata says of it, and the copies that others have.
+"""Restoring the lost data of a bookie, from the ledgers' metadata and from other bookies' copies.
 
-The one room that knows the records of ledgers and the disk of a bookie. `census` counts what a
-bookie may have had, `directory` salvages a stopped bookie, `copies` serves a running one.
+The one room that knows the records of ledgers and the disk of a bookie. `census` lists the
+ledgers that a bookie may have had, `directory` salvages a stopped bookie, `copies` serves a
+running one.
 """

@@ -1,13 +1,17 @@
 """Which ledgers a bookie may have had something of, as the metadata store tells.
 
-Besides the ledgers whose fragments name it: whoever ends a ledger gives entries to bookies that
-metadata names only afterwards (docs/protocol.md, "Recovery" 5 and F1), so every ledger that is
-being ended may have used it. And a bookie that was fenced for a ledger may have left its metadata
-since, so of every ledger that was ever ended it may have lost a fence. A ledger without a record
-was deleted, and its fence must outlive it (B11), or it was not created yet: the store cannot tell
-which. Clients throw away ids that they drew long ago, so an id below that of a ledger made a day
-ago counts as deleted and stays in doubt; a younger one counts as not created yet. Nothing can be
-lost of open ledgers that never named the bookie.
+These are more than the ledgers with a fragment that names the bookie:
+
+  - A recovery or a closing writer gives entries to bookies that metadata names only afterwards
+    (docs/protocol.md, "Recovery" 5 and F1). So every ledger that is being ended may have used it.
+  - A bookie that was fenced for a ledger may have left its metadata since. So the bookie may have
+    lost a fence of every ledger that was ever ended.
+  - A ledger without a record was deleted, and its fence must outlive it (B11), or it was not
+    created yet: the store cannot tell which. Clients throw away ids that they drew long ago. So an
+    id below a ledger made a day ago counts as deleted and stays in doubt; a younger id counts as
+    not created yet.
+
+An open ledger that never named the bookie cannot have lost anything here.
 """
 
 from __future__ import annotations
@@ -39,8 +43,8 @@ async def count(
     have fenced.
 
     Args:
-        settled_before_ms: Ids that were drawn before this time (ms since 1970) are those of ledgers
-            that exist or were deleted. Infinity: all ids are.
+        settled_before_ms: Ids that were drawn before this time (ms since 1970) belong to ledgers
+            that exist or were deleted. Infinity: all ids do.
 
     Raises the store's errors and `CorruptRecordError`: a ledger that cannot be looked at is not
     left out.

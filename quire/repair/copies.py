@@ -1,9 +1,9 @@
 """Copies of entries, from the bookies that hold them: the storage's port `Copies`.
 
 A bookie that repairs itself asks the others of an entry's write set, one after the other, as a
-reader does. It has no passwords: checksums are verified, of ledgers with an HMAC digest only that a
-frame is the one asked for. Whoever reads it later verifies the rest, as always; and the bookie that
-gave it has compared it with a checksum of its own.
+reader does. It has no passwords: it verifies checksums, and for ledgers with an HMAC digest only
+that a frame has the requested ids. Later readers verify the rest, as always; and the bookie that
+sent it has compared it with a checksum of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from quire.run import pack_run, split_run
 from quire.storage.maintenance.replicas_port import Copies, Owed
 
 SECRET: Final = (DigestKind.HMAC_SHA1, DigestKind.HMAC_SHA256)
-"""Digests that nobody verifies without the password."""
+"""Digests that cannot be verified without the password."""
 
 
 @asynccontextmanager
@@ -40,7 +40,7 @@ async def open_copies(store: MetadataStore, bookie: BookieId) -> AsyncIterator[C
 
 
 class PeerCopies:
-    """See the module. `bookie` is the one that asks."""
+    """See the module. `bookie` is the bookie that asks."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class PeerCopies:
 
 
 def _together(metadata: LedgerMetadata, entries: Sequence[EntryId]) -> list[EntryId]:
-    """Return those from the first on that one read can bring: of one fragment, close together."""
+    """Return the entries that one read can bring: the first and close ones of its fragment."""
     fragment = metadata.fragment_of(entries[0])
     found = [entries[0]]
     for entry in entries[1:]:
@@ -117,7 +117,7 @@ def _together(metadata: LedgerMetadata, entries: Sequence[EntryId]) -> list[Entr
 
 
 def check_frame(metadata: LedgerMetadata, entry: EntryId, frame: bytes) -> None:
-    """Raise `CorruptEntryError` unless a frame is that of an entry, as far as can be said."""
+    """Raise `CorruptEntryError` unless a frame belongs to an entry, as far as can be said."""
     if metadata.digest not in SECRET:
         Sealer(metadata.ledger, metadata.digest, b"").unseal(entry, frame)
         return

@@ -1,7 +1,7 @@
-"""`quire bookie repair`: a directory that its bookie refuses is made one that can be served.
+"""`quire bookie repair`: make a directory that its bookie refuses fit to be served.
 
-The directory is locked meanwhile, so no bookie gives another answer under this identity; that is
-why what metadata says now covers all it ever said.
+The directory is locked meanwhile, so no bookie gives another answer under this identity. Therefore
+the metadata of now covers all earlier metadata.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from quire.storage.offline.salvage import examine, salvage
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What was done for a bookie, or would be."""
+    """The result of a repair, or of its dry run."""
 
     bookie: BookieId
     damage: Sequence[Damage]
@@ -51,15 +51,14 @@ async def repair_directory(
 ) -> Repaired:
     """Put everything a stopped bookie has, or may have had, into limbo, and let it be served.
 
-    The caller accepts that what cannot be read any more is lost here, and all that was in the
-    directories `replaced`: parts of the bookie that are empty now, or missing. A lost cookie is
-    written anew from the metadata store if the journal beside it says whose it was. A repair that
-    was interrupted is begun again by calling again; no bookie starts on the directory before.
+    The caller accepts the loss of all unreadable data, and of all data in the directories
+    `replaced`: parts of the bookie that are empty now, or missing. A lost cookie is written anew
+    from the metadata store if the journal beside it names its bookie. Calling again begins an
+    interrupted repair again; no bookie starts on the directory before.
 
     Raises `DirectoryInUseError`, `ConfigurationError` when a directory is not the bookie's,
-    `WrongBookieError`
-    when it belongs to another cluster, `CorruptStorageError` when its cookie cannot be believed and
-    nothing tells whose it was, OSError, and the metadata store's errors.
+    `WrongBookieError` when it belongs to another cluster, `CorruptStorageError` when its cookie is
+    damaged and no file names its bookie, OSError, and the metadata store's errors.
     """
     rng = rng or random.SystemRandom()
     async with AsyncExitStack() as stack:
@@ -86,7 +85,7 @@ async def repair_directory(
 async def repair_disk(
     disk: Disk, store: MetadataStore, rng: random.Random, *, options: StorageOptions | None = None
 ) -> Repaired:
-    """Do as `repair_directory` with a disk that nobody serves."""
+    """Do as `repair_directory` with a disk that no process serves."""
     bookie = (await identify(disk, store)).bookie
     doubts, horizon = await count(store, bookie, _settled_before_ms())
     found = await salvage(disk, bookie, doubts, horizon, rng=rng, options=options)

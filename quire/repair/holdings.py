@@ -1,4 +1,4 @@
-"""What a bookie must hold of a ledger: metadata's word, entry by entry. Pure."""
+"""The entries that a bookie must hold of a ledger, by its metadata. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from quire.storage.maintenance.replicas_port import Owed, Stretch
 
 
 def owed_by(metadata: LedgerMetadata, bookie: BookieId) -> Owed:
-    """Return the entries in whose write sets a bookie is, as far as that is settled.
+    """Return the entries that have a bookie in their write sets, as far as that is settled.
 
-    Of a ledger that is not closed, these are the entries of its finished fragments.
+    In an open ledger, these are the entries of its finished fragments.
     """
     firsts = [fragment.first for fragment in metadata.fragments[1:]]
     last = metadata.last_entry

@@ -5,11 +5,11 @@ left first, and no bookie starts before the repair has removed it. Each step can
 an interruption.
 
   - The main directory's cookie is written anew from its twin in the metadata store, if the journal
-    on it says whose it is.
-  - The cookie of a part is written anew as the main one names it, if the files beside it are the
-    bookie's and there are any.
-  - A part whose disk was replaced gets a new id, so that the old disk, should it come back, is not
-    taken for the part again: it lacks what was stored since.
+    on it names the bookie.
+  - The cookie of a part is written anew as the main cookie names it, if there are files beside it
+    and all are the bookie's.
+  - A part with a replaced disk gets a new id. If the old disk comes back, it must not be mistaken
+    for the part: it lacks the entries stored since.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ async def reclaim(
     replaced: Collection[str],
     open_disk: Callable[[str], Disk],
 ) -> None:
-    """Restore the main directory's cookie if it needs it, and let the empty disks that are at some
-    paths now be parts in the place of those that were.
+    """Restore the main directory's cookie if necessary, and let the empty disks at some paths
+    take the places of the former parts there.
 
-    `open_disk` opens what is at a path; it is closed here. Raises `ConfigurationError` when a path
-    is no part's, or not empty, as `identify` besides, and the metadata store's errors.
+    `open_disk` opens the disk at a path; it is closed here. Raises `ConfigurationError` when a path
+    does not belong to a part, or is not empty, as `identify` besides, and the metadata store's
+    errors.
     """
     await restore_cookie(main, store)
     if replaced:
@@ -61,14 +62,14 @@ async def reclaim(
 
 
 async def restore_cookie(main: Disk, store: MetadataStore) -> None:
-    """Write a lost or damaged cookie anew, if it can be told whose it was; else leave it.
+    """Write a lost or damaged cookie anew if the journal names its bookie; else leave it.
 
-    A journal says whose the main directory is only if it is not a part itself: one that is has
-    lost its own cookie.
+    A journal proves the owner of the main directory only if it is not a part itself. A journal
+    that is a part has lost its own cookie.
 
     Raises `ConfigurationError` for such a journal, `CorruptStorageError` when the cookie is damaged
-    and nothing tells whose it was,
-    `WrongBookieError` and `CorruptRecordError` as `identify`, and the metadata store's errors.
+    and no file names its bookie, `WrongBookieError` and `CorruptRecordError` as `identify`, and the
+    metadata store's errors.
     """
     damage: CorruptStorageError | None = None
     try:
@@ -93,11 +94,11 @@ async def restore_cookie(main: Disk, store: MetadataStore) -> None:
 async def restore_parts(main: Disk, store: MetadataStore, open_disk: Callable[[str], Disk]) -> None:
     """Write the lost or damaged cookies of parts anew if every part is in its place, or has lost
     its cookie and holds such files as it should, all of this bookie. Else leave all as they are:
-    whoever opens them says what is wrong.
+    opening them later reports the fault.
 
-    `open_disk` opens what is at a path; it is closed here. A part that was replaced long ago may
-    be taken for the one in its place if it lost its cookie: what it lacks is in doubt by then.
-    Raises as `identify`.
+    `open_disk` opens the disk at a path; it is closed here. A part that was replaced long ago may
+    be mistaken for its successor if it lost its cookie: the entries that it lacks are in doubt by
+    then. Raises as `identify`.
     """
     cookie = await identify(main, store)
     lost: list[tuple[Part, Disk]] = []
@@ -125,7 +126,7 @@ async def _believed_cookie(disk: Disk) -> BookieCookie | None:
     try:
         return await read_cookie(disk)
     except (CorruptStorageError, OSError) as error:
-        reason_of(error)  # what is not damage is raised
+        reason_of(error)  # raises errors other than damage
         return None
 
 
@@ -136,13 +137,13 @@ async def _holds_what_it_should(cookie: BookieCookie, part: Part, disk: Disk) ->
 
 
 class _Kind(NamedTuple):
-    """Files that say whose they are."""
+    """Files that name their bookie."""
 
     directory: str
     suffix: str
     path: Callable[[int], str]
     owner: Callable[[str, bytes], str]
-    """Of the first block; raises `CorruptStorageError`."""
+    """Reads it from the first block; raises `CorruptStorageError`."""
 
 
 _SEGMENTS: Final = _Kind(
@@ -163,7 +164,7 @@ async def _owners(disk: Disk, kind: _Kind) -> set[str]:
         try:
             owners.add(kind.owner(path, await _first_block(disk, path)))
         except (CorruptStorageError, OSError) as error:
-            reason_of(error)  # damage says nothing; what is not damage is raised
+            reason_of(error)  # damage says nothing; other errors are raised
     return owners
 
 
@@ -182,12 +183,12 @@ async def replace_parts(
     replaced: Collection[str],
     open_disk: Callable[[str], Disk],
 ) -> None:
-    """Let empty disks take the places of parts; one that has its part's cookie is left alone.
+    """Let empty disks take the places of parts; a disk with its part's cookie is left alone.
 
     Raises as `reclaim`.
 
-    The cookies of the new ones first, which harm nobody; then the main cookie, which decides; then
-    the twin.
+    The harmless cookies of the new disks are written first; then the main cookie, which decides;
+    then the twin.
     """
     cookie = await identify(main, store, replaced=replaced)
     paths = [part.path for part in cookie.parts if part.path]

@@ -2,7 +2,7 @@
 together.
 
 It starts by replaying, ends by flushing, and in between turns accepted changes into journal records
-and durable records into state. What may be accepted is the node's business (node.py).
+and durable records into state. The node decides about acceptance (node.py).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _Subject: TypeAlias = _Run | _Key | _Fence | None
 
 @dataclass(slots=True)
 class ReplayCounts:
-    """What the start found in the journal that no checkpoint covered."""
+    """Records that the start found in the journal after the last checkpoint."""
 
     records: int = 0
     bytes: int = 0
@@ -152,8 +152,8 @@ class Engine:
     async def start(self) -> None:
         """Replay the journal and begin to serve.
 
-        What was replayed is written anew and synced first: after a failed sync the page cache may
-        show what the disk does not hold. Raises `CorruptStorageError` and OSError.
+        Replayed records are written anew and synced first: after a failed sync the page cache may
+        show bytes that the disk does not hold. Raises `CorruptStorageError` and OSError.
         """
         begun = asyncio.get_running_loop().time()
         await self.upkeep.look_for_room()
@@ -167,9 +167,7 @@ class Engine:
         position = JournalPosition(segment.header.number, BLOCK_BYTES, end.sequence)
         await self._flush_replayed(position)
         if is_first:
-            await self.storage.flush(
-                lambda: position
-            )  # nobody falls back on it any more: formatting.py
+            await self.storage.flush(lambda: position)  # replaces the first: formatting.py
         await self._segments.release(position.segment)
         await self._stock(is_first)
         for ledger in self.storage.limbo():
@@ -179,8 +177,9 @@ class Engine:
         self._tell_of_replay(asyncio.get_running_loop().time() - begun)
 
     async def _stock(self, is_first: bool) -> None:
-        """Make what the next start needs on a full disk. A bookie that served before has had it, so
-        it serves without, and entries wait for room; a new bookie needs it before it serves.
+        """Make the reserve that the next start needs on a full disk. A bookie that served before
+        has had it, so it serves without, and entries wait for space; a new bookie needs it before
+        it serves.
         """
         try:
             await self._segments.stock()
@@ -202,8 +201,8 @@ class Engine:
         return end
 
     async def _keep_replayed(self, position: JournalPosition) -> None:
-        """Flush what was replayed before a segment, so that with the segment it is never more than
-        the reserve has room for.
+        """Flush the records replayed before a segment, so that with the segment they always fit
+        into the reserve.
         """
         if self.storage.cached_bytes >= self.options.replayed_bytes_max:
             await self._flush_replayed(position)
@@ -213,14 +212,14 @@ class Engine:
         await self._with_reserve(lambda: self.storage.flush(lambda: position))
 
     async def _with_reserve(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do what a start needs, on a full disk in the room of the reserve."""
+        """Do a step of the start, on a full disk in the space of the reserve."""
         try:
             return await work()
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             await self._reserve.give_up()
-            await self._segments.drop_spares()  # of what the replay has released
+            await self._segments.drop_spares()  # spares that the replay has released
             return await work()
 
     def _tell_of_replay(self, seconds: float) -> None:
@@ -262,7 +261,7 @@ class Engine:
         return self._journal.append(RecordKind.RUN, run, _Run(scanned, source), can_wait=can_wait)
 
     def _forget(self, subject: _Subject) -> None:
-        """Give back the room of a run that was refused after all."""
+        """Give back the space of a run that was refused after all."""
         if isinstance(subject, _Run):
             self.gate.leave(cost(subject.scanned))
 
@@ -272,12 +271,12 @@ class Engine:
         return self._journal.append(RecordKind.FENCE, body, _Fence(ledger, key))
 
     def append_key(self, ledger: LedgerId, key: bytes) -> None:
-        """Journal a ledger's first key, ahead of what it came with. Nobody waits for it alone."""
+        """Journal a ledger's first key, ahead of its request. No task waits for it alone."""
         body = _LEDGER.pack(ledger) + key
         self._journal.append(RecordKind.LEDGER, body, _Key(ledger, key)).cancel()
 
     def _witness(self) -> None:
-        """Let a batch follow that says what was durable before it. Nobody waits for it."""
+        """Let a batch follow that proves earlier batches durable. No task waits for it."""
         if self._failure is None:
             self._journal.append(RecordKind.MARK, b"", None).cancel()
 
@@ -286,7 +285,7 @@ class Engine:
         await self._journal.append(RecordKind.MARK, b"", None)
 
     def counters(self) -> dict[str, int]:
-        """Return what the storage did since the start, by name."""
+        """Return the counters of the storage since the start, by name."""
         return {
             f"{work}_{field.name}": getattr(counts, field.name)
             for work, counts in sorted(self._counted.items())
@@ -338,8 +337,8 @@ class Engine:
     async def _store_copies(self, run: bytes) -> None:
         """Make entries durable that another bookie gave us, under no key.
 
-        Raises `BookieUnavailableError`, and `BookieBusyError` or `ReadOnlyBookieError` when there
-        is no room in memory or on the disk: what is left there is for fences and recoveries.
+        Raises `BookieUnavailableError`, and `BookieBusyError` or `ReadOnlyBookieError` when memory
+        or the disk lacks space: the rest is kept for fences and recoveries.
         """
         self.check_room()
         scanned = scan_run(run)
@@ -361,8 +360,8 @@ class Engine:
             raise BookieUnavailableError(self.bookie, self._failure)
 
     def check_room(self) -> None:
-        """Raise as `check_moving`, and when there is no room for new entries `BookieBusyError` or
-        `ReadOnlyBookieError`: what is left in memory or on the disk is for fences and recoveries.
+        """Raise as `check_moving`, and without space for new entries `BookieBusyError` or
+        `ReadOnlyBookieError`: the rest of memory or disk is kept for fences and recoveries.
         """
         self.check_moving()
         if self.gate.is_stalled:
@@ -382,7 +381,7 @@ class Engine:
 
     @property
     def is_stalled(self) -> bool:
-        """The disk hangs, or the journal has waited as long for room on it."""
+        """The disk hangs, or the journal has waited as long for space on it."""
         return self.is_hanging or self._journal.waiting_seconds() > self.options.stall_seconds
 
     @property
@@ -392,14 +391,14 @@ class Engine:
 
     def check_moving(self) -> None:
         """Raise as `check_alive`, and `BookieBusyError` while the disk hangs, or the journal has
-        waited as long for room on it.
+        waited as long for space on it.
         """
         self.check_alive()
         if self.is_stalled:
             raise BookieBusyError(self.bookie, HANGING if self.is_hanging else FULL)
 
     def check_fencing(self) -> None:
-        """Raise as `check_moving`, but while the journal waits for room only when what it keeps for
+        """Raise as `check_moving`, but while the journal waits for space only when its part for
         fences is used up.
         """
         if self.is_hanging or not self._journal.takes_fences:
@@ -415,7 +414,7 @@ class Engine:
             raise BookieBusyError(self.bookie, HANGING) from None
 
     async def watched(self, reading: Awaitable[T]) -> T:
-        """Return what a read gives; damage that it meets is looked at soon."""
+        """Return the result of a read; damage that it meets is looked at soon."""
         try:
             return await reading
         except CorruptEntryError as error:
@@ -434,7 +433,7 @@ class Engine:
             self.storage.states[ledger].wake()
 
     async def close(self) -> None:
-        """Finish what is accepted, flush, and stop; a disk that hangs is given up on after a
+        """Finish accepted work, flush, and stop; a disk that hangs is given up on after a
         while.
         """
         if self._failure is None:
@@ -448,7 +447,7 @@ class Engine:
         await self.abort()
 
     async def abort(self) -> None:
-        """Stop as a crash would; what is not durable is lost."""
+        """Stop as a crash would; changes that are not durable are lost."""
         if self._failure is None:
             self._stop("it is closed")
         await self.upkeep.abort()

@@ -5,12 +5,12 @@ and takes effect when it is durable, in the order of acceptance. From that follo
 port:
 
   B2  an add returns when its record is durable and applied
-  B6  a fence is noted on acceptance, so no later ordinary add is accepted; its record stands behind
+  B6  a fence is noted on acceptance, so no later ordinary add is accepted; its record stands after
       every add accepted before, so once it is durable those are applied, and recovery sees them
       (a deferred one when it is accepted; `sync` waits for its record)
   B12 an ordinary add of an entry that is held replaces it never: the same bytes are acked again,
       others refused
-  R9  nobody is answered about a fence, or refused because of one, before it is durable
+  R9  no client is told of a fence, or refused because of one, before it is durable
   R10 reads see applied entries only
   B11 a ledger that was dropped because it was deleted leaves its id: ordinary adds are refused as
       after a fence, and every other request is told that the ledger was retired
@@ -58,7 +58,7 @@ OTHER_BYTES: Final = "it is held with other bytes, and an ordinary add never rep
 
 
 class BookieNode:
-    """A bookie. Made by `open`; owned by whoever closes it."""
+    """A bookie. Made by `open`; its owner closes it."""
 
     def __init__(self, disk: Disk, engine: Engine) -> None:
         self.bookie: Final[BookieId] = engine.bookie
@@ -114,8 +114,8 @@ class BookieNode:
     ) -> asyncio.Future[None]:
         """See `Bookie.add`. The caller may cancel; the run is then stored or not.
 
-        A run that nothing speaks against goes to the journal in the same step of the loop. One
-        that must wait or is refused takes a task, and those that follow queue behind it.
+        An acceptable run goes to the journal in the same step of the loop. A run that must wait or
+        is refused takes a task, and later runs queue after it.
         """
         try:
             scanned = self._scan(ledger, run)
@@ -146,7 +146,7 @@ class BookieNode:
     def _append(
         self, state: LedgerState, run: bytes, scanned: ScannedRun, recovery: bool
     ) -> asyncio.Future[None]:
-        """Append a run to the journal, in the step in which it was admitted."""
+        """Append a run to the journal, in the step of its admission."""
         source = Source.RECOVERY if recovery else Source.WRITER
         stored = self._engine.append_run(run, scanned, source)
         state.accepted = max(state.accepted, scanned.last)
@@ -189,7 +189,7 @@ class BookieNode:
     async def _accept(
         self, ledger: LedgerId, key: bytes, run: bytes, scanned: ScannedRun, recovery: bool
     ) -> asyncio.Future[None]:
-        """Wait for an add's turn and for room, and append it to the journal."""
+        """Wait for an add's turn and for space, and append it to the journal."""
         size, gate = cost(scanned), self._engine.gate
         if not gate.try_enter(size):
             self._check_takes(recovery)
@@ -210,7 +210,7 @@ class BookieNode:
     async def _check_same(self, run: bytes, scanned: ScannedRun) -> None:
         """Raise `CorruptEntryError` when an entry of a run is held with other bytes.
 
-        What a writer sends again has the same bytes: it seals an entry once. A damaged copy may be
+        A writer repeats an entry with the same bytes: it seals an entry once. A damaged copy may be
         replaced.
         """
         await self._engine.settle()
@@ -260,8 +260,8 @@ class BookieNode:
     async def _check_fence(self, state: LedgerState) -> None:
         """Raise `LedgerFencedError` for a fenced ledger, once the fence is durable.
 
-        One in limbo is fenced as well, but its writer need not be deposed for it: to him it is a
-        bookie that takes no new entries.
+        A ledger in limbo is fenced as well, but its writer need not be deposed for it: to the
+        writer this bookie takes no new entries.
         """
         if state.in_limbo:
             reason = f"it may have lost something of ledger {state.ledger}"
@@ -323,8 +323,8 @@ class BookieNode:
     async def _read(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
     ) -> bytes | None:
-        """Return as `LedgerStorage.read`. Damage is that of an entry that was asked for: the disk
-        names a chunk by its first entry, and a client would take the answer for that of another.
+        """Return as `LedgerStorage.read`. Damage names a requested entry: the disk names a chunk by
+        its first entry, and a client would mistake that for the answer to another request.
         """
         try:
             return await self._engine.from_disk(self._storage.read(ledger, first, last, bytes_max))
@@ -380,7 +380,7 @@ class BookieNode:
         return await self._tail(ledger)
 
     async def _change(self, state: LedgerState) -> None:
-        """Wait until somebody wakes those who wait for a ledger."""
+        """Wait until the waiters of a ledger are woken."""
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         state.waiters.append(changed)
         try:
@@ -443,7 +443,7 @@ class BookieNode:
         return self._known(ledger) is not None or ledger in self._storage.retired
 
     def highest(self) -> LedgerId:
-        """Return the highest ledger of which this bookie has entries or that it dropped, −1 for
+        """Return the highest ledger that this bookie has entries of or dropped, −1 for
         none. A ledger without entries proves nothing: older programs let strangers begin one.
         """
         states = self._storage.states.values()
@@ -481,9 +481,9 @@ class BookieNode:
         )
 
     async def close(self) -> None:
-        """Finish what is accepted, flush, and stop. A disk that hangs is given up on in the end."""
+        """Finish accepted work, flush, and stop. A disk that hangs is given up on in the end."""
         await self._engine.close()
 
     async def abort(self) -> None:
-        """Stop as a crash would; what is not durable is lost."""
+        """Stop as a crash would; changes that are not durable are lost."""
         await self._engine.abort()

@@ -2,10 +2,10 @@
 
 Nothing is served before the directory's identity was compared with the metadata store, and
 clients find the bookie only once it answers. At the end it is the other way round: the
-registration goes first, then what is under way is finished, then the journal.
+registration goes first, then calls under way are finished, then the journal.
 
-A bookie whose disk fails must not go on, not even for the sake of a tidy end: whatever it said then
-could be wrong (docs/protocol.md, "Bookie"). `on_fatal` therefore ends the process on the spot.
+When its disk fails a bookie must not go on, not even for the sake of a tidy end: its answers could
+be wrong then (docs/protocol.md, "Bookie"). `on_fatal` therefore ends the process on the spot.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from quire.wire.transport import split_address
 _log = logging.getLogger(__name__)
 
 EXIT_FATAL: Final = 74
-"""Exit code of a bookie whose storage failed (EX_IOERR). Starting it again is safe."""
+"""Exit code of a bookie after a storage failure (EX_IOERR). Starting it again is safe."""
 
 
 def end_process(error: BaseException) -> NoReturn:
@@ -104,7 +104,7 @@ def _guarded(node: BookieNode, births: Births) -> BornBookie:
 async def _check_store(
     disk: Disk, store: MetadataStore, node: BookieNode, born: BornBookie
 ) -> None:
-    """Raise unless the store is that of this bookie's cluster, and no older than the bookie."""
+    """Raise unless the store belongs to this bookie's cluster, and is not older than it."""
     await identify(disk, store)
     await born.check_store(node.highest())
 
@@ -128,12 +128,12 @@ async def serve(
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
     `listen_runs` is another host:port, where runs are taken as plain frames: they cost their sender
-    and the bookie a fraction of what they cost over gRPC. Clients find it by the registration. They
-    are told the host `advertise` instead of that of `listen`; a wildcard as 0.0.0.0 needs it.
+    and the bookie a fraction of the cost of gRPC. Clients find it by the registration. They
+    are told the host `advertise` instead of the host of `listen`; a wildcard as 0.0.0.0 needs it.
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
-    the process must end; `copies` reaches the other bookies, from whom this one takes what it lost
-    (without, it stays as it is); `metrics` is a host:port where Prometheus finds its figures.
+    the process must end; `copies` reaches the other bookies, which replace its lost entries
+    (without, they stay lost); `metrics` is a host:port where Prometheus finds its figures.
 
     Raises `DirectoryInUseError`, `ConfigurationError` when directory, store or address cannot be
     used, `WrongBookieError` when the directory belongs to another cluster or another process serves

@@ -1,12 +1,12 @@
 """Synced writes past the page cache.
 
-Nobody reads a journal while it is written, so a copy of it in the page cache is of no use, and it
-costs: 1 MiB takes a fifth less time without (`benchmarks.disk_write`). It also leaves the cache to
-what is read.
+A journal is not read while it is written, so a copy of it in the page cache is of no use, and it
+costs: 1 MiB takes a fifth less time without (`benchmarks.disk_write`). Direct writes also leave the
+cache to reads.
 
 The kernel wants memory, offset and length in whole blocks. The memory is a buffer that the data is
-copied to. What does not begin and end at a block, is large, or would make the file longer is
-written the ordinary way, and so is everything where the file system knows no direct writes. A
+copied to. A write that does not begin and end at a block, is large, or would make the file longer
+is done the ordinary way, and so is every write where the file system knows no direct writes. A
 direct write that returned may still be in the disk's own cache: it is synced like any other.
 """
 
@@ -24,11 +24,11 @@ from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import is_shortage
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
-"""Most that one direct write takes: what the journal writes at once by default. Only what is used
-of it takes memory."""
+"""Most that one direct write takes: the size of the journal's largest write by default. Only the
+used part of it takes memory."""
 
 CANNOT: Final = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EACCES)
-"""What a system says that knows no direct writes, wants larger blocks, or has no /proc."""
+"""Errors of a system that knows no direct writes, wants larger blocks, or has no /proc."""
 
 
 class Blocks:
@@ -52,14 +52,14 @@ class Blocks:
 
 
 class DirectWrites:
-    """What the files of one disk share: buffers, and whether there are direct writes at all."""
+    """State shared by the files of one disk: buffers, and whether direct writes work at all."""
 
     def __init__(self) -> None:
         self.are_possible = hasattr(os, "O_DIRECT")
         self._spare: SimpleQueue[Blocks] = SimpleQueue()
 
     def copy(self, data: Sequence[bytes | memoryview], size: int) -> Blocks | None:
-        """Return a copy of what is to be written; None when it cannot be written directly."""
+        """Return a copy of the bytes to be written; None when they cannot be written directly."""
         if size > BUFFER_BYTES or not self.are_possible:
             return None
         try:
@@ -74,8 +74,8 @@ class DirectWrites:
         self._spare.put(blocks)
 
     def open(self, descriptor: int) -> int | None:
-        """Open an open file once more, for direct writes; None when there are none, or no
-        descriptor is left for one. In a thread. Raises OSError.
+        """Open an open file once more, for direct writes; None when the system lacks them, or no
+        descriptor is left. In a thread. Raises OSError.
         """
         if not self.are_possible:
             return None
@@ -88,7 +88,7 @@ class DirectWrites:
             return None
 
     def give_up(self, error: OSError) -> None:
-        """Try no direct write again, because an error says that there are none here. Raises any
+        """Stop trying direct writes, because an error says that the system lacks them. Raises any
         other error.
         """
         if error.errno not in CANNOT:

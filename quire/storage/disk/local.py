@@ -1,8 +1,8 @@
-"""The real disk: one directory of a local file system, behind port 3.
+"""The real disk: one directory of a local file system, for port 3.
 
 Blocking calls run on two small groups of threads, one for reads and one for everything else, so
-that a slow flush never queues in front of a read. They are the only threads of a bookie. What an
-open file does is in local_file.py.
+that a slow flush never delays a read. They are the only threads of a bookie. The operations of an
+open file are in local_file.py.
 
 A descriptor that is wanted while none is left is waited for, as a slow disk is: clients ask other
 bookies meanwhile, and nothing is called damaged, or ends, for a shortage that passes.
@@ -55,7 +55,7 @@ def _check_path(path: str) -> str:
 
 
 def _make_durably(directory: Path) -> None:
-    """Make a directory and what is missing above it; what is synced in it must not lose its name.
+    """Make a directory and its missing parents; synced files in it must not lose their names.
 
     Raises OSError.
     """
@@ -92,7 +92,7 @@ def _open_lock(base: int) -> tuple[int, bool]:
 
 
 def _close_unclaimed(opening: asyncio.Future[tuple[int, int]]) -> None:
-    """Close what was opened for a task that is gone."""
+    """Close a file opened for a task that is gone."""
     if not opening.cancelled() and opening.exception() is None:
         os.close(opening.result()[0])
 
@@ -148,7 +148,7 @@ class LocalDisk:
                 found = os.stat(LOCK_NAME, dir_fd=self._base)
                 if os.path.samestat(os.fstat(descriptor), found):
                     return descriptor, is_new
-            os.close(descriptor)  # its maker has removed it meanwhile: others lock another one
+            os.close(descriptor)  # its maker has removed it meanwhile: others lock another file
 
     async def open(self, path: str, *, create: bool = False) -> LocalFile:
         full = self.root / _check_path(path)

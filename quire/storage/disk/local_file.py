@@ -1,6 +1,6 @@
 """An open file of the real disk (local.py).
 
-A read of what the page cache holds needs no thread. A synced write is one hop, write and sync
+A read of bytes in the page cache needs no thread. A synced write is one hop, write and sync
 in the same job, because a hop costs as much as a small write; where it can it goes past the page
 cache (direct_io.py).
 
@@ -36,13 +36,13 @@ TURN_BYTES: Final = 256 * 1024
 """After so many bytes read without waiting others get their turn."""
 
 READ_COST_BYTES: Final = 16 * 1024
-"""What a read costs however small it is, in bytes copied."""
+"""Cost of any read, however small, in bytes copied."""
 
 T = TypeVar("T")
 
 
 class Pace:
-    """Whoever reads in a loop without ever waiting lets others run now and then."""
+    """A caller that reads in a loop without ever waiting lets others run now and then."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -65,7 +65,7 @@ class Means:
         self.direct: Final = DirectWrites()
         self.pace: Final = Pace()
         self.scratch: Final = memoryview(bytearray(AT_ONCE_BYTES_MAX))
-        """What a read at once is put into: by the event loop, for no longer than that takes."""
+        """The buffer of a read at once: used by the event loop, during that read only."""
 
     async def close(self) -> None:
         """Wait for the jobs under way and stop the threads."""
@@ -129,7 +129,7 @@ class LocalFile:
             direct.give_back(blocks)
 
     def _open_directly(self) -> int:
-        """Return the descriptor for direct writes; the ordinary one when there are none."""
+        """Return the descriptor for direct writes; the ordinary one without direct writes."""
         with self._opening:
             if self._direct is None:
                 self._direct = self._means.direct.open(self._descriptor)
@@ -148,7 +148,7 @@ class LocalFile:
         return await self._run(self._means.readers, lambda: self._read_all(offset, size))
 
     def will_read(self, offset: int, size: int) -> None:
-        """See `File.will_read`. Nothing is begun while the disk keeps everybody waiting: if it
+        """See `File.will_read`. Nothing is begun while the disk keeps all callers waiting: if it
         hangs, the event loop must not fill its queue and wait for a place in it.
         """
         if self._is_closed or self._means.readers.are_busy or not hasattr(os, "posix_fadvise"):
@@ -157,7 +157,7 @@ class LocalFile:
             os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_WILLNEED)
 
     def _read_at_once(self, offset: int, size: int) -> bytes | None:
-        """Return what the page cache holds; None when a disk would have to be waited for."""
+        """Return the bytes from the page cache; None when the disk would have to be waited for."""
         if self._is_closed:
             raise OSError(errno.EBADF, "file is closed")
         buffer = self._means.scratch[:size]

@@ -1,8 +1,8 @@
-"""Reading a file around what its disk cannot read.
+"""Reading a file around sectors that its disk cannot read.
 
-One bad sector of a large file costs that sector, and not the rest, which may be the only copy of
-something. A disk that fails everywhere takes its time over every piece: after so many reads in vain
-what was not read yet counts as lost.
+One bad sector of a large file costs that sector, and not the rest, which may be the only copy of an
+entry. A disk that fails everywhere takes its time over every piece: after so many reads in vain
+the rest of the file counts as lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ IN_VAIN_MAX: Final = 256
 
 
 class Remains:
-    """What can be read of a file."""
+    """The readable bytes of a file."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -30,7 +30,7 @@ class Remains:
 
     async def read(self, offset: int, size: int) -> bytes:
         """Return bytes as a file does, with zeros for blocks that cannot be read. Raises OSError
-        where that is not what is wrong.
+        for other faults.
         """
         if self._in_vain < IN_VAIN_MAX:
             try:

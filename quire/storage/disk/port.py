@@ -1,12 +1,12 @@
-"""Port 3: the files of one bookie, reduced to what crash safety can be argued about.
+"""Port 3: the files of one bookie, reduced to the operations that crash safety is argued with.
 
-`LocalDisk` (local.py) is the real one; the simulator's disk forgets what was not synced. One
+`LocalDisk` (local.py) is the real one; the simulator's disk forgets unsynced writes. One
 contract suite (`tests/contract/test_disk.py`) runs over both. All paths are relative to the disk's
 root, use `/`, and cannot leave it.
 
 Law, for every implementation:
 
-  D1  What was written is durable after the file's `sync`, and only then. A file's *name* is
+  D1  Written bytes are durable after the file's `sync`, and only then. A file's *name* is
       durable after `sync_directory` of its directory, and only then; the same goes for rename and
       unlink.
   D2  After a failed `write` or `sync` of a file nothing is known about it: the caller must stop
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""What a system says that lacks descriptors or memory: the file that was wanted may be sound."""
+"""Errors of a system that lacks descriptors or memory: the file itself may be sound."""
 
 UNREADABLE: Final = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA})
 """How a kernel says that a medium or a file system is damaged. All other errors (no permission, no
@@ -40,7 +40,7 @@ def is_unreadable(error: BaseException) -> bool:
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether an error says nothing about the file in whose use it came."""
+    """Whether an error says nothing about the file that was used."""
     return isinstance(error, OSError) and error.errno in SHORTAGES
 
 
@@ -101,11 +101,11 @@ class Disk(Protocol):
         ...
 
     async def list(self, directory: str = "") -> list[str]:
-        """Return the sorted names in a directory; FileNotFoundError when there is none."""
+        """Return the sorted names in a directory; FileNotFoundError when it does not exist."""
         ...
 
     async def make_directory(self, path: str) -> None:
-        """Create a directory whose parent exists; harmless when it exists."""
+        """Create a directory in an existing one; harmless when it exists."""
         ...
 
     async def rename(self, old: str, new: str) -> None:
@@ -121,7 +121,7 @@ class Disk(Protocol):
         ...
 
     async def space(self, directory: str = "") -> DiskSpace:
-        """Return how much room a directory has for files; without one, where there is least."""
+        """Return how much space a directory has for files; without one, where there is least."""
         ...
 
     async def close(self) -> None:

@@ -63,7 +63,7 @@ async def write_state(disk: Disk, path: str, data: bytes) -> None:
 
 
 async def read_state(disk: Disk, path: str, *, bytes_max: int = STATE_BYTES_MAX) -> bytes | None:
-    """Return a state file's bytes, `bytes_max` at most; None when there is no such file."""
+    """Return a state file's bytes, `bytes_max` at most; None when it does not exist."""
     try:
         file = await disk.open(path)
     except FileNotFoundError:

@@ -1,9 +1,9 @@
 """The threads that the calls of a disk block, instead of the event loop.
 
-The way to a thread and back is what a small synced write costs beside the disk itself, and it
-depends on who gets the job. `concurrent.futures` wakes the thread that has slept longest, whose
-processor and memory have forgotten it; here it is the one that was idle last. A journal, whose
-writes follow one another, so stays with one thread: a fifth less time for small writes
+Beside the disk itself, a small synced write costs the way to a thread and back, and this cost
+depends on the thread. `concurrent.futures` wakes the thread that has slept longest and has left the
+processor's caches. This module wakes the thread that was idle last. The writes of a journal follow
+one another, and so stay with one thread: a fifth less time for small writes
 (`benchmarks.disk_write`).
 """
 
@@ -78,7 +78,7 @@ class DiskThreads:
                 self._idle.append(thread)
 
     async def close(self) -> None:
-        """Wait for the jobs under way and those that wait for a thread, and stop."""
+        """Wait for the jobs under way and for the queued jobs, and stop."""
         with self._guard:
             self._is_closed = True
             while self._idle:
@@ -102,13 +102,13 @@ class _Thread:
             except BaseException as error:
                 settle = partial(_reject, job.answer, _named(error))
             self._threads.next_for(self)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed: no task waits
                 job.loop.call_soon_threadsafe(settle)
             del job, settle  # nothing is kept while there is nothing to do
 
 
 def _named(error: BaseException) -> BaseException:
-    """A quota that is used up is a full disk, to those who know what to do then."""
+    """Report a used-up quota as a full disk, which callers can handle."""
     if isinstance(error, OSError) and error.errno == errno.EDQUOT:
         return OSError(errno.ENOSPC, error.strerror, error.filename)
     return error

@@ -28,8 +28,8 @@ LOST: Final = "it is missing: the bookie lost what it had"
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """`position` is where replay begins; `files` are the numbers of the entry logs, oldest data
-    first. `horizon` is that of the last repair; empty for a bookie that never was. `retired` is the
-    generation of the retired ids (retired_file.py), 0 while there is no such file.
+    first. `horizon` is the one of the last repair; empty without a repair. `retired` is the
+    generation of the retired ids (retired_file.py), 0 without such a file.
     """
 
     generation: int
@@ -39,7 +39,7 @@ class Checkpoint:
     retired: int = 0
 
     def next(self, position: JournalPosition, files: tuple[int, ...], retired: int) -> Checkpoint:
-        """Return the one that follows. It cannot forget anything replayed or flushed before."""
+        """Return the next checkpoint. It cannot forget anything replayed or flushed before."""
         assert position.sequence >= self.position.sequence, (position, self)
         assert position.segment >= self.position.segment, (position, self)
         assert retired >= self.retired, (retired, self)
@@ -48,7 +48,7 @@ class Checkpoint:
 
 
 FIRST: Final = Checkpoint(1, JournalPosition(0, 0, 0), ())
-"""Of a bookie that never served (formatting.py): segment 0 does not exist."""
+"""The position of a bookie that never served (formatting.py): segment 0 does not exist."""
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
@@ -87,8 +87,8 @@ async def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
 async def read_checkpoint(disk: Disk) -> Checkpoint:
     """Return the latest whole checkpoint.
 
-    Raises `CorruptStorageError` when none is whole, or there is none: a directory has its first one
-    before it has a cookie.
+    Raises `CorruptStorageError` when no checkpoint is whole, or the directory lacks one: a
+    directory has its first checkpoint before it has a cookie.
     """
     found: list[Checkpoint] = []
     damage = CorruptStorageError(KIND, LOST)

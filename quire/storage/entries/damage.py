@@ -8,7 +8,7 @@ from quire.entry import EntryId, LedgerId
 
 
 class Damage(NamedTuple):
-    """One thing that is not what it should be; for entries also which."""
+    """One damaged file or chunk; for chunks also the entries."""
 
     path: str
     reason: str

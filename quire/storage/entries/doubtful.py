@@ -1,8 +1,8 @@
-"""Which ledgers a repaired bookie knows nothing about and may have lost something of. Pure.
+"""Which unknown ledgers a repaired bookie may have lost data of. Pure.
 
 A bookie may have answered a fence for a ledger that its metadata does not name it for any more. So
-of every ledger that existed when it was repaired it doubts that it never heard of it, unless the
-metadata store said that there was nothing to hear (quire/repair/census.py).
+after a repair it doubts every ledger that existed then and that it does not know, unless the
+metadata store proved that the bookie had nothing of it (quire/repair/census.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from quire.entry import LedgerId
 
 RANGES_MAX: Final = 1000
-"""Ranges kept, the highest ones: what is below them counts as doubtful."""
+"""Ranges kept, the highest ones: all ids below them count as doubtful."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Horizon:
 
     @classmethod
     def around(cls, clean: Iterable[LedgerId], below: LedgerId) -> Horizon:
-        """Return the horizon in which all but some ascending ids below `below` are doubtful."""
+        """Return the horizon that doubts all but some ascending ids below `below`."""
         ranges: list[tuple[LedgerId, LedgerId]] = []
         for ledger in clean:
             if ranges and ranges[-1][1] == ledger - 1:
@@ -51,11 +51,11 @@ class Horizon:
 
 
 NO_HORIZON: Final = Horizon()
-"""Of a bookie that was never repaired."""
+"""The horizon of a bookie that was never repaired."""
 
 
 def decode_ranges(rows: Sequence[object]) -> tuple[tuple[LedgerId, LedgerId], ...]:
-    """Return ranges as they stand in a record. Raises ValueError when they are none."""
+    """Return ranges as they stand in a record. Raises ValueError for invalid ones."""
     found: list[tuple[LedgerId, LedgerId]] = []
     for row in rows:
         match row:

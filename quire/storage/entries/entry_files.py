@@ -1,9 +1,9 @@
 """Reading entry-log files: chunks fetched in as few reads as possible, each verified.
 
-Chunks that follow each other are one read. The disk is told of several reads before the first of
-them is waited for, and of what comes next while somebody who reads in order is being served: so it
-works on all of it, and what was fetched waits in the page cache. Somebody reads in order who begins
-in, or right behind, the chunk where a read ended a while ago.
+Chunks that follow each other are one read. The bookie announces several reads to the disk before it
+waits for the first of them, and while it serves a sequential reader it announces the next chunks.
+So the disk works on all of them, and fetched chunks wait in the page cache. A reader is sequential
+if its read begins in, or right after, the chunk where a read ended a while ago.
 
 A bounded number of files is held open; the least recently used goes first. (Closing a file lets
 reads under way finish.)
@@ -28,22 +28,22 @@ from quire.storage.entries.read_cache import ReadCache, Stretch
 from quire.storage.entries.stored_run import StoredRun
 
 ENDS_MAX: Final = 4096
-"""Places at which reads ended that are remembered: readers that can be told apart."""
+"""Remembered places where reads ended: so many readers can be told apart."""
 
 TOLD_MIN: Final = 4
-"""Of fewer reads the disk is not told before: what stands next to what was read last, in each file,
-it fetches of its own accord, unless it is told what to fetch."""
+"""Fewer reads are not announced to the disk: in each file it fetches the bytes after the last read
+by itself, unless it was told what to fetch."""
 
 TOLD_MAX: Final = 32
-"""Reads of which the disk is told at once: the queue of a disk that hangs must not fill up."""
+"""Reads announced to the disk at once: the queue of a disk that hangs must not fill up."""
 
 
 class _Told(NamedTuple):
-    """How far ahead of a reader the disk was told of."""
+    """How far ahead of a reader chunks were announced to the disk."""
 
     last: EntryId = NO_ENTRY
     next_at: EntryId = NO_ENTRY
-    """The entry at which it is told of more."""
+    """More chunks are announced when the reader comes to this entry."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class _Opening:
 
 
 class EntryFiles:
-    """The open entry-log files of a bookie, and what was read from them lately."""
+    """The open entry-log files of a bookie, and the chunks read from them lately."""
 
     def __init__(self, disk: Disk, open_files_max: int, cache: ReadCache | None = None) -> None:
         self._disk = disk
@@ -71,7 +71,7 @@ class EntryFiles:
     async def read(
         self, ledger: LedgerId, chunks: Sequence[ChunkAt]
     ) -> tuple[list[StoredRun], CorruptEntryError | None]:
-        """Return the chunks' runs, in order, up to one that is damaged or cannot be read.
+        """Return the chunks' runs, in order, up to the first damaged or unreadable chunk.
 
         The bytes come from the disk and every frame is looked at. Raises OSError for a shortage.
         """
@@ -88,14 +88,14 @@ class EntryFiles:
         ahead: Callable[[EntryId], Sequence[ChunkAt]],
     ) -> tuple[list[StoredRun], CorruptEntryError | None]:
         """Return as `read`, through the cache. Chunks that lie between the two ids `wanted` are
-        believed whole, without a look at each frame. `ahead` tells which chunks come behind an
-        entry: the disk is told of them if the reader reads in order.
+        believed whole, without a look at each frame. `ahead` tells which chunks come after an
+        entry: they are announced to the disk if the reader reads in order.
         """
         if not chunks:
             return [], None
         plan = self._plan(chunks)
         if all(stretch.data is not None for stretch in plan):
-            await asyncio.sleep(0)  # whoever reads in a loop lets others run
+            await asyncio.sleep(0)  # a caller that reads in a loop lets others run
         self._look_ahead(chunks, ahead)
         await self._fetch_all(dict.fromkeys(plan))
         for stretch in dict.fromkeys(plan):
@@ -108,7 +108,7 @@ class EntryFiles:
         return found, damage
 
     def _plan(self, chunks: Sequence[ChunkAt]) -> list[Stretch]:
-        """Return the stretch of each chunk: one that is kept, or a new one."""
+        """Return the stretch of each chunk, a kept stretch or a new one."""
         kept = [self.cache.find(chunk) for chunk in chunks]
         missing = [chunk for chunk, found in zip(chunks, kept, strict=True) if found is None]
         fresh = iter([new for new in map(Stretch, _adjacent(missing)) for _ in new.chunks])
@@ -118,8 +118,8 @@ class EntryFiles:
         return [next(fresh) if found is None else found for found in kept]
 
     async def _fetch_all(self, stretches: Iterable[Stretch]) -> None:
-        """See that the bytes of all stretches are there; else they know the error. Raises OSError
-        for one that says nothing about them.
+        """Fetch the bytes of all stretches; a failed stretch keeps its error. Raises OSError
+        for an error that says nothing about them.
         """
         wanted = [stretch for stretch in stretches if stretch.data is None]
         if len(wanted) >= TOLD_MIN:
@@ -143,8 +143,8 @@ class EntryFiles:
     def _look_ahead(
         self, chunks: Sequence[ChunkAt], ahead: Callable[[EntryId], Sequence[ChunkAt]]
     ) -> None:
-        """Note where a reader ends, and tell the disk of what he will want if he reads in order and
-        has come to what it was told of last.
+        """Note where a reader ends. Announce its next chunks to the disk if it reads in order and
+        has come to the chunks announced last.
         """
         first, last = chunks[0], chunks[-1]
         before = [
@@ -173,7 +173,7 @@ class EntryFiles:
         return file
 
     async def _open_new(self, number: int) -> File:
-        """Open a file, unless another task was faster. Raises `FileNotFoundError` for one that was
+        """Open a file, unless another task was faster. Raises `FileNotFoundError` if the file was
         dropped meanwhile.
         """
         opening = self._opening.setdefault(number, _Opening())
@@ -194,7 +194,7 @@ class EntryFiles:
         return raced
 
     def _void(self, number: int) -> None:
-        """Let nobody keep a file open that he began to open before."""
+        """Close files with an open still in progress."""
         opening = self._opening.pop(number, None)
         if opening is not None:
             opening.is_void = True
@@ -204,7 +204,7 @@ class EntryFiles:
         self._retired += numbers
 
     def doom(self) -> None:
-        """Note that there is a newer checkpoint: none lists what was retired before."""
+        """Note that there is a newer checkpoint: no checkpoint lists the files retired before."""
         self._doomed += self._retired
         self._retired.clear()
 
@@ -216,7 +216,7 @@ class EntryFiles:
     async def drop(self, number: int) -> None:
         """Remove a file that no checkpoint lists any more."""
         with suppress(FileNotFoundError):  # lost while it counted, and made up for
-            await self._disk.unlink(entries_path(number))  # first: nobody opens it after that
+            await self._disk.unlink(entries_path(number))  # first: it cannot be opened after that
         self._void(number)
         self.cache.drop(number)
         file = self._files.pop(number, None)

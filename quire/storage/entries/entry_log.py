@@ -8,10 +8,10 @@
     footer  | magic 8s | version u16 | number u64 | index offset u64 | index bytes u64 |
             | states bytes u64 | crc of index u32 | crc of states u32 | crc of footer u32 |
 
-All big-endian (docs/formats.md, "Entry log"). A chunk is what one read fetches and one checksum
-covers, and it is a run, so reading a ledger back is copying chunks. The index in memory is one row
-per chunk, not per entry. A file counts once a checkpoint lists it; one that was being written when
-the bookie stopped is garbage.
+All big-endian (docs/formats.md, "Entry log"). One read fetches a chunk, one checksum covers it, and
+it is a run, so reading a ledger back is copying chunks. The index in memory is one row
+per chunk, not per entry. A file counts once a checkpoint lists it; a file that was being written
+when the bookie stopped is garbage.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENTRIES_SUFFIX: Final = ".entries"
 CHUNK_BYTES: Final = 64 * 1024
 WRITE_BYTES: Final = 1024 * 1024
 SYNC_BYTES: Final = 2 * 1024 * 1024
-"""A flush syncs this often, so that a journal sync never stands behind more of its pages: a
+"""A flush syncs this often, so that a journal sync never waits for more of its pages: a
 millisecond of a fast disk."""
 
 VERSION: Final = 1
@@ -55,7 +55,7 @@ def entries_path(number: int) -> str:
 
 
 class ChunkAt(NamedTuple):
-    """Where a chunk is and what it covers."""
+    """Place and ids of a chunk."""
 
     file: int
     first: EntryId
@@ -103,7 +103,7 @@ class LedgerChunks:
                 yield chunk
 
     def without(self, chunk: ChunkAt) -> LedgerChunks | None:
-        """Return the others; None when there are none."""
+        """Return the others; None without any."""
         rows = [
             self._packed[at : at + _CHUNK.size] for at in range(0, len(self._packed), _CHUNK.size)
         ]
@@ -113,9 +113,9 @@ class LedgerChunks:
     def overlapping(
         self, first: EntryId, last: EntryId, bytes_max: int
     ) -> tuple[list[ChunkAt], EntryId]:
-        """Return chunks that may hold ids from first on, and the id up to which they are complete.
+        """Return chunks that may hold ids from first on, and the last id that they are complete to.
 
-        They end at `last`, or with the chunk in which `bytes_max` is reached.
+        They end at `last`, or with the chunk that reaches `bytes_max`.
         """
         found: list[ChunkAt] = []
         size = 0
@@ -132,7 +132,7 @@ class LedgerChunks:
 
 
 class EntryIndex(NamedTuple):
-    """What a file holds."""
+    """Index and states of a file."""
 
     number: int
     ledgers: dict[LedgerId, LedgerChunks]
@@ -194,7 +194,7 @@ class EntryWriter:
         return EntryIndex(self.number, self._ledgers, rows)
 
     async def put(self, ledger: LedgerId, slices: Sequence[Slice]) -> None:
-        """Write entries behind those of the same ledger, or begin a higher ledger."""
+        """Write entries after the earlier ones of their ledger, or begin a higher ledger."""
         if ledger != self._ledger:
             self._end_ledger()
             self._ledger = ledger

@@ -1,9 +1,9 @@
-"""Reading what a bookie holds of a ledger, out of memory and files together.
+"""Reading the entries that a bookie holds of a ledger, out of memory and files together.
 
 Newer sources overlay older ones: file < later file < cache being flushed < cache. Compaction may
 put another file in the place of one while it is read; then the read begins again.
 
-Not here: what is in the sources, and who changes them (ledger_storage.py).
+Not here: the sources themselves and their changes (ledger_storage.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from quire.storage.entries.stored_run import joined
 from quire.storage.entries.write_cache import WriteCache
 
 AHEAD_BYTES: Final = 1024 * 1024
-"""What the disk is told of at once, ahead of a client that reads in order: a usual answer."""
+"""Bytes announced to the disk at once, ahead of a sequential client: a usual answer."""
 
 
 class EntryReads:
@@ -48,8 +48,8 @@ class EntryReads:
         """Return, as a run cut at `bytes_max`, entries held from first to last; None if there are
         none.
 
-        Raises `CorruptEntryError` when what may be the first of them is damaged; damage further on
-        ends the run early.
+        Raises `CorruptEntryError` when a chunk that may hold the first of them is damaged; damage
+        further on ends the run early.
         """
         taken: list[Slice] = []
         room = bytes_max
@@ -76,8 +76,8 @@ class EntryReads:
     async def _find(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
     ) -> tuple[list[Slice], EntryId]:
-        """Return tidy slices of the entries from first on, and the id up to which they are
-        complete.
+        """Return tidy slices of the entries from first on, and the last id that they are
+        complete to.
         """
         while True:
             cached, end = self.find_cached(ledger, first, last, bytes_max)
@@ -108,9 +108,9 @@ class EntryReads:
         last: EntryId,
         bytes_max: int,
     ) -> tuple[list[Slice], EntryId]:
-        """Return tidy slices of what some files hold, oldest data first, as it is on the disk, and
-        the id up to which they are complete. Raises `CorruptEntryError` when what may be the first
-        entry is damaged.
+        """Return tidy slices of the entries of some files, oldest data first, as they are on the
+        disk, and the last id that they are complete to. Raises `CorruptEntryError` when a chunk
+        that may hold the first entry is damaged.
         """
         chunks, last = choose_chunks(parts, first, last, bytes_max)
         read = await self._files.read(ledger, chunks)
@@ -120,7 +120,7 @@ class EntryReads:
     def find_cached(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
     ) -> tuple[list[Slice], EntryId]:
-        """Return slices of both caches, the newer behind the older."""
+        """Return slices of both caches, the older first."""
         found: list[Slice] = []
         for cache in self._caches():
             slices = cache.find(ledger, first, last, bytes_max)
@@ -130,6 +130,6 @@ class EntryReads:
         return found, last
 
     async def verify(self, ledger: LedgerId, chunk: ChunkAt) -> CorruptEntryError | None:
-        """Read a chunk and return what is wrong with it."""
+        """Read a chunk and return its damage."""
         _, damage = await self._files.read(ledger, [chunk])
         return damage

@@ -1,7 +1,7 @@
 """Slices: stretches of frames inside checked runs, and how they overlay each other.
 
 Entries are kept in memory as the runs they came in. A slice names frames low ≤ n < high of one run;
-a list of slices whose id ranges are disjoint and ascend is *tidy*. The write cache, an answer to a
+a list of slices with disjoint, ascending id ranges is *tidy*. The write cache, an answer to a
 read and the order of a flush are tidy lists; `overlay` makes one from slices that overlap, the
 later winning (the same entry again, or recovery's replacement of it). Nothing here copies frames.
 The module is pure.
@@ -18,7 +18,7 @@ from quire.entry import EntryId, LedgerId
 
 
 class CheckedRun(Protocol):
-    """A run of which it is known what it holds: a `ScannedRun`, or a `StoredRun`, which finds its
+    """A run with known entries: a `ScannedRun`, or a `StoredRun`, which finds its
     single frames only when `entries` or `bounds` are asked for.
     """
 
@@ -148,7 +148,7 @@ def ranges(slices: Iterable[Slice]) -> list[tuple[EntryId, EntryId]]:
 def join_ranges(
     found: Iterable[tuple[EntryId, EntryId]],
 ) -> list[tuple[EntryId, EntryId]]:
-    """Return ranges sorted, with those that touch or overlap made one."""
+    """Return ranges sorted, with touching or overlapping ones joined."""
     joined: list[tuple[EntryId, EntryId]] = []
     for first, last in sorted(found):
         if joined and first <= joined[-1][1] + 1:

@@ -1,12 +1,12 @@
-"""Which entry-log files count, in which order, and what each ledger has in them.
+"""The entry-log files that count, in order, and each ledger's chunks in them.
 
 Files stand oldest data first, as the checkpoint lists them: where two hold one entry or one state
 row, the later counts. Compaction puts one file in the place of neighbours, so that order never
-changes. What a read must look at is found by bisection, however many files a ledger is spread over:
+changes. A read finds its chunks by bisection, however many files a ledger is spread over:
 per ledger, the highest last id so far and the lowest first id from here on are monotone.
 
 Memory grows with (ledger × file), not with entries. No I/O. Not here: the files (entry_files.py),
-what goes into them (ledger_storage.py, compaction.py).
+their content (ledger_storage.py, compaction.py).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Shelf:
         return self._ranks[number]
 
     def add(self, index: EntryIndex, states: Sequence[LedgerState]) -> None:
-        """Add the newest file. `states` are those of its rows."""
+        """Add the newest file. `states` are the ledgers of its state rows."""
         self._ranks[index.number] = len(self._ranks)
         self._note(index)
         for ledger, part in index.ledgers.items():
@@ -117,7 +117,7 @@ class Shelf:
         self._row_files.pop(ledger, None)
 
     def leave_out(self, ledger: LedgerId, chunk: ChunkAt) -> None:
-        """Forget one chunk of a ledger: newer files, or memory, have what it should hold."""
+        """Forget one chunk of a ledger: newer files, or memory, have its entries."""
         parts = self.ledgers.get(ledger)
         if parts is None:
             return
@@ -139,7 +139,7 @@ class Shelf:
         return [] if parts is None else [part for part in parts.parts if part.file in files]
 
     def rows_in(self, files: Sequence[int]) -> list[LedgerId]:
-        """Return the ledgers whose latest state row is in one of some files, ascending."""
+        """Return the ledgers with their latest state row in one of some files, ascending."""
         return sorted(ledger for ledger, number in self._row_files.items() if number in files)
 
     def replaced(self, old: Sequence[int], new: int | None) -> tuple[int, ...]:
@@ -180,8 +180,8 @@ class Shelf:
         return sum(self._bytes[number] for number in files)
 
     def full_uses(self) -> list[FileUse]:
-        """Return the use of each file, oldest data first, as if all of it were wanted: what can be
-        said without a look at every ledger.
+        """Return the use of each file, oldest data first, as if all of it were wanted: an estimate
+        without a look at every ledger.
         """
         sizes = ((number, self._bytes[number]) for number in self._ranks)
         return [FileUse(number, size, size, 1) for number, size in sizes]
@@ -214,8 +214,8 @@ def choose_chunks(
     parts: Sequence[LedgerChunks], first: EntryId, last: EntryId, bytes_max: int
 ) -> tuple[list[ChunkAt], EntryId]:
     """Return the chunks to read of some parts, oldest data first, for the entries from first on:
-    ascending by first id, at least what may hold the first entry, else not more than `bytes_max`.
-    And the id up to which nothing is missing.
+    ascending by first id, at least chunks that may hold the first entry, else not more than
+    `bytes_max`. And the last id that they are complete to.
     """
     found: list[tuple[EntryId, int, ChunkAt]] = []
     for rank, part in enumerate(parts):
@@ -238,9 +238,9 @@ def slices_of(
     first: EntryId,
     last: EntryId,
 ) -> tuple[list[Slice], EntryId]:
-    """Return slices of the runs read, oldest data first, and the id up to which they are complete.
+    """Return slices of the runs read, oldest data first, and the last id they are complete to.
 
-    Raises `CorruptEntryError` when what may be the first entry is damaged.
+    Raises `CorruptEntryError` when a chunk that may hold the first entry is damaged.
     """
     runs, damage = read
     if damage is not None:

@@ -1,6 +1,6 @@
 """The first checkpoint, which says that a bookie never served, has to look like the truth.
 
-A directory gets it when it is formatted, and it is overwritten before the bookie serves anybody
+A directory gets it when it is formatted, and it is overwritten before the bookie serves a client
 (engine.py). If it is the only one left and something was ever written, the checkpoints that said so
 are lost, and with them what only they knew: where the journal begins, which entry logs count, which
 ledgers are doubtful.

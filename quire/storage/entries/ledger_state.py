@@ -1,15 +1,15 @@
-"""What a bookie remembers of a ledger besides its entries. One object per ledger, for good.
+"""A bookie's state of a ledger besides its entries. One object per ledger, permanently.
 
 `fence` is set the moment a fencing request is accepted, `is_fenced` once that is durable: between
-the two no ordinary add is accepted and nobody is told anything. Waiters are woken when the ledger's
-hint moves or it is fenced. A ledger that was only waited for has no key and does not count as
-known.
+the two no ordinary add is accepted and no client is told about it. Waiters are woken when
+the ledger's hint moves or it is fenced. A ledger that was only waited for has no key and does not
+count as known.
 
 A state row (docs/formats.md, "Entry log") is what an entry-log file keeps of it, big-endian:
 
     | ledger i64 | flags u8 | hint i64 | key bytes u16 | packet bytes u16 | key | packet |
 
-A ledger *in limbo* is one of which the bookie may have lost entries, its fence or its key
+A ledger is *in limbo* if the bookie may have lost entries of it, its fence or its key
 (salvage.py). It is fenced, and until it is whole again nothing is said to be absent from it. Its
 key may be lost as well; then a row carries the key's check, from metadata, instead.
 """
@@ -57,7 +57,7 @@ class LedgerState:
         self.key: bytes | None = None
         self.is_key_durable = False
         self.check = ""
-        """Of a key that was lost: what the right one answers to; "" when that is not known."""
+        """The check of a lost key, which the right key passes; "" when it is not known."""
         self.fence: asyncio.Future[None] | None = None
         self.is_fenced = False
         self.in_limbo = False
@@ -111,7 +111,7 @@ class LedgerState:
         self.wake()
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
+        """Let all waiters look again."""
         if self.waiters:
             waiters, self.waiters = self.waiters, []
             for waiter in waiters:
@@ -120,7 +120,7 @@ class LedgerState:
 
 
 def packet_lac(ledger: LedgerId, packet: bytes) -> EntryId:
-    """Return the LAC of a packet. Raises `InvalidRequestError` when it is none of this ledger."""
+    """Return the LAC of a packet. Raises `InvalidRequestError` for another ledger's."""
     if not LAC_HEADER.size <= len(packet) <= PACKET_BYTES_MAX:
         raise InvalidRequestError(f"LAC packet of {len(packet)} bytes is impossible")
     found, lac = LAC_HEADER.unpack_from(packet)

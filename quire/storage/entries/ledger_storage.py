@@ -2,7 +2,7 @@
 checkpoint.
 
 `apply_*` change memory and are called for durable journal records only, by replay and by the live
-journal alike. `flush` moves what is in memory into an entry-log file, and then the checkpoint:
+journal alike. `flush` moves the entries in memory into an entry-log file, and then the checkpoint:
 
     swap caches, take changed states and the journal's position   (one step: nothing comes between)
     write the file, sync, sync its directory        (after a crash it is unlisted: removed at start)
@@ -15,12 +15,12 @@ journal alike. `flush` moves what is in memory into an entry-log file, and then 
     write the checkpoint that names it              (an older file alone is damage from then on)
     add the ids, drop states, caches, shelf         (one step)
 
-An add accepted before the last step is one to a ledger that this bookie had not dropped yet. It may
+An add accepted before the last step is for a ledger that this bookie had not dropped yet. It may
 become durable later; then it is discarded, by replay as well.
 
 Files are immutable. Newer sources overlay older ones: file < later file < cache being flushed <
 cache. Not here: durability of records (journal.py), protocol rules (node.py), when to flush
-(flushing.py), how what is held is read (entry_reads.py).
+(flushing.py), how entries are read (entry_reads.py).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LedgerStorage:
         self._retired: RetiredFile = NOTHING
         self.shelf: Final = Shelf()
         self._turn = asyncio.Lock()
-        """Held by whoever changes the checkpoint: a flush, or compaction for its last step."""
+        """Held for a change of the checkpoint: by a flush, or by compaction for its last step."""
         self._changed: dict[LedgerId, None] = {}
         self._cache = WriteCache()
         self._flushing = WriteCache()
@@ -107,13 +107,13 @@ class LedgerStorage:
         self.adopt(checkpoint, indexes, max([0, *present, *checkpoint.files]), retired)
 
     async def remove_unlisted(self) -> None:
-        """Remove files that no checkpoint lists: once the journal was found whole. What it lacks
-        may be in them, and a repair takes it from there.
+        """Remove files that no checkpoint lists: once the journal was found whole. Its missing
+        records may be in them, and a repair takes them from there.
         """
         for number in numbered(await self._disk.list(ENTRIES), ENTRIES_SUFFIX):
             if number not in self.checkpoint.files:
                 await self._disk.unlink(entries_path(number))
-        # A number is free for good before it is used again, perhaps in another directory.
+        # A number is free permanently before it is used again, perhaps in another directory.
         await self._disk.sync_directory(ENTRIES)
 
     def adopt(
@@ -139,9 +139,9 @@ class LedgerStorage:
             self.state(ledger).last = parts.last
 
     def state(self, ledger: LedgerId) -> LedgerState:
-        """Return the one state object of a ledger, made when there is none.
+        """Return the one state object of a ledger, made if it is missing.
 
-        A retired ledger has none: what is returned is fenced, and nothing keeps it.
+        A retired ledger has none: the returned object is fenced, and is not kept.
         """
         state = self.states.get(ledger)
         if state is None:
@@ -155,9 +155,9 @@ class LedgerStorage:
         return state
 
     def forget_if_unknown(self, state: LedgerState) -> None:
-        """Drop a state that says nothing and that nobody waits for: anybody can name ledgers.
+        """Drop a state without content and waiters: any client can name any ledger.
 
-        For whoever asked for it and may have left nothing in it.
+        For a caller that asked for it and may have left it empty.
         """
         is_wanted = state.is_known or bool(state.waiters)
         if not is_wanted and self.states.get(state.ledger) is state:
@@ -218,7 +218,7 @@ class LedgerStorage:
         self._changed[ledger] = None
 
     async def flush(self, position: Callable[[], JournalPosition]) -> int:
-        """Move what is in memory into a file and the checkpoint to `position`; return the cost
+        """Move the entries in memory into a file and the checkpoint to `position`; return the cost
         freed.
 
         `position` is the journal's, asked in the step that swaps the caches. Raises OSError: after
@@ -247,10 +247,10 @@ class LedgerStorage:
         return freed
 
     async def _write_file(self, changed: dict[LedgerId, None]) -> EntryIndex | None:
-        """Write what is being flushed and the changed states; None when there is neither."""
+        """Write the flushed cache and the changed states; None when there is neither."""
         if not changed and not self._flushing.ledgers:
             return None
-        # One that nobody waits for any more is not remembered (in limbo it was, and found whole).
+        # Without a waiter it is not remembered (it was in limbo, and was found whole).
         rows = [encode_row(self.states[each]) for each in sorted(changed) if each in self.states]
         ledgers = (
             (ledger, self._flushing.all(ledger)) for ledger in sorted(self._flushing.ledgers)
@@ -301,7 +301,7 @@ class LedgerStorage:
         self._retired = file
 
     async def _keep(self, file: RetiredFile) -> None:
-        """Make retired ids durable; the caller acts on them in the step in which this returns."""
+        """Make retired ids durable; the caller acts on them in the step of the return."""
         await write_retired(self._disk, self._bookie, file)
         await self._list(self.checkpoint.files, self.checkpoint.position, file.generation)
         self._retired = file

@@ -1,9 +1,9 @@
 """Which ids a bookie holds of a ledger, piece by piece.
 
-A chunk in which no id is missing is known by its index row. One with gaps, as in a striped
-ensemble, must be read and looked at. What that takes is bounded, so that somebody who asks for all
-of a large ledger waits for a piece at a time, and nobody waits long behind him. The read cache is
-passed by: what readers fetched stays there.
+The index row of a chunk without gaps tells its ids. A chunk with gaps, as in a striped
+ensemble, must be read and scanned. The work for one piece is bounded: a client that asks for all
+of a large ledger waits for a piece at a time, and other clients do not wait long. Listing does not
+use the read cache: the chunks that readers fetched stay there.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from quire.storage.entries.extents import Slice
 from quire.storage.entries.file_set import NO_PARTS, Shelf
 
 ROW_COST_BYTES: Final = 64
-"""What a chunk costs that need not be read: a row of the index, taken apart."""
+"""Cost of a chunk that need not be read: a row of the index, taken apart."""
 
 READ_AT_ONCE: Final = 4
 """Chunks in memory together, of about 64 KiB: 10 ms of looking at the smallest frames."""
 
 FindCached: TypeAlias = Callable[[LedgerId, EntryId, EntryId, int], tuple[Sequence[Slice], EntryId]]
 """Finds slices of entries in memory, of a ledger from first to last, until so many bytes are
-reached; and says up to which id they are complete."""
+reached; returns the last id that they are complete to as well."""
 
 
 class Lister:
-    """Lists what is on the shelf and in memory."""
+    """Lists the ids on the shelf and in memory."""
 
     def __init__(
         self, files: EntryFiles, shelf: Shelf, find_cached: FindCached, bytes_max: int
@@ -45,10 +45,10 @@ class Lister:
     async def some(
         self, ledger: LedgerId, first: EntryId = 0, last: EntryId = ENTRY_MAX
     ) -> list[tuple[EntryId, EntryId]]:
-        """Return the ids held from first to last, complete up to the last of them; none only when
-        there are none.
+        """Return the ids held from first to last, complete up to the last of them; empty only when
+        the bookie holds none of them.
 
-        Raises `CorruptEntryError` when what may tell the first of them is damaged.
+        Raises `CorruptEntryError` when a chunk that may hold the first of them is damaged.
         """
         while first <= last:
             cached, end = self._find_cached(ledger, first, last, self._bytes_max)
@@ -76,7 +76,7 @@ class Lister:
     async def _look(
         self, ledger: LedgerId, chunks: Sequence[ChunkAt]
     ) -> tuple[list[tuple[EntryId, EntryId]], CorruptEntryError | None]:
-        """Return the ids in chunks, as ranges in any order; only some of those behind the first
+        """Return the ids in chunks, as ranges in any order; only some of the ids after the first
         entry of a chunk that is damaged or cannot be read.
         """
         found = [(chunk.first, chunk.last) for chunk in chunks if chunk.is_dense]
@@ -93,8 +93,8 @@ def choose_listed(
     parts: Sequence[LedgerChunks], first: EntryId, last: EntryId, bytes_max: int
 ) -> tuple[list[ChunkAt], EntryId]:
     """Return the chunks that tell which ids from first on are held, ascending by first id: at least
-    those that may hold the first, else not many more bytes to be read than `bytes_max`. And the id
-    up to which nothing is missing.
+    the chunks that may hold the first, else not many more bytes to be read than `bytes_max`. And
+    the last id that they are complete to.
     """
     found: list[ChunkAt] = []
     for part in parts:

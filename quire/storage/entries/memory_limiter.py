@@ -1,10 +1,10 @@
-"""The bound on memory: who wants to bring bytes in waits here, first come first served.
+"""The bound on memory: requests that bring bytes in wait here, first come first served.
 
 Bytes are inside from an add's arrival until its entries are in an entry-log file, so one number
-bounds the journal's queue and both write caches. Whoever waits asks for a flush (`on_full`); when
-as many bytes wait as may be inside, the next one is refused as busy. So is everybody when no room
-came for `stall_seconds`: then the disk that entries are flushed to hangs, which the journal's need
-not do with it.
+bounds the journal's queue and both write caches. A waiting request asks for a flush (`on_full`).
+When as many bytes wait as may be inside, the next request is refused as busy. All requests are
+refused when no space came for `stall_seconds`: then the disk that entries are flushed to hangs, but
+perhaps not the journal's disk.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from quire.timing import time_limit
 
 
 class _Waiter(NamedTuple):
-    """Somebody before the gate; `has_priority` when only memory may keep it there."""
+    """A request before the gate; `has_priority` when only memory may keep it there."""
 
     size: int
     has_priority: bool
 
 
 class Gate:
-    """A bounded room for bytes, with a bounded queue before it."""
+    """A bounded space for bytes, with a bounded queue before it."""
 
     def __init__(
         self, bookie: str, bytes_max: int, on_full: Callable[[], None], *, stall_seconds: float
@@ -39,28 +39,28 @@ class Gate:
         self._waiting_bytes = 0
         self._full_since: float | None = None
         self._full_bytes = 0
-        """What was inside then: with less inside somebody left for good."""
+        """The bytes inside then: with fewer inside, a flush has freed some."""
         self.bytes = 0
 
     @property
     def is_crowded(self) -> bool:
-        """Somebody waits for room."""
+        """A request waits for space."""
         return bool(self._waiting)
 
     @property
     def is_stalled(self) -> bool:
-        """There was too little room, and none came, for `stall_seconds`."""
+        """There was too little space, and none came, for `stall_seconds`."""
         if self._full_since is None:
             return False
         return asyncio.get_running_loop().time() - self._full_since > self._stall_seconds
 
     def stalled(self) -> BookieBusyError:
-        """Return what those are told for whom no room comes."""
+        """Return the error for requests that get no space."""
         reason = f"its memory is full, and nothing was flushed for {self._stall_seconds:g} s"
         return BookieBusyError(self._bookie, reason)
 
     def try_enter(self, size: int) -> bool:
-        """Enter at once if there is room and nobody waits."""
+        """Enter at once if there is space and no request waits."""
         if self._waiting or not self._fits(size):
             return False
         self.bytes += size
@@ -70,7 +70,7 @@ class Gate:
         return self.bytes == 0 or self.bytes + size <= self._bytes_max
 
     async def enter(self, size: int, *, has_priority: bool = False) -> None:
-        """Wait for room. Raises `BookieBusyError` when too many bytes wait already or no room
+        """Wait for space. Raises `BookieBusyError` when too many bytes wait already or no space
         comes, and what `turn_away` says, except to those with priority.
         """
         if self.try_enter(size):
@@ -98,10 +98,10 @@ class Gate:
         self._full_bytes = self.bytes
 
     def _withdraw(self, turn: asyncio.Future[None], size: int) -> None:
-        """Forget somebody who waits no more, or came in at the same moment."""
+        """Forget a request that no longer waits, or came in at the same moment."""
         if turn in self._waiting:
             self._remove(turn)
-            self._admit()  # one behind it may fit
+            self._admit()  # a later one may fit
         elif not turn.cancelled() and turn.exception() is None:
             self.leave(size)
 
@@ -109,7 +109,7 @@ class Gate:
         self._waiting_bytes -= self._waiting.pop(turn).size
 
     def leave(self, size: int) -> None:
-        """Give room back, and let in those who now fit, in order."""
+        """Give space back, and let in the requests that now fit, in order."""
         self.bytes -= size
         if self.bytes < self._full_bytes:
             self._full_since = None
@@ -130,7 +130,7 @@ class Gate:
             self._remove(turn)
 
     def turn_away(self, error: QuireError) -> None:
-        """Refuse those who wait without priority: there will be no room for them soon."""
+        """Refuse waiting requests without priority: they will not get space soon."""
         for turn, waiter in list(self._waiting.items()):
             if not waiter.has_priority:
                 self._remove(turn)

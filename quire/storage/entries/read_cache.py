@@ -30,7 +30,7 @@ class Stretch:
         self.bytes: Final[int] = chunks[-1].offset + chunks[-1].size - chunks[0].offset
         frames = sum(chunk.entries for chunk in chunks)
         self.size: Final[int] = self.bytes + FRAME_OVERHEAD_BYTES * frames
-        """What it costs in memory."""
+        """Its cost in memory."""
         self.data: bytes | None = None
         self.error: OSError | None = None
         self._runs: dict[int, StoredRun] = {}
@@ -67,7 +67,7 @@ class ReadCounts:
     """Found in the cache."""
     chunks_fetched: int = 0
     bytes_ahead: int = 0
-    """The disk was told of before anybody asked."""
+    """Bytes announced to the disk before a reader asked for them."""
 
 
 class ReadCache:
@@ -92,7 +92,7 @@ class ReadCache:
         return stretch
 
     def put(self, stretch: Stretch) -> None:
-        """Keep a stretch in the place of those that hold some of it; not one that is too large."""
+        """Keep a stretch in the place of stretches that overlap it, unless it is too large."""
         if stretch.size > self.bytes_max:
             return
         for chunk in stretch.chunks:

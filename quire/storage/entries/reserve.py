@@ -1,13 +1,13 @@
-"""Room that a bookie keeps for its next start, which may find the disk full.
+"""Space that a bookie keeps for its next start, which may find the disk full.
 
     reserve           for the checkpoints of a start, on the main disk
     entries/reserve   for the largest entry log that a start writes, on a disk for entries
 
-Their content means nothing: a start that meets a full disk removes them and writes into the room
+Their content means nothing: a start that meets a full disk removes them and writes into the space
 that this leaves. They are made again before the journal has its
-next segment, so new entries are taken only while they are whole: what those entries need at the
-next start then fits. `<name>.new` is one that is being made; the name promises that all its blocks
-were written.
+next segment, so new entries are taken only while the files are whole: the next start then has the
+space for those entries. `<name>.new` is an unfinished file; the name without it promises that all
+blocks were written.
 
 The journal itself needs a segment; the spare for that is kept back in segments.py.
 """
@@ -39,7 +39,7 @@ class Reserve:
         self._held: set[str] = set()
 
     async def load(self) -> None:
-        """Look for what is there, and remove what was not finished or has another size. Raises
+        """Look for existing files, and remove unfinished ones and wrong sizes. Raises
         OSError.
         """
         for (directory, path), size in self._wanted.items():
@@ -57,7 +57,7 @@ class Reserve:
                 await self._disk.unlink(path)
 
     async def restore(self) -> None:
-        """Make what is missing. Raises OSError; after ENOSPC what is there stays, and it may be
+        """Make missing files. Raises OSError; after ENOSPC the existing files stay, and it may be
         called again.
         """
         for (directory, path), size in self._wanted.items():
@@ -68,7 +68,7 @@ class Reserve:
                 self._held.add(path)
 
     async def give_up(self) -> None:
-        """Remove all of it, for what must be written now. Raises OSError."""
+        """Remove all of it, for an urgent write. Raises OSError."""
         for directory, path in self._wanted:
             if path in self._held:
                 self._held.remove(path)

@@ -1,7 +1,7 @@
 """Ids of ledgers that a bookie dropped: kept forever, because a fence must outlive its ledger.
 
 A bookie that forgets a deleted ledger forgets the ledger's fence and key as well, and would take
-the next add for that of a new ledger. So it keeps the id. Two meanings, never mixed:
+the next add for the first add of a new ledger. So it keeps the id. Two meanings, never mixed:
 
     deleted    the ledger's record is provably gone: nothing of the ledger is served again
     disowned   another bookie holds the ledger's entries now: the fence stays, the ledger lives
@@ -10,7 +10,7 @@ Ids are sorted, disjoint, inclusive intervals, 16 bytes each. A bookie holds a s
 its dropped ids are rarely neighbours. A gap between two of them is closed only by the ids in it:
 the absence of a record proves no deletion, because a client may hold the id and use it tomorrow.
 
-Pure. Not here: the file (retired_file.py), when an id is retired (garbage.py), what is answered
+Pure. Not here: the file (retired_file.py), when an id is retired (garbage.py), the answers
 about it (node.py).
 """
 
@@ -71,7 +71,7 @@ class Intervals:
 
     @property
     def highest(self) -> LedgerId:
-        """The highest id, −1 when there is none."""
+        """The highest id, −1 without any."""
         return self.lasts[-1] if self.lasts else -1
 
     def add(self, first: LedgerId, last: LedgerId) -> None:
@@ -89,7 +89,7 @@ class Intervals:
         return Intervals(self.firsts[:], self.lasts[:])
 
     def are_sound(self) -> bool:
-        """Tell whether the invariants hold, for what was read from a file."""
+        """Tell whether the invariants hold, for ids read from a file."""
         if len(self.firsts) != len(self.lasts) or (self.firsts and self.firsts[0] < 0):
             return False
         are_ranges = all(map(le, self.firsts, self.lasts))
@@ -98,7 +98,7 @@ class Intervals:
 
 
 class RetiredIds:
-    """What a bookie keeps of the ledgers it dropped. Only ever grows, but for `disowned`."""
+    """The ids of ledgers that a bookie dropped. Only ever grows, but for `disowned`."""
 
     __slots__ = ("deleted", "disowned")
 
@@ -133,7 +133,7 @@ class RetiredIds:
             raise LedgerFencedError(ledger)
 
     def joined(self, deleted: Iterable[Range]) -> RetiredIds:
-        """Return these ids together with those of ledgers that were deleted."""
+        """Return these ids together with ids of deleted ledgers."""
         found = self.deleted.copy()
         for first, last in deleted:
             found.add(first, last)

@@ -50,7 +50,7 @@ class RetiredFile(NamedTuple):
     ids: RetiredIds
 
     def next(self, *, agreed: int | None = None, ids: RetiredIds | None = None) -> RetiredFile:
-        """Return what the next generation says, by default the same."""
+        """Return the content of the next generation, by default the same."""
         return RetiredFile(
             self.generation + 1,
             self.agreed if agreed is None else agreed,
@@ -59,7 +59,7 @@ class RetiredFile(NamedTuple):
 
 
 NOTHING: Final = RetiredFile(0, 0, RetiredIds())
-"""Of a bookie that has no file yet. Generations of files begin at 1."""
+"""For a bookie that has no file yet. Generations of files begin at 1."""
 
 
 def encode_retired(bookie: str, file: RetiredFile) -> bytes:
@@ -77,7 +77,7 @@ def encode_retired(bookie: str, file: RetiredFile) -> bytes:
 
 
 def decode_retired(path: str, bookie: str, data: bytes) -> RetiredFile:
-    """Return what a file of a bookie says. Raises `CorruptStorageError` naming the file."""
+    """Return the content of a bookie's file. Raises `CorruptStorageError` naming the file."""
     found, file = parse_retired(path, data)
     if found != bookie:
         raise CorruptStorageError(path, f"it belongs to bookie {found}, not to {bookie}")
@@ -85,7 +85,7 @@ def decode_retired(path: str, bookie: str, data: bytes) -> RetiredFile:
 
 
 def parse_retired(path: str, data: bytes) -> tuple[str, RetiredFile]:
-    """Return the bookie that a file belongs to, and what it says.
+    """Return the bookie that a file belongs to, and its content.
 
     Raises `CorruptStorageError` naming the file.
     """
@@ -116,7 +116,7 @@ def _decode_ids(path: str, body: bytes) -> RetiredIds:
 
 
 def _swap(rows: array[int]) -> None:
-    """Turn the byte order of this machine into that of the file, or back."""
+    """Turn the byte order of this machine into the file's byte order, or back."""
     if sys.byteorder == "little":
         rows.byteswap()
 
@@ -129,7 +129,7 @@ async def write_retired(disk: Disk, bookie: str, file: RetiredFile) -> None:
 
 
 async def read_retired(disk: Disk, bookie: str) -> tuple[RetiredFile, list[CorruptStorageError]]:
-    """Return the newest whole file (`NOTHING` without one), and what is wrong with the others.
+    """Return the newest whole file (`NOTHING` without one), and the faults of the others.
 
     Raises OSError.
     """
@@ -167,6 +167,6 @@ async def load_retired(disk: Disk, bookie: str, named: int) -> RetiredFile:
 
 
 def is_older(found: RetiredFile, named: int) -> CorruptStorageError:
-    """Return what is wrong when the newest whole file is older than the checkpoint names."""
+    """Return the fault when the newest whole file is older than the checkpoint names."""
     reason = f"the checkpoint needs generation {named}, the newest found is {found.generation}"
     return CorruptStorageError(PATHS[named % 2], reason)

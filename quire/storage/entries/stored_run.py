@@ -1,9 +1,8 @@
 """Chunks of an entry log as a run that was verified as a whole and is scanned only when needed.
 
-The checksum proves that a chunk holds what the bookie wrote, and what it wrote were runs it had
-scanned; its index row says which entries they are. So a reader that wants whole chunks needs none
-of their frames found again: neighbours are one run, and when they are all that one read fetched,
-the very bytes that were read are the answer. Pure.
+The checksum proves that a chunk holds the bytes that the bookie wrote: runs that it had scanned.
+Its index row tells their entries. So a read of whole chunks needs none of their frames found
+again: neighbours are one run, and if one read fetched just these, its bytes are the answer. Pure.
 """
 
 from __future__ import annotations

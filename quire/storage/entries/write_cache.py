@@ -1,7 +1,7 @@
 """Durable entries that are in no entry-log file yet, as the runs they came in.
 
-One tidy list of slices per ledger. A run behind everything held is one append, which is what a
-writer sends; one that overlaps (a repeated add, recovery's replacement) is woven into its
+One tidy list of slices per ledger. A run after all held entries is one append; writers send such
+runs. A run that overlaps (a repeated add, recovery's replacement) is woven into its
 neighbourhood only. Not here: which entries are durable (journal.py), files (entry_log.py).
 """
 
@@ -16,7 +16,7 @@ from quire.run import ScannedRun
 from quire.storage.entries.extents import Slice, overlay, whole, within
 
 RUN_BYTES_OVERHEAD: Final = 512
-"""What a run in memory costs besides its bytes and columns: the objects around it, rounded up."""
+"""Cost of a run in memory besides its bytes and columns: the objects around it, rounded up."""
 
 
 def cost(run: ScannedRun) -> int:
@@ -52,7 +52,7 @@ class CachedLedger:
         return low, max(low, bisect_right(self.firsts, last))
 
     def find(self, first: EntryId, last: EntryId, bytes_max: int) -> list[Slice]:
-        """Return tidy slices of what is held from first to last, until `bytes_max` is reached."""
+        """Return tidy slices of the entries from first to last, until `bytes_max` is reached."""
         low, high = self._overlapping(first, last)
         found: list[Slice] = []
         size = 0
@@ -68,7 +68,7 @@ class CachedLedger:
 
 @dataclass(slots=True)
 class WriteCache:
-    """All cached ledgers and what they cost."""
+    """All cached ledgers and their cost."""
 
     ledgers: dict[LedgerId, CachedLedger] = field(default_factory=dict)
     bytes: int = 0

@@ -1,9 +1,10 @@
-"""The cookie: whose data a directory holds.
+"""The cookie: it names the bookie that owns the data of a directory.
 
 A bookie's id is the identity of its data, so it is made when the disk is formatted and never again:
-a wiped bookie is a new bookie. The cookie is written last, behind the first checkpoint: a directory
-with a cookie is a whole one, and one that lost everything else is not taken for fresh. The same
-record stands in the metadata store (identity.py); a bookie starts only if both are there and agree.
+a wiped bookie is a new bookie. The cookie is written last, after the first checkpoint. So a
+directory with a cookie is complete, and a directory that lost all other files is not mistaken for a
+fresh one. The same record stands in the metadata store (identity.py); a bookie starts only if both
+are there and agree.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ IGNORED: Final = frozenset({COOKIE + TEMPORARY_SUFFIX, FIRST_PATH + TEMPORARY_SU
 
 
 class Role(StrEnum):
-    """What a directory beside the main one is for."""
+    """The purpose of a directory beside the main one."""
 
     JOURNAL = "journal"
     ENTRIES = "entries"
@@ -139,7 +140,7 @@ async def format_bookie(disk: Disk, bookie: str, cluster: str) -> BookieCookie:
     """Make an empty disk a bookie's. Formatting twice with the same ids is harmless.
 
     Raises `ConfigurationError` when the disk is not empty and has no cookie, `WrongBookieError`
-    when it belongs to somebody else, `CorruptStorageError` when its cookie is damaged. Never
+    when it belongs to another bookie, `CorruptStorageError` when its cookie is damaged. Never
     deletes.
     """
     cookie = BookieCookie(bookie, cluster)

@@ -1,6 +1,6 @@
 """The directories of a bookie, opened as the one disk they are together.
 
-The main directory's cookie names the others, the *parts*: an absolute path, what it is for, and an
+The main directory's cookie names the others, the *parts*: an absolute path, a purpose, and an
 id that stands in the part's own cookie too. A part that is not mounted, was swapped or wiped is
 found before anything is read, and the bookie is refused: entries it acknowledged may be there.
 """
@@ -18,7 +18,7 @@ from quire.storage.identity.spread_disk import SpreadDisk
 
 
 async def open_directory(directory: Path, *, read_only: bool = False) -> Disk:
-    """Open a bookie's main directory and all its parts; one that is not formatted opens too.
+    """Open a bookie's main directory and all its parts; an unformatted directory opens too.
 
     Args:
         directory: the main directory.
@@ -27,7 +27,7 @@ async def open_directory(directory: Path, *, read_only: bool = False) -> Disk:
     Raises:
         DirectoryInUseError: another process has one of them open.
         ConfigurationError: one of them is missing, or cannot be written.
-        WrongBookieError: a part is not the one that the cookie names.
+        WrongBookieError: the cookie names another part for that place.
         CorruptStorageError: a cookie is damaged.
     """
     main = LocalDisk(directory, read_only=read_only)

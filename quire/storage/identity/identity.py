@@ -1,11 +1,11 @@
-"""Who a directory is: the cookie on its disk and the twin of it in the metadata store.
+"""The identity of a directory: the cookie on its disk and its twin in the metadata store.
 
 Both must be there and agree before a bookie serves. A directory without its twin belongs to another
-cluster, or was given up; a twin without its directory is a bookie whose data is gone, and an empty
+cluster, or was given up; a twin without its directory is a bookie that lost its data, and an empty
 directory must never take its place: it would deny entries that were acknowledged.
 
 Formatting writes the twin first: a crash in between leaves a record that no directory claims, which
-harms nobody, instead of a directory that cannot be served. The main directory's cookie comes last:
+is harmless, instead of a directory that cannot be served. The main directory's cookie comes last:
 with it the bookie is whole, with its parts (directories.py).
 """
 
@@ -73,10 +73,10 @@ async def format_directory(
 ) -> BookieId:
     """Make a directory, created if missing, the disk of a new bookie and return the bookie's id.
 
-    `journal` and `entries` are directories for what is to be on other devices, created likewise.
-    A SQLite file that does not exist is created: this bookie is the first one of a cluster.
-    Raises `ConfigurationError` when one is not empty (formatted directories included) or in use,
-    named twice, or inside another one, and the metadata store's errors.
+    `journal` and `entries` are directories for files on other devices, created likewise.
+    A SQLite file that does not exist is created: this bookie is the first of a cluster.
+    Raises `ConfigurationError` when a directory is not empty (formatted directories included)
+    or in use, named twice, or inside another, and the metadata store's errors.
     """
     wanted = [(Role.JOURNAL, journal)] if journal else []
     wanted += [(Role.ENTRIES, path) for path in entries]
@@ -90,7 +90,7 @@ async def format_directory(
             NewPart(role, str(path.absolute()), disk)
             for (role, path), disk in zip(wanted, others, strict=True)
         ]
-        await _check_new(main, parts)  # first: what is wrong here waits for no store
+        await _check_new(main, parts)  # first: needs no store
         store = await create_store(store_uri)
         stack.push_async_callback(store.close)
         return await format_disk(main, store, rng or random.SystemRandom(), parts)
@@ -99,7 +99,7 @@ async def format_directory(
 async def expand_directory(
     directory: Path, store_uri: str, entries: Sequence[Path], rng: random.Random | None = None
 ) -> BookieCookie:
-    """Add empty directories, created if missing, for entry logs to those of a stopped bookie.
+    """Add empty directories, created if missing, for entry logs to a stopped bookie.
 
     Interrupted, it can be repeated, and nothing was lost. Raises `ConfigurationError` when the
     bookie runs, a new directory is not empty or in use, or one is named twice or is the journal's;
@@ -134,7 +134,7 @@ def _check_distinct(paths: Sequence[Path]) -> None:
 
 
 def _check_apart(paths: Sequence[Path]) -> None:
-    """Refuse before anything is made what would not be empty for the other one's sake."""
+    """Refuse, before making any, directories that would lie in each other."""
     resolved = [path.resolve() for path in paths]
     for path in resolved:
         for other in resolved:
@@ -164,7 +164,7 @@ async def is_formatted(directory: Path) -> bool:
     try:
         return await read_cookie(disk) is not None
     except CorruptStorageError:
-        return True  # not to be formatted again; who serves it says what can be done
+        return True  # not to be formatted again; serving it names the remedy
     finally:
         await disk.close()
 
@@ -184,7 +184,7 @@ class NewPart(NamedTuple):
 async def format_disk(
     disk: Disk, store: MetadataStore, rng: random.Random, parts: Sequence[NewPart] = ()
 ) -> BookieId:
-    """Make an empty disk, and others as its parts, that of a new bookie. Raises as
+    """Make an empty disk the disk of a new bookie, with others as its parts. Raises as
     `format_directory`.
     """
     await _check_new(disk, parts)
@@ -236,8 +236,8 @@ async def expand_disk(
     """Add empty disks for entry logs to a bookie's; return its new cookie. Raises as
     `expand_directory`.
 
-    Cookies of the new ones first, which harm nobody; then the main cookie, which decides; then the
-    twin, which the next start makes good if it must.
+    The harmless cookies of the new disks are written first; then the main cookie, which decides;
+    then the twin, which the next start writes if it is missing.
     """
     cookie = await identify(disk, store)
     named: list[Part] = []
@@ -264,7 +264,7 @@ async def expand_disk(
 
 async def check_unused(disk: Disk, path: str) -> None:
     """Raise `ConfigurationError` when a directory with the cookie of a part that the main one does
-    not name holds anything besides: it was a part once, and what it holds is out of date.
+    not name holds other files: it was a part once, and its files are out of date.
     """
     names = [name for name in await disk.list() if name not in IGNORED and name != COOKIE]
     if names:
@@ -288,7 +288,7 @@ async def settle_twin(cookie: BookieCookie, store: MetadataStore) -> None:
 async def identify(
     disk: Disk, store: MetadataStore, *, replaced: Container[str] = ()
 ) -> BookieCookie:
-    """Return who a disk is, after comparing it with the metadata store.
+    """Return the identity of a disk, after comparing it with the metadata store.
 
     Parts at paths that are `replaced` may be others than the store knows.
 
@@ -360,7 +360,7 @@ def _decode_twin(path: str, data: bytes) -> BookieCookie:
 
 
 async def cluster_id(store: MetadataStore, rng: random.Random) -> str:
-    """Return the id of the cluster that lives in a metadata store, making it if there is none."""
+    """Return the id of the cluster that lives in a metadata store, making it if missing."""
     while True:
         try:
             return (await read_cluster(store)).id

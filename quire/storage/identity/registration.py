@@ -1,9 +1,9 @@
 """How a bookie is found: its ephemeral record in the metadata store, kept up for as long as it
 serves.
 
-The record lives under a session. When the session is lost the bookie goes on serving whoever knows
-its address, and registers again as soon as the store lets it; when the bookie becomes read-only, or
-writable again, the record says so a little later.
+The record lives under a session. When the session is lost the bookie goes on serving clients that
+know its address, and registers again as soon as the store lets it; when the bookie becomes
+read-only, or writable again, the record says so a little later.
 
 A record left by an earlier process of the same bookie is replaced at once: the lock on the
 directory proves that process dead. A record that *another* process puts in the place of ours
@@ -70,7 +70,7 @@ class Registration:
         session_timeout: float = SESSION_SECONDS,
         check_identity: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """`check_identity` is called before each registration: what it raises ends the bookie."""
+        """`check_identity` is called before each registration: its errors end the bookie."""
         self._store = store
         self._check_identity = check_identity
         self._bookie = bookie
@@ -109,7 +109,7 @@ class Registration:
             self._pause = min(2 * self._pause, PAUSE_LAST_SECONDS)
 
     async def _claim(self, session: Session) -> tuple[BookieAddress, int]:
-        """Create the record, replacing what a dead process of this bookie left behind."""
+        """Create the record, replacing the record of a dead process of this bookie."""
         address = await self._current()
         value = encode_registration(address)
         try:
@@ -172,8 +172,8 @@ class Registration:
 
 
 async def _close(session: Session) -> None:
-    """End a session; one that cannot be reached ends when its time is up. What it raised would take
-    the place of a cancellation.
+    """End a session; an unreachable session ends when its time is up. Its error is dropped, because
+    it would take the place of a cancellation.
     """
     with contextlib.suppress(RetryError, OutcomeUnknownError):
         await session.close()

@@ -1,7 +1,7 @@
 """Several disks as one: journal and entry logs of a bookie on devices of their own.
 
     journal/…    on the journal's disk
-    entries/…    each file on one of the disks for entries; a new one goes where most room is
+    entries/…    each file on one of the disks for entries; a new one goes where most space is
     all else     on the main disk
 
 Everything above sees port 3 and one directory tree. Two entry logs of one name on two disks mean
@@ -44,7 +44,7 @@ class SpreadDisk:
         return [self._of(directory)] if directory else self._disks
 
     async def _home(self, path: str) -> Disk:
-        """Return the disk that has a file, or the one that says there is none."""
+        """Return the disk that has a file, or a disk that reports it as missing."""
         if not path.startswith(ENTRIES + "/"):
             return self._of(path)
         if path not in self._homes:
@@ -111,9 +111,8 @@ class SpreadDisk:
         await asyncio.gather(*(disk.sync_directory(directory) for disk in disks))
 
     async def space(self, directory: str = "") -> DiskSpace:
-        """Return the room of the disk on which a bookie comes to its limits first: the main one,
-        the journal's, or of those for entries the one with most room. For a directory only those
-        count that have it.
+        """Return the space of the disk that limits the bookie first: the main disk, the journal's,
+        or the disk for entries with most space. For a directory only the disks that have it count.
         """
         if directory:
             spaces = await asyncio.gather(*(disk.space() for disk in self._all_of(directory)))

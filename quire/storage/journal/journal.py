@@ -1,15 +1,15 @@
-"""The journal: what was appended becomes durable in order, in groups, and is then applied.
+"""The journal: appended records become durable in order, in groups, and are then applied.
 
-A *batch* is whatever arrived while the batch before was being written: there is no timer. It is one
-write and one sync; then every record of it is applied, in order and in one step, and its waiters
-are woken. The next batch is cut one turn of the event loop later, so that what these append in
-answer goes into it, and does not become a batch and a sync of its own behind it. So at any moment
-what was applied is exactly the records up to `position().sequence`: a flush can start anywhere
-between two awaits, a read sees durable entries only, and nobody sees half a batch.
+A *batch* is all records that arrived while the batch before was being written, without a timer. It
+is one write and one sync; then every record of it is applied, in order and in one step, and its
+waiters are woken. The next batch is cut one turn of the event loop later: records that these
+waiters append in answer go into it, and do not become another batch with another sync. So at any
+moment the applied records are exactly those up to `position().sequence`: a flush can start anywhere
+between two awaits, a read sees durable entries only, and half a batch is never visible.
 
-While the next segment is not there the end of the present one takes no runs, and once the disk was
-found full all of its rest takes none: it is for fences. They go ahead of the recovery's runs that
-wait for room; ordinary runs are refused before that, so none that was accepted comes after a fence.
+While the next segment is missing the end of the present segment takes no runs, and once the disk
+was found full its whole rest takes none: it is for fences. They go ahead of recovery runs that wait
+for space; ordinary runs are refused before that, so an accepted run never comes after a fence.
 
 When the journal falls idle a record of its own follows (`on_idle`), because only a later batch can
 prove that the last one was durable (record.py).
@@ -116,7 +116,7 @@ class Journal(Generic[SubjectT]):
 
     @property
     def takes_fences(self) -> bool:
-        """Whether a fence has room without another segment."""
+        """Whether a fence has space without another segment."""
         return self._options.segment_bytes - self._offset >= BLOCK_BYTES
 
     def append(
@@ -124,9 +124,9 @@ class Journal(Generic[SubjectT]):
     ) -> asyncio.Future[None]:
         """Queue a record; the future is done when it is durable and applied.
 
-        One that cannot wait is refused, with `ReadOnlyBookieError` and a call of `on_refused`, when
-        it is still in the queue while the disk is too full for another segment. A fence need not
-        wait while `takes_fences`.
+        A record that cannot wait is refused, with `ReadOnlyBookieError` and a call of `on_refused`,
+        when it is still in the queue while the disk is too full for another segment. A fence
+        need not wait while `takes_fences`.
         Cancelling the future abandons the wait, not the record. Raises `BookieUnavailableError`,
         as the future does, when the journal failed or is closed.
         """
@@ -159,7 +159,7 @@ class Journal(Generic[SubjectT]):
                 self._busy_since = asyncio.get_running_loop().time()
                 await (self._commit(batch) if batch else self._roll())
                 self._busy_since = None
-                await asyncio.sleep(0)  # whoever was answered may append
+                await asyncio.sleep(0)  # answered callers may append
         except BaseException as error:
             self._fail(error, batch)
             if isinstance(error, asyncio.CancelledError):
@@ -208,13 +208,13 @@ class Journal(Generic[SubjectT]):
         return batch
 
     def _room_for_runs(self, room: int) -> int:
-        """Return how much of the room in the segment runs may take now."""
+        """Return how much of the space in the segment runs may take now."""
         if self._segments.is_ready:
             return room
         return 0 if self._segments.is_starved else room - self._options.last_bytes
 
     def _let_fences_go_ahead(self) -> None:
-        """Put fences before what waits for room: that is of recoveries, whose order says nothing.
+        """Put fences before records that wait for space: these are of recoveries, in any order.
 
         (A key that a fence overtakes is in the fence too.)
         """
@@ -236,7 +236,7 @@ class Journal(Generic[SubjectT]):
         await old.file.close()
 
     def _turn_away(self) -> None:
-        """Refuse what waits for a segment that the disk has no room for, and need not wait."""
+        """Refuse records that wait for a segment without disk space, and need not wait."""
         refused = [pending for pending in self._queue if not pending.can_wait]
         self._queue = deque(pending for pending in self._queue if pending.can_wait)
         for pending in refused:
@@ -280,7 +280,7 @@ class Journal(Generic[SubjectT]):
         for pending in waiting:
             if not pending.done.done():
                 pending.done.set_exception(self._unavailable())
-                # Looked at, so that asyncio does not complain when nobody waits any more.
+                # Looked at, so that asyncio does not complain when no task waits any more.
                 pending.done.exception()
 
     async def close(self) -> None:
@@ -294,7 +294,7 @@ class Journal(Generic[SubjectT]):
             await self._segment.file.close()
 
     async def abort(self) -> None:
-        """Stop as a crash would: what is queued is lost."""
+        """Stop as a crash would: queued records are lost."""
         self._forget_alarm()
         if self._task is not None:
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""What can be set about a bookie's storage, and the arithmetic behind each default."""
+"""The options of a bookie's storage, and the arithmetic of each default."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class StorageOptions:
 
     batch_bytes_max: int = 4 * 1024 * 1024
     """One write and sync of the journal takes at most this much (a larger run goes alone): 4 MiB is
-    1.5 ms on a disk of 2.5 GB/s, so nobody waits long behind a bulk writer."""
+    1.5 ms on a disk of 2.5 GB/s, so no append waits long for a bulk writer."""
 
     witness_seconds: float = 0.25
     """How long, and at most twice that, the journal is idle before it proves that its last batch is
-    durable: one more 4 KiB block per pause, and never while somebody waits."""
+    durable: one more 4 KiB block per pause, and never while an append waits."""
 
     write_cache_bytes: int = 32 * 1024 * 1024
     """Entries gathered before they are sorted into an entry-log file."""
@@ -32,11 +32,11 @@ class StorageOptions:
     and as much again in the journal's queue. Beyond it adds wait, then are refused as busy."""
 
     read_cache_bytes: int = 64 * 1024 * 1024
-    """What readers of entry logs fetched lately: an answer of 1 MiB for each of some sixty readers.
-    (What is fetched ahead of those who read in order is in the page cache.) 0 keeps nothing."""
+    """Chunks that readers of entry logs fetched lately: an answer of 1 MiB for each of some sixty
+    readers. (Chunks fetched ahead of sequential readers are in the page cache.) 0 keeps nothing."""
 
     list_bytes_max: int = 1024 * 1024
-    """What is read, or looked at in memory, for one piece of the list of a ledger's entries: 50 ms
+    """Bytes read, or scanned in memory, for one piece of the list of a ledger's entries: 50 ms
     where entries are smallest, and a hundred seeks of a slow disk take a second."""
 
     journal_segments_max: int = 12
@@ -47,7 +47,7 @@ class StorageOptions:
     """Reclaimed segments kept for reuse; more are removed. One is kept in any case."""
 
     low_space_bytes: int = 256 * 1024 * 1024
-    """With less free the bookie takes no new entries: room for one flush and the segments of a
+    """With less free the bookie takes no new entries: space for one flush and the segments of a
     recovery, so that it can still fence, take recovery adds and start again. A quarter of a disk
     that is small."""
 
@@ -57,18 +57,18 @@ class StorageOptions:
     reclaimed without delay."""
 
     space_check_seconds: float = 10.0
-    """How often a bookie looks whether there is room (again)."""
+    """How often a bookie looks whether there is space (again)."""
 
     stall_seconds: float = 10.0
     """When the disk has kept one operation for so long, new work is refused as busy instead of
-    queued behind it. Twice the time clients wait: they have given up on what is queued."""
+    queued. Twice the time clients wait: they have given up on the queued requests."""
 
     collect_seconds: float = 600.0
     """How often the bookie looks for deleted ledgers. One is dropped the second time it is found
     deleted, so its space comes back after ten to twenty minutes."""
 
     minor_live_share: float = 0.2
-    """Every round rewrites files of which less than this is live."""
+    """Every round rewrites files with a smaller live share than this."""
 
     major_live_share: float = 0.8
     """Once in `major_seconds`, and when the disk is nearly full, the same with this."""
@@ -77,22 +77,22 @@ class StorageOptions:
 
     joined_bytes_max: int = 1024 * 1024 * 1024
     """Small neighbouring files are joined up to this size. Small is an eighth of it: as much as one
-    flush writes when it has fallen behind as far as `memory_bytes_max` lets it."""
+    flush writes when it is as late as `memory_bytes_max` allows."""
 
     upkeep_bytes_per_second: int = 32 * 1024 * 1024
     """What compaction copies per second: a fraction of any disk."""
 
     mend_seconds: float = 5.0
     mend_seconds_max: float = 300.0
-    """Pause before what a repaired bookie still lacks is asked for again; it doubles while nothing
-    comes of it. A round asks metadata once for each ledger in limbo."""
+    """Pause before a repaired bookie asks again for its missing entries; it doubles while they do
+    not come. A round asks metadata once for each ledger in limbo."""
 
     scrub_seconds: float = 7 * 24 * 3600.0
     """Pause between two rounds of scrubbing; the first begins within it from the start."""
 
     suspect_seconds: float = 60.0
-    """Damage that somebody met is looked at soon, and the same not again for so long: what cannot
-    be repaired yet may be met a thousand times a second."""
+    """Damage that a read met is looked at soon, and the same not again for so long: damage that
+    cannot be repaired yet may be met a thousand times a second."""
 
     scrub_bytes_per_second: int = 8 * 1024 * 1024
     """What scrubbing reads: a terabyte takes a day and a half."""
@@ -134,12 +134,12 @@ class StorageOptions:
         return min(self.low_space_bytes, total_bytes // 4)
 
     def high_mark(self, total_bytes: int) -> int:
-        """Return the high mark of a disk, in bytes: one that it has when it is half empty."""
+        """Return the high mark of a disk, in bytes, such that a half empty disk reaches it."""
         return min(self.high_space_bytes, total_bytes // 2)
 
     @property
     def reserve_bytes(self) -> int:
-        """What is kept back for a start on a full disk, besides the room for the records that it
+        """Bytes kept back for a start on a full disk, besides the space for the records that it
         replays: a mebibyte, which lists 100,000 entry logs or keeps 20,000 fences.
         """
         return self.segment_bytes // 16
@@ -154,11 +154,11 @@ class StorageOptions:
     @property
     def last_bytes(self) -> int:
         """The end of a journal segment that takes no runs while the next segment is not there:
-        room for fences if the disk is found full.
+        space for fences if the disk is found full.
         """
         return self.segment_bytes // 4 // BLOCK_BYTES * BLOCK_BYTES
 
     @property
     def run_bytes_max(self) -> int:
-        """Largest run a segment can hold behind its header block and the record's own header."""
+        """Largest run a segment can hold after its header block and the record's own header."""
         return self.segment_bytes - 2 * BLOCK_BYTES

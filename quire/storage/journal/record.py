@@ -1,7 +1,7 @@
-"""Bytes of the journal: segment headers, records, and what a bad record means.
+"""Bytes of the journal: segment headers, records, and the meaning of a bad record.
 
 A segment file is a header block and then *batches*, each beginning at a multiple of `BLOCK_BYTES`;
-a batch is what one write and one sync made durable (docs/formats.md, "Journal"). Big-endian:
+one write and one sync make a batch durable (docs/formats.md, "Journal"). Big-endian:
 
     segment  | magic 8s | version u16 | number u64 | identity u64 | previous identity u64 |
              | bookie 32s | crc u32 |                                  zeros to the block's end
@@ -13,16 +13,16 @@ file, so the bytes of an earlier life, or of another file, never pass for a reco
 highest sequence that was durable before this batch was written: the proof against which a bad
 record is judged.
 
-    bad record `s`, and behind it a header with durable ≥ s  →  s was durable: corruption
-    bad record `s`, and nothing behind it that says so       →  a torn tail: never acked
+    bad record `s`, and after it a header with durable ≥ s  →  s was durable: corruption
+    bad record `s`, and nothing after it that says so       →  a torn tail: never acked
 
 A later record of the *same* torn batch proves nothing, and carries durable < s. Rot inside the very
-last batch looks like a torn write; so a journal that falls idle writes a MARK, which proves what is
-before it and holds nothing that could rot. Unproven stays what was acknowledged in the last moments
-before a crash; then the other copies of the entry have to do.
+last batch looks like a torn write; so a journal that falls idle writes a MARK, which proves the
+records before it and has no content that could rot. Records acknowledged in the last moments
+before a crash stay unproven; then the other copies of the entry have to do.
 
-Batches begin at block boundaries because a page is what the kernel writes: a batch never touches a
-page that holds acknowledged bytes, and costs no more input or output than one that would. The
+Batches begin at block boundaries because the kernel writes whole pages: a batch never touches a
+page that holds acknowledged bytes, and costs no more input or output than if it did. The
 module is pure. Not here: files (segments.py), when to write (journal.py).
 """
 
@@ -48,7 +48,7 @@ RECORD_HEADER_BYTES: Final = _RECORD.size + _CRC.size
 
 
 class RecordKind(IntEnum):
-    """What a record says."""
+    """The content of a record."""
 
     LEDGER = 1
     """ledger i64, key: the first key seen for a ledger. Precedes its first run."""
@@ -62,9 +62,9 @@ class RecordKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """Who a segment is. `identity` is a random odd number; `previous` that of the segment before,
-    or 0 for the first that a process made. `size` is that of the whole file in bytes: it was
-    written in full before its first record, so a shorter one was cut.
+    """The identity of a segment. `identity` is a random odd number; `previous` is the identity of
+    the segment before, or 0 for the first that a process made. `size` is the size of the whole file
+    in bytes: it was written in full before its first record, so a shorter file was cut.
     """
 
     number: int
@@ -110,7 +110,7 @@ def encode_segment(header: SegmentHeader) -> bytes:
 
 
 def decode_segment(path: str, block: bytes) -> SegmentHeader:
-    """Return who a segment is. Raises `CorruptStorageError` naming the file."""
+    """Return the identity of a segment. Raises `CorruptStorageError` naming the file."""
     if len(block) < _SEGMENT.size + _CRC.size:
         raise CorruptStorageError(path, f"{len(block)} bytes are too short for a segment")
     magic, version, number, identity, previous, size, bookie = _SEGMENT.unpack_from(block)
@@ -163,7 +163,7 @@ def read_record(data: bytes, offset: int, identity: int, sequence: int) -> Recor
 def read_records(
     data: bytes, offset: int, identity: int, sequence: int
 ) -> tuple[list[Record], int]:
-    """Return the contiguous records from an offset on, and the offset at which they stop."""
+    """Return the contiguous records from an offset on, and the offset where they stop."""
     records: list[Record] = []
     while (record := read_record(data, offset, identity, sequence)) is not None:
         records.append(record)

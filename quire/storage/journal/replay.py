@@ -1,8 +1,8 @@
 """Reading the journal back after a stop, and refusing one that is damaged.
 
 Records are applied in order from the checkpoint's position on. Where they stop, the whole rest of
-the journal is searched for proof that more of it was durable once (record.py); with proof the
-bookie does not start, because what it dropped may be the only copy of something it acknowledged.
+the journal is searched for proof that more of it was durable once (record.py). With proof the
+bookie does not start, because the lost part may be the only copy of an acknowledged entry.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ async def replay(
     """Apply every record after `start`; return where the next one would begin.
 
     `numbers` are the segments found, from `start.segment` on. `between` is called before each
-    further segment, with its position: the caller may make durable there what was applied, and give
-    up the segments before it. Raises `CorruptStorageError` when a
-    segment is missing, is not ours, or is damaged where damage cannot be the trace of a crash.
+    further segment, with its position: the caller may make the applied records durable there, and
+    give up the segments before it. Raises `CorruptStorageError` when a segment is missing, is not
+    ours, or is damaged where damage cannot be the trace of a crash.
     """
     if numbers[:1] != [start.segment]:
         raise CorruptStorageError(
@@ -84,11 +84,10 @@ async def replay(
 
 
 def _continues(previous: SegmentHeader, header: SegmentHeader, data: bytes) -> bool:
-    """Tell whether a segment follows another; if not it must be what a start that failed left
-    behind.
+    """Tell whether a segment follows another; if not it must be left from a failed start.
 
-    Such a segment begins a chain of its own and is empty: a process serves nobody before its first
-    checkpoint, which is then where replay begins.
+    Such a segment begins a chain of its own and is empty: a process serves no client before its
+    first checkpoint, and replay begins there.
     """
     if header.previous == previous.identity:
         return True
@@ -129,10 +128,10 @@ async def load_segment(disk: Disk, bookie: str, number: int) -> tuple[bytes, Seg
 
 
 async def load_remains(disk: Disk, bookie: str, number: int) -> tuple[bytes, SegmentHeader, bool]:
-    """Read what is left of a segment, with zeros for what the disk cannot read, and tell whether
+    """Read the rest of a segment, with zeros for unreadable blocks, and tell whether
     that is all of it.
 
-    Raises `CorruptStorageError` and OSError when it does not say that it is the one its name says.
+    Raises `CorruptStorageError` and OSError when its header does not confirm its name.
     """
     file = await disk.open(segment_path(number))
     try:

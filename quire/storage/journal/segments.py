@@ -3,16 +3,16 @@
     <number>.journal   a segment, its name and header durable before the first record goes in
     <number>.spare     a file of the right size whose content means nothing: the raw material
 
-A segment is made of a spare, one is zero-written and synced if there is none: overwriting blocks
-that exist syncs twice as fast as growing a file. What becomes of a file is always a rename between
-the two names with the directory synced in between, so content is interpreted only under the name
+A segment is made of a spare, which is zero-written and synced if it is missing: overwriting blocks
+that exist syncs twice as fast as growing a file. A file changes its kind by a rename between the
+two names, with the directory synced in between, so content is interpreted only under the name
 that promises it:
 
     n.journal → n.spare, sync directory → write header of m, sync → m.journal, sync directory
 
 The next segment is prepared in the background while the present one fills. One spare is kept back
 for the next start, which may find the disk full, and before a next segment is made the bookie's
-reserve must be whole (reserve.py). When the disk has no room for all of this, the preparation
+reserve must be whole (reserve.py). When the disk has no space for all of this, the preparation
 waits, `is_starved` is set, and it is tried again when space may be back.
 """
 
@@ -35,10 +35,10 @@ JOURNAL: Final = "journal"
 SEGMENT_SUFFIX: Final = ".journal"
 SPARE_SUFFIX: Final = ".spare"
 ZERO_BYTES: Final = 1024 * 1024
-"""A new spare is written and synced in steps of this, so that adds never wait behind all of it."""
+"""A new spare is written and synced in steps of this, so that adds never wait for all of it."""
 
 KEPT_BACK: Final = 1
-"""Spares that only a start may use: the one in which this process ends may have been the last."""
+"""Spares that only a start may use: the last segment of this process may have used the others."""
 
 
 def numbered(names: list[str], suffix: str) -> list[int]:
@@ -84,7 +84,7 @@ class Segment:
 
 
 async def _whole() -> None:
-    """Do nothing: there is no reserve."""
+    """Do nothing: this disk has no reserve."""
 
 
 class Segments:
@@ -99,7 +99,7 @@ class Segments:
         on_fatal: Callable[[BaseException], None],
         restore: Callable[[], Awaitable[None]] = _whole,
     ) -> None:
-        """`restore` makes the bookie's reserve whole, and raises ENOSPC when there is no room."""
+        """`restore` makes the bookie's reserve whole, and raises ENOSPC without space."""
         self._disk = disk
         self._bookie = bookie
         self._options = options
@@ -115,7 +115,7 @@ class Segments:
         self._preparing: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self.is_starved = False
-        """There is no room for a next segment, or it is not known yet whether there is."""
+        """The disk lacks space for a next segment, or that is not known yet."""
         self.on_starved: Callable[[], None] = lambda: None
         """Called when a segment cannot be made because the disk is full, every time it is tried."""
         self.on_ready: Callable[[], None] = lambda: None
@@ -123,11 +123,11 @@ class Segments:
 
     @property
     def live(self) -> list[int]:
-        """Numbers of the segments whose records may still be needed, ascending."""
+        """Numbers of the segments with records that may still be needed, ascending."""
         return list(self._live)
 
     async def load(self, first: int) -> list[int]:
-        """List what is there; return the numbers from `first` on. Spares of a wrong size are
+        """List the files; return the numbers from `first` on. Spares of a wrong size are
         removed.
         """
         names = await self._disk.list(JOURNAL)
@@ -150,7 +150,7 @@ class Segments:
         return max(KEPT_BACK, self._options.spare_segments_max)
 
     async def create(self, previous: int) -> Segment:
-        """Return a new segment whose name and header are durable, be it of the last spare.
+        """Return a new segment with a durable name and header, be it of the last spare.
 
         Raises OSError; after ENOSPC nothing changed, so numbers stay without a gap.
         """
@@ -169,15 +169,13 @@ class Segments:
             self._number = number
             self._live.append(number)
             await self._disk.sync_directory(JOURNAL)
-        except BaseException:  # cancellation too: nobody else knows the file
+        except BaseException:  # cancellation too: only this task knows the file
             await file.close()
             raise
         return Segment(header, file)
 
     async def _open_spare(self) -> tuple[int, File]:
-        """Open a spare, made if there is none. One that was a segment when segments had another
-        size is removed.
-        """
+        """Open a spare, made if missing. A former segment of another size is removed."""
         while True:
             if not self._spares:
                 await self._make_spare()
@@ -190,9 +188,9 @@ class Segments:
             self._spares.remove(spare)
 
     async def stock(self) -> None:
-        """Make what a start on a full disk needs: the reserve, and the spare that is kept back.
+        """Make the files that a start on a full disk needs: the reserve, and the spare kept back.
 
-        Raises OSError; after ENOSPC what is there stays, and this may be called again.
+        Raises OSError; after ENOSPC the existing files stay, and this may be called again.
         """
         await self._restore()
         async with self._turn:
@@ -287,9 +285,7 @@ class Segments:
                 self._room.set()
 
     async def drop_spares(self) -> None:
-        """Remove all spares but the one that is kept back: others need the room. Raises
-        OSError.
-        """
+        """Remove all spares but the spare kept back: others need the space. Raises OSError."""
         async with self._turn:
             dropped, self._spares = self._spares[KEPT_BACK:], self._spares[:KEPT_BACK]
             for number in dropped:

@@ -1,13 +1,12 @@
 """Giving back the disk space of deleted ledgers, and joining files that are many and small.
 
-`choose` (pure) picks what to do next; `Compactor` does it. What is live in neighbouring files is
+`choose` (pure) picks the next step; `Compactor` does it. The live entries of neighbouring files are
 copied into one new file, which takes their place in the checkpoint; only then are they removed. So
 a crash leaves the old files or the new one, and reads find the same entries at any time. Copies are
-verified as every read is: a file with damage is left as it is, for what it holds may be all there
-is.
+verified like every read. A file with damage stays as it is: its entries may be the only copies.
 
-Copying keeps to a rate, so that it never competes with the journal. A file in which nothing lives
-is removed without writing anything but the checkpoint: that works when the disk is full.
+Copying keeps to a rate, so that it never competes with the journal. A file without live entries is
+removed after a write of the checkpoint alone: that works when the disk is full.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ class Plan(NamedTuple):
 def choose(
     uses: Sequence[FileUse], live_share: float, joined_bytes_max: int, room_bytes: int
 ) -> Plan | None:
-    """Return what to do next; None when there is nothing.
+    """Return the next step; None when there is nothing to do.
 
-    `live_share`: a file of which less is live is written anew. `room_bytes`: a copy may not be
+    `live_share`: a file with a smaller live share is written anew. `room_bytes`: a copy may not be
     larger. Files that are known to be damaged are not among `uses` as candidates.
     """
     empty = tuple(use.number for use in uses if not use.live_bytes and not use.rows)
@@ -101,7 +100,7 @@ class Compactor:
         self._options = options
         self._damaged: list[int] = []
         self._turn = asyncio.Lock()
-        """Held by whoever replaces files: the collector, or whoever repairs one."""
+        """Held while files are replaced, by the collector or by a repair of a file."""
         self.counts: Final = CompactionCounts()
 
     def avoid(self, number: int) -> None:
@@ -115,7 +114,7 @@ class Compactor:
         return number in self._damaged
 
     async def step(self, live_share: float) -> bool:
-        """Do what is most useful; tell whether there was something. Raises OSError, and ENOSPC
+        """Do the most useful step; tell whether there was one. Raises OSError, and ENOSPC
         among it, after which nothing is lost.
         """
         async with self._turn:
@@ -142,8 +141,8 @@ class Compactor:
         return True
 
     async def rewrite(self, number: int) -> bool:
-        """Write what is live in a file to a new one; tell whether all of it could be read, and
-        there is room for it. Raises as `step`.
+        """Write the live entries of a file to a new one; tell whether all of them could be read,
+        and there is space for them. Raises as `step`.
         """
         async with self._turn:
             use = next((each for each in self._storage.shelf.uses() if each.number == number), None)
@@ -177,7 +176,7 @@ class Compactor:
         return True
 
     async def _avoid_damaged(self, error: CorruptEntryError, files: Sequence[int]) -> None:
-        """Leave the files alone in which a chunk is damaged; all, when it can be read by now."""
+        """Leave files with a damaged chunk alone; all, when it can be read by now."""
         parts = self._storage.shelf.parts_in(error.ledger, files)
         chunks = [chunk for part in parts for chunk in part.all() if chunk.first == error.entry]
         damaged = [
@@ -187,7 +186,7 @@ class Compactor:
             self.avoid(number)
 
     def _plan(self, uses: list[FileUse], live_share: float, room_bytes: int) -> Plan | None:
-        """Choose among stretches of files without damage, or of which no entry is wanted."""
+        """Choose among stretches of files without damage, or without a wanted entry."""
         stretch: list[FileUse] = []
         for use in [*uses, None]:
             if use is not None and not (use.live_bytes and self.avoids(use.number)):
@@ -231,8 +230,8 @@ class Compactor:
             first = complete_to + 1
 
     def _rows(self, files: tuple[int, ...]) -> bytes:
-        """Return the rows that would be lost with the files, as the states are now: what is in
-        memory is durable in the journal, or harmless to know early.
+        """Return the rows that would be lost with the files, as the states are now. The states in
+        memory are durable in the journal, or harmless to know early.
         """
         states = self._storage.states
         rows = self._storage.shelf.rows_in(files)

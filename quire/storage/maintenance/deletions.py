@@ -1,8 +1,8 @@
 """Which ledgers exist no more, and which ids were given out, as the metadata store proves it.
 
-A ledger is deleted when its record is not there. But a store that lost its data, a wrong one, or
-one that answers with an empty listing by mistake would say so of every ledger, so an absence counts
-only when
+A ledger is deleted when its record is not there. But a store that lost its data, a wrong store, or
+a store that wrongly answers with an empty listing would say so of every ledger. So an absence
+counts only when
 
   * the store still knows this cluster by its id, in the same adopted incarnation before and after,
   * the store's counter says that the ledger's id was once given out, and
@@ -48,7 +48,7 @@ class MetadataDeletions:
         found = await self._check()
         following = await self._next_id()
         gone: list[LedgerId] = []
-        # Somebody may be waiting for the tail of a ledger that can never be.
+        # A client may be waiting for the tail of a ledger that can never be.
         known = sorted(ledger for ledger in ledgers if 0 <= ledger < following)
         for shard, members in groupby(known, key=lambda ledger: parent_of(ledger_path(ledger))):
             listed = frozenset(await self._store.children(shard))

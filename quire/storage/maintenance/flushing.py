@@ -1,8 +1,8 @@
-"""What a bookie does beside its requests: flush, reclaim the journal, watch the free space.
+"""A bookie's work beside its requests: flush, reclaim the journal, watch the free space.
 
-One task. A flush is asked for by whoever sees a limit reached; it is never timed. A full disk ends
+One task. A flush is asked for when a limit is reached; it is never timed. A full disk ends
 nothing: the bookie becomes read-only and the flush is tried again when space is looked at next. Any
-other failure is fatal, because data whose way to the disk failed once must not be trusted again.
+other failure is fatal, because data that failed once on its way to the disk cannot be trusted.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Upkeep:
 
     @property
     def has_room(self) -> bool:
-        """Whether the disk had room for new entries when it was looked at."""
+        """Whether the disk had space for new entries when it was looked at."""
         return self._has_room
 
     @property
     def is_writable(self) -> bool:
-        """There is room for new entries, and for what recovery needs after that."""
+        """There is space for new entries, and for what recovery needs after that."""
         return self._has_room and not self._segments.is_starved
 
     def start(self) -> None:
@@ -119,7 +119,7 @@ class Upkeep:
             self._close_door()
             return
         self._is_blocked = False
-        if freed:  # else who waits would ask for the next one, which frees as little
+        if freed:  # else waiters would ask for the next one, which frees as little
             self._gate.leave(freed)
         await self._segments.release(self._storage.checkpoint.position.segment)
         self.look()
@@ -138,7 +138,7 @@ class Upkeep:
             self.request_flush()
 
     def _close_door(self) -> None:
-        """Take no new entries; those that wait for memory are told so, for it will not come."""
+        """Take no new entries; refuse those waiting for memory, which will not come."""
         self._has_room = False
         self._gate.turn_away(ReadOnlyBookieError(self._bookie, NEARLY_FULL))
 

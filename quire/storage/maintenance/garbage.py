@@ -1,12 +1,12 @@
 """Garbage collection: ledgers that were deleted are dropped, and their space is given back.
 
-A bookie is never told that a ledger was deleted. Now and then it asks which of those it holds exist
-no more, through the narrow port `Deletions`. A ledger is dropped only when it was found deleted in
-two rounds, one after the other; a round in which the store could not say begins anew. Then
+A bookie is not told that a ledger was deleted. Now and then it asks which of its ledgers no longer
+exist, through the narrow port `Deletions`. A ledger is dropped only when it was found deleted in
+two rounds, one after the other; after a round without an answer of the store this begins anew. Then
 compaction runs until there is nothing to do: *minor* every round, *major* (which also rewrites
 files with a little garbage) now and then, or at once when the disk is nearly full.
 
-Owns one task. Not here: what counts as deleted (deletions.py), how files are rewritten
+Owns one task. Not here: the proof of a deletion (deletions.py), how files are rewritten
 (compaction.py).
 """
 
@@ -31,11 +31,11 @@ from quire.storage.maintenance.compaction import Compactor
 _log = logging.getLogger(__name__)
 
 STEPS_MAX: Final = 1000
-"""Compactions of one round; what is left waits for the next."""
+"""Compactions of one round; the rest waits for the next."""
 
 
 class Deletions(Protocol):
-    """What the collector wants to know of the cluster."""
+    """The collector's questions to the cluster."""
 
     async def deleted(self, ledgers: Sequence[LedgerId]) -> list[LedgerId]:
         """Return which of some ledgers provably exist no more. Raises `QuireError` when that
@@ -46,7 +46,7 @@ class Deletions(Protocol):
 
 @dataclass(slots=True)
 class CollectionCounts:
-    """What the collector did since the start."""
+    """The collector's counters since the start."""
 
     rounds: int = 0
     rounds_failed: int = 0
@@ -123,7 +123,7 @@ class Collector:
         _log.info("bookie %s collected: %s %s", self._bookie, self.counts, self._compactor.counts)
 
     async def _compact(self, step: Callable[[], Awaitable[bool]]) -> bool:
-        """Do what a compaction does; tell whether there is more to do, and room for it."""
+        """Do one compaction; tell whether there is more to do, and space for it."""
         try:
             return await step()
         except OSError as error:

@@ -1,13 +1,13 @@
-"""Good copies in the place of what is missing or damaged.
+"""Good copies in the place of missing or damaged entries.
 
 Entries that others hold are stored as every entry is, through the journal. A damaged chunk counts
-until all that the bookie owes of it has come back and is durable; then it is left out of the index,
-and its file is written anew without it. A crash in between finds the chunk again, still damaged and
-still not served, and it is patched again: with what newer files have by then, and the rest from
-others.
+until all entries that the bookie must hold of it are back and durable; then it is left out of the
+index, and its file is written anew without it. After a crash in between the chunk is found again,
+still damaged and still not served. It is patched again: with entries that newer files have by then,
+and the rest from others.
 
-Not here: what is missing (self_repair.py), what is damaged (scrub.py), where copies come from
-(quire/repair).
+Not here: which entries are missing (self_repair.py), which are damaged (scrub.py), where copies
+come from (quire/repair).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ BATCH_ENTRIES: Final = 4096
 """Ids looked at together."""
 
 WAITED_SECONDS_MAX: Final = 60.0
-"""So long is waited for one write set of a fragment in which bookies do not answer; the rest of its
+"""Longest wait for one write set of a fragment with silent bookies; the rest of its
 entries have to wait for another round."""
 
 ANSWER_SECONDS: Final = 1.0
-"""Who says in less that he does not hold an entry has answered: the next one is asked for. Somebody
-who is away costs up to 5 s."""
+"""A bookie that denies an entry in less has answered: the next entry is asked for. A bookie that is
+away costs up to 5 s."""
 
 
 class Patcher:
@@ -68,9 +68,9 @@ class Patcher:
         pieces: AsyncGenerator[Iterable[EntryId], None],
     ) -> AsyncGenerator[tuple[int, int], None]:
         """Fetch some ascending entries that are owed and make them durable, at a rate; yield how
-        many entries and bytes came, again and again. `pieces` is closed in the end. Raises what
-        `Copies.fetch` raises, and `UnreadableError` for more than the journal can take. An entry
-        that nobody has keeps none behind it away: that is raised in the end.
+        many entries and bytes came, again and again. `pieces` is closed in the end. Raises as
+        `Copies.fetch`, and `UnreadableError` for more than the journal can take. An entry without
+        any copy does not stop later ones: its error is raised in the end.
         """
         room = min(READ_BYTES_MAX, self._options.run_bytes_max)
         missed: UnreadableError | None = None
@@ -87,7 +87,7 @@ class Patcher:
                         vain.count(wanted[0])
                         wanted = vain.left(wanted)
                         continue
-                    if len(run) > self._options.run_bytes_max:  # there is no segment it fits into
+                    if len(run) > self._options.run_bytes_max:  # it fits into no segment
                         reason = f"its copy has {len(run)} bytes"
                         raise UnreadableError(ledger, wanted[0], reason)
                     await self._store_run(run)
@@ -115,7 +115,7 @@ class Patcher:
 
     async def _held_later(self, ledger: LedgerId, chunk: ChunkAt) -> list[EntryId]:
         """Return entries of a chunk's range that newer files hold and that can be read: perhaps
-        nobody else has them any more. Not all of them when there is damage in those, too.
+        no other bookie has them any more. Not all of them when newer files are damaged, too.
         """
         shelf = self._storage.shelf
         held = shelf.ledgers.get(ledger)
@@ -142,7 +142,7 @@ class Patcher:
         return entries
 
     async def patch_ledger(self, copies: Copies, ledger: LedgerId) -> None:
-        """Verify every chunk of a ledger, patch what is damaged, and write the files of that anew.
+        """Verify every chunk of a ledger, patch damaged ones, and write their files anew.
         Raises as `patch`.
         """
         for number, chunks in groupby(self._storage.chunks(ledger), lambda chunk: chunk.file):
@@ -173,8 +173,8 @@ class Patcher:
 
 
 class _Vain:
-    """How long one waited for bookies that do not answer, and for which entries one waits no more:
-    by fragment and remainder, for all of these have the same write set.
+    """The time waited for silent bookies, and the entries no longer waited for: by fragment and
+    remainder, because all entries of these have the same write set.
     """
 
     def __init__(self, owed: Owed) -> None:
@@ -182,7 +182,7 @@ class _Vain:
         self._time = asyncio.get_running_loop().time
         self._begun = 0.0
         self._behind = NO_ENTRY
-        """Nobody gave this one, or any before it that is still asked for."""
+        """No bookie gave this one, or any requested one before it."""
         self._waited: dict[tuple[EntryId, int], float] = {}
         self._given_up: set[tuple[EntryId, int]] = set()
 
@@ -190,7 +190,7 @@ class _Vain:
         self._begun = self._time()
 
     def count(self, entry: EntryId) -> None:
-        """Note that nobody gave an entry."""
+        """Note that no bookie gave an entry."""
         self._behind = entry
         spent = self._time() - self._begun
         if spent >= ANSWER_SECONDS:

@@ -1,7 +1,8 @@
-"""What a bookie wants of the rest of the cluster when it repairs itself: a narrow port.
+"""A narrow port for the questions of a bookie that repairs itself to the rest of the cluster.
 
-It has neither the passwords nor the metadata of ledgers. `Copies` tells what metadata says it must
-hold, and brings entries that other bookies hold; quire/repair implements it. The values are pure.
+It has neither the passwords nor the metadata of ledgers. `Copies` names the entries that metadata
+assigns to it, and brings entries that other bookies hold; quire/repair implements it. The values
+are pure.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from quire.entry import NO_ENTRY, EntryId, LedgerId
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Of the entries first ≤ id ≤ last, those whose remainder by `cycle` is among `remainders`."""
+    """The entries first ≤ id ≤ last with a remainder by `cycle` that is in `remainders`."""
 
     first: EntryId
     last: EntryId
@@ -43,7 +44,7 @@ class Owed:
 
     @property
     def settled_to(self) -> EntryId:
-        """The entry up to which this says everything."""
+        """The last entry that this is complete for."""
         return max((stretch.last for stretch in self.stretches), default=NO_ENTRY)
 
     def stretch_of(self, entry: EntryId) -> Stretch:
@@ -51,8 +52,8 @@ class Owed:
         return next(each for each in self.stretches if entry <= each.last)
 
     def settles(self, first: EntryId, last: EntryId) -> bool:
-        """Whether this is the last word about the entries from first to last: of a ledger that is
-        not closed yet, only about fragments the bookie is in. Into others it may still come.
+        """Whether this is final for the entries from first to last. In an open ledger it is final
+        only for fragments that have the bookie: it may still come into the others.
         """
         for stretch in self.stretches:
             if stretch.first <= first:
@@ -81,8 +82,8 @@ class Copies(Protocol):
     """See the module."""
 
     async def owed(self, ledger: LedgerId) -> Owed:
-        """Return what the bookie must hold. Raises `NoSuchLedgerError` for one that was deleted,
-        and `QuireError` when that cannot be said.
+        """Return the entries that the bookie must hold. Raises `NoSuchLedgerError` for a deleted
+        ledger, and `QuireError` when that cannot be said.
         """
         ...
 
@@ -93,7 +94,7 @@ class Copies(Protocol):
         another bookie of their write set holds them, and which they are.
 
         Checked as far as that is possible without the ledger's password. Raises `UnreadableError`
-        when nobody gave a good copy, and `QuireError` when nobody could be asked.
+        when no bookie gave a good copy, and `QuireError` when no bookie could be asked.
         """
         ...
 

@@ -1,5 +1,5 @@
 """Scrubbing: everything stored is read again now and then, so that rot is found while other copies
-still exist. What somebody met in the meantime is looked at when he meets it (`suspect`).
+still exist. Damage that a read meets in the meantime is looked at then (`suspect`).
 
 The first round begins somewhere within the time between two, at any file: so a bookie that never
 runs for that long, or not for as long as a round takes, is read as often as others in the long run.
@@ -7,8 +7,8 @@ runs for that long, or not for as long as a round takes, is read as often as oth
 Every entry log that counts is verified as a read would verify it: header, footer and index, then
 each chunk against its checksum. Damage is logged by ledger and entries, and the file is left alone
 by compaction. Then the entries are taken from the other bookies, and the file is written anew
-(read_repair.py). What nobody else has stays in `damage`, is reported by every round, and is never
-served. Everything keeps to a rate.
+(read_repair.py). Damage without another copy stays in `damage`, is reported by every round, and is
+never served. Everything keeps to a rate.
 
 Owns two tasks. Not here: the check of a stopped bookie's whole disk (check.py).
 """
@@ -39,7 +39,7 @@ DAMAGE_MAX: Final = 10_000
 """Findings kept; more are only counted and logged."""
 
 SUSPECTS_MAX: Final = 1000
-"""Entries that wait to be looked at, and those that are left alone for a while; more are left to
+"""Entries that wait to be looked at, and entries left alone for a while; more are left to
 the next round."""
 
 
@@ -53,12 +53,12 @@ class ScrubCounts:
     bytes: int = 0
     damaged: int = 0
     repaired: int = 0
-    """Damages that are no more."""
+    """Damages that are gone."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """What is damaged in one file."""
+    """The damaged chunks of one file."""
 
     number: int
     chunks: list[tuple[LedgerId, ChunkAt, Damage]] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Scrubber:
         self._is_suspicious = asyncio.Event()
         self.counts: Final = ScrubCounts()
         self.damage: list[Damage] = []
-        """What the last round found and could not repair, or the one under way so far."""
+        """Damage that the last round, or the present one so far, could not repair."""
 
     def start(self) -> None:
         for work in (self._run, self._look_at_suspects):
@@ -111,15 +111,15 @@ class Scrubber:
             self._on_fatal(error)
 
     async def _run(self) -> None:
-        if not self._storage.limbo():  # what was just repaired is looked at at once
+        if not self._storage.limbo():  # a disk just repaired is read at once
             await asyncio.sleep(self._rng.random() * self._options.scrub_seconds)
         while True:
             await self.round()
             await asyncio.sleep(self._options.scrub_seconds)
 
     def suspect(self, ledger: LedgerId, entry: EntryId) -> None:
-        """Note that somebody met damage. It is looked at soon, and then left alone for a while:
-        what cannot be repaired yet is met again and again.
+        """Note that a read met damage. It is looked at soon, and then left alone for a while:
+        damage that cannot be repaired yet is met again and again.
         """
         suspect = (ledger, entry)
         if asyncio.get_running_loop().time() < self._resting.get(suspect, 0.0):
@@ -153,7 +153,7 @@ class Scrubber:
                     await self._repair(found)
 
     async def round(self) -> None:
-        """Verify every file once, and repair. What is replaced in the meantime is left to the next
+        """Verify every file once, and repair. Files replaced in the meantime are left to the next
         round. Raises OSError.
         """
         self.damage = []
@@ -188,7 +188,7 @@ class Scrubber:
         return found
 
     async def _repair(self, found: _Found) -> None:
-        """Patch a file's chunks and write it anew; what cannot be had stays reported."""
+        """Patch a file's chunks and write it anew; unrepaired damage stays reported."""
         if self._copies is None:
             return
         patched = list(found.indexes)
@@ -202,7 +202,7 @@ class Scrubber:
                 _log.warning("bookie %s cannot ask for copies: %s", self._bookie, error)
             is_all = len(patched) == len(found.chunks) + len(found.indexes)
             if not (is_all and await self._patcher.write_anew(found.number)):
-                # Not with damage in it, or without room: later. What was patched is left out till
+                # Not with damage in it, or without space: later. Patched chunks are left out till
                 # then.
                 patched = [damage for damage in patched if damage.ledger is not None]
         repaired = frozenset(patched)
@@ -210,8 +210,8 @@ class Scrubber:
         self.counts.repaired += len(patched)
 
     async def _settle(self, number: int) -> None:
-        """Write a file anew that was damaged and is not any more: by now there is room for it, or
-        what was damaged in it belonged to a ledger that is deleted.
+        """Write a file anew that was damaged and is not any more: by now there is space for it, or
+        its damaged chunks belonged to a ledger that is deleted.
         """
         if self._compactor.avoids(number) and number in self:
             await self._patcher.write_anew(number)
@@ -219,7 +219,7 @@ class Scrubber:
     async def _patch(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
         entries = f"entries {chunk.first} to {chunk.last} of ledger {ledger}"
         if chunk not in self._storage.chunks(ledger):
-            return True  # by whoever met it first
+            return True  # by the first read that met it
         try:
             is_patched = await self._patcher.patch(copies, ledger, chunk)
         except NoSuchLedgerError:

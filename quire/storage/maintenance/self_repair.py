@@ -1,13 +1,13 @@
-"""Mending: what a bookie lost comes back from the others, ledger by ledger.
+"""Mending: fetch a bookie's lost entries from the others, ledger by ledger.
 
 A ledger in limbo (salvage.py) leaves it when metadata says that it is closed and the bookie holds
-every entry of which it is in the write set. What is missing is fetched from the others and stored
-as every entry is: through the journal. A ledger that is not closed stays: its writer, or whoever
-recovers it, decides where it ends, and this bookie has no part in that; of its finished fragments
-it fetches what is missing all the same. A ledger that was deleted is the collector's.
+every entry that has the bookie in its write set. Missing entries are fetched from the others and
+stored as every entry is: through the journal. An open ledger stays in limbo: its writer, or a
+recovery, decides where it ends, and this bookie has no part in that. The bookie fetches the missing
+entries of its finished fragments all the same. The collector drops a deleted ledger.
 
-One task. It keeps to a rate, gives way when the disk is nearly full, and comes back to what could
-not be had with pauses that double. Not here: where copies come from (quire/repair).
+One task. It keeps to a rate, gives way when the disk is nearly full, and retries unreachable
+entries with pauses that double. Not here: where copies come from (quire/repair).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MendCounts:
 class Mender:
     """See the module. `start` and `close` belong to the owner.
 
-    `has_room` says whether the disk has room for more.
+    `has_room` says whether the disk has space for more.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Mender:
             _log.warning("bookie %s lacks copies of ledger %d: %s", self._bookie, ledger, error)
 
     async def _mend(self, copies: Copies, ledger: LedgerId) -> bool:
-        """Fetch what is missing of a ledger; tell whether it is whole now."""
+        """Fetch the missing entries of a ledger; tell whether it is whole now."""
         owed = await copies.owed(ledger)
         missing = self._missing(copies, ledger, owed)
         async with aclosing(self._patcher.bring(copies, ledger, owed, missing)) as bringing:
@@ -135,8 +135,8 @@ class Mender:
     async def _missing(
         self, copies: Copies, ledger: LedgerId, owed: Owed
     ) -> AsyncGenerator[Iterator[EntryId], None]:
-        """Yield the entries owed that are not held, in pieces as large as a listing: of a large
-        ledger not all that is held is in memory together, and others have their turn.
+        """Yield the entries owed that are not held, in pieces as large as a listing. So the ids of
+        a large ledger are never all in memory together, and other tasks have their turn.
         """
         at = 0
         while at <= owed.settled_to:
@@ -156,7 +156,7 @@ class Mender:
             return await self._storage.lists.some(ledger, first)
 
     async def close(self) -> None:
-        """Stop at once; what was fetched is kept."""
+        """Stop at once; fetched entries are kept."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,9 +1,9 @@
 """Everything on a stopped bookie's disk, verified, without changing any of it.
 
 The same readers that the bookie starts with are run over cookie, checkpoints, journal and entry
-logs; besides, every chunk of every entry log is read and compared with its checksum. What a crash
-may leave (a torn tail, an unlisted file, one of two checkpoints) is no damage. The digests of
-entries are not looked at: a bookie does not have the passwords.
+logs; besides, every chunk of every entry log is read and compared with its checksum. Traces of a
+crash (a torn tail, an unlisted file, one of two checkpoints) do not count as damage. The digests of
+entries are not checked: a bookie does not have the passwords.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OPEN_FILES_MAX = 8
 
 @dataclass(slots=True)
 class Findings:
-    """What a check looked at, and what it found."""
+    """The files and entries that a check looked at, and its findings."""
 
     bookie: str
     files: int = 0
@@ -49,7 +49,7 @@ class Findings:
     records: int = 0
     ledgers: set[LedgerId] = field(default_factory=set)
     limbo: set[LedgerId] = field(default_factory=set)
-    """Ledgers of which the bookie knows that it may have lost something."""
+    """Ledgers that the bookie knows it may have lost data of."""
     retired: LedgerId = -1
     """The highest ledger that the bookie dropped, -1 for none."""
     damage: list[Damage] = field(default_factory=list)
@@ -91,7 +91,7 @@ async def check_disk(
         findings.damage.append(Damage(error.path, error.reason))
         return findings
     except OSError as error:
-        if not findings.damage:  # of a segment; a checkpoint was named already
+        if not findings.damage:  # damage of a segment; a checkpoint was named already
             findings.damage.append(Damage(JOURNAL, reason_of(error)))
         return findings
     await _check_retired(disk, findings, checkpoint)
@@ -172,7 +172,7 @@ async def _check_entry_log(disk: Disk, findings: Findings, number: int) -> None:
 async def verify_chunks(
     files: EntryFiles, index: EntryIndex
 ) -> AsyncIterator[tuple[int, Damage | None]]:
-    """Read every chunk of an entry log; yield the bytes of each and what is wrong with it."""
+    """Read every chunk of an entry log; yield the bytes of each and its damage."""
     for ledger in sorted(index.ledgers):
         for chunk in index.ledgers[ledger].all():
             _, error = await files.read(ledger, [chunk])
@@ -184,7 +184,7 @@ async def verify_chunks(
 
 
 def reason_of(error: CorruptStorageError | OSError) -> str:
-    """Return what is wrong with a file; raise an error that does not say that it is damaged."""
+    """Return the damage of a file; raise an error that does not prove damage."""
     if isinstance(error, CorruptStorageError):
         return error.reason
     if not is_unreadable(error):

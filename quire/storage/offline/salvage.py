@@ -1,20 +1,20 @@
-"""Starting again with what is left, after a bookie may have lost what it vouched for.
+"""Starting again with the sound files, after a bookie may have lost acknowledged data.
 
-A damaged bookie refuses to start, for it would deny what it acknowledged. When the operator accepts
-the loss, everything that can still be believed is kept, and everything else is put in doubt:
+A damaged bookie refuses to start: it would deny entries that it acknowledged. When the operator
+accepts the loss, all sound data is kept, and everything else is put in doubt:
 
-  - entry logs whose index is whole count; what is wrong inside a chunk is found when it is read;
-  - of the journal every record that can be read and passes its checksums counts, whatever is
-    missing before it;
-  - what cannot be believed is set aside under another name, and nothing is deleted;
-  - every ledger the bookie has, and every one that the caller says it may have had, is in limbo:
-    fenced, because a fence may be among what was lost, and *unknown* wherever it is not held;
-  - of other ledgers that existed the bookie may have answered a fence and have left the metadata
-    since; they are in limbo as soon as anybody asks (doubtful.py).
+  - an entry log with a whole index counts; damage inside a chunk is found when it is read;
+  - every readable record of the journal with right checksums counts, even if records before it are
+    missing;
+  - damaged files are set aside under another name, and no file is deleted;
+  - every ledger the bookie has, and every ledger that the caller says it may have had, is in limbo:
+    fenced, because its fence may be lost, and *unknown* wherever its entries are not held;
+  - the bookie may have answered a fence for other ledgers that existed, and have left their
+    metadata since; they are in limbo as soon as a client asks for them (doubtful.py).
 
-While this is under way a file says so, and no bookie starts: half a repair is none. It can be begun
-again at any time. Not here: who may have had what (quire/repair), how ledgers become whole again
-(self_repair.py).
+A marker file keeps the bookie from starting until the repair has finished. The repair can be begun
+again at any time. Not here: which ledgers a bookie may have had (quire/repair), how ledgers become
+whole again (self_repair.py).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _LEDGER: Final = struct.Struct(">q")
 
 
 class Doubt(NamedTuple):
-    """A ledger of which the bookie may have had something; `check` tells its key ("": unknown)."""
+    """A ledger that the bookie may have had data of; `check` tells its key ("": unknown)."""
 
     ledger: LedgerId
     check: str = ""
@@ -68,7 +68,7 @@ class Doubt(NamedTuple):
 
 @dataclass(slots=True)
 class Salvage:
-    """What was kept, and what was not."""
+    """The result of a salvage."""
 
     files: int = 0
     records: int = 0
@@ -76,7 +76,7 @@ class Salvage:
     """Put into limbo by name; others that existed are so when they are asked for."""
     damage: list[Damage] = field(default_factory=list)
     aside: list[str] = field(default_factory=list)
-    """New names of what cannot be believed."""
+    """New names of damaged files."""
 
 
 async def mark_unfinished(disk: Disk, below: LedgerId = 0) -> None:
@@ -93,7 +93,7 @@ async def salvage(
     rng: random.Random,
     options: StorageOptions | None = None,
 ) -> Salvage:
-    """Make the disk of a stopped bookie one that can be served, with everything in limbo.
+    """Make the disk of a stopped bookie fit to be served, with everything in limbo.
 
     `doubts` are the ledgers the bookie may have had, `horizon` is around all it may have fenced.
     The caller has compared the disk's cookie. Raises OSError; whatever ends it, it is to be called
@@ -111,7 +111,7 @@ async def examine(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Salvage:
     """Return what `salvage` would, and change nothing. Damage inside entry logs is looked for and
-    told as well, which a salvage leaves to whoever reads them.
+    told as well; a salvage leaves it to later readers.
 
     `on_progress` is told how many entry logs are done, and of how many. Raises OSError.
     """
@@ -197,7 +197,7 @@ class _Salvaging:
         return sequence
 
     async def _checkpoint(self) -> Checkpoint:
-        """Return the latest checkpoint that is whole, or one that lists nothing."""
+        """Return the latest whole checkpoint, or an empty one."""
         latest, missing = NOWHERE, list[str]()
         for path in PATHS:
             try:
@@ -215,7 +215,7 @@ class _Salvaging:
         return latest
 
     async def _retired_ids(self, checkpoint: Checkpoint) -> RetiredFile:
-        """Return the newest whole file of retired ids. What is missing from it stays in doubt: the
+        """Return the newest whole file of retired ids. Ids missing from it stay in doubt: the
         horizon has every id that has no record (quire/repair/census.py).
         """
         found, damage = await read_retired(self._disk, self._bookie)
@@ -231,7 +231,7 @@ class _Salvaging:
         try:
             await check_first(self._disk, self._bookie, checkpoint)
         except (CorruptStorageError, OSError) as error:
-            reason_of(error)  # damage says that there was more; what is not damage is raised
+            reason_of(error)  # damage says that there was more; other errors are raised
             return False
         return checkpoint == FIRST
 
@@ -306,7 +306,7 @@ class _Salvaging:
         self._found.aside.append(aside)
 
     async def _aside_of(self, path: str) -> str:
-        """Return the new name of what is set aside."""
+        """Return the new name of a file set aside."""
         directory, _, name = path.rpartition("/")
         names = await self._disk.list(directory)
         aside = next(each for each in _aside_names(name) if each not in names)
@@ -339,8 +339,8 @@ class _Salvaging:
 
 
 def _records(data: bytes, identity: int) -> Iterator[tuple[int, Record]]:
-    """Yield every record of a segment that passes its checks, and where it begins; look for the
-    next batch behind one that does not.
+    """Yield every record of a segment that passes its checks, and where it begins; after a
+    record that fails them, look for the next batch.
     """
     offset = BLOCK_BYTES
     while offset < len(data):

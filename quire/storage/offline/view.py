@@ -1,6 +1,6 @@
-"""Bytes in memory behind the `File` of port 3, for reading only.
+"""Bytes in memory as a `File` of port 3, for reading only.
 
-What reads files through the port can so be given bytes that came from elsewhere: a copy, or a file
+Code that reads files through the port can so get bytes from elsewhere: a copy, or a file
 that a running bookie has locked.
 """
 

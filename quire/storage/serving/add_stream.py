@@ -33,7 +33,7 @@ class RunContext(Protocol):
         ...
 
     async def write(self, message: pb.AddReply, /) -> None:
-        """Send a message, waiting for room."""
+        """Send a message, waiting for space."""
         ...
 
 

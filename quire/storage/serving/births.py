@@ -1,4 +1,4 @@
-"""The guard before a bookie's node: a ledger is begun only under an id that was given out.
+"""The guard before a bookie's node: it begins a ledger only under an id that was given out.
 
 A bookie takes the first add or fencing request for a ledger as the ledger's birth, and keeps its
 key forever. Without this guard a stranger can take ids of the future, and every ledger that is
@@ -14,7 +14,7 @@ Adds that wait are kept in a queue per ledger, before they take memory of the no
 is there a queue is emptied in one step, so the order of a ledger's adds is kept and no other ledger
 waits.
 
-Not here: what the counter says (deletions.py), what a bookie does with a request (node.py).
+Not here: reading the counter (deletions.py), the bookie's answers to requests (node.py).
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of adds that wait for the store at once; further ones are refused as busy."""
 
 RUN_BYTES_OVERHEAD: Final = 512
-"""What a waiting add costs besides its bytes."""
+"""Cost of a waiting add besides its bytes."""
 
 PAUSE_SECONDS: Final = 0.1
 """Between two attempts to read the counter."""
 
 
 class Births(Protocol):
-    """What a bookie wants to know of the ids that were given out."""
+    """Port: which ids were given out."""
 
     async def born_below(self) -> LedgerId:
         """Return the lowest id that was not given out yet. Raises `QuireError` when the store
@@ -108,7 +108,7 @@ class Bound:
         await self._raise_to(max(self.below, held_below), self._births.born_below())
 
     async def _raise_to(self, least: LedgerId, reading: Awaitable[LedgerId]) -> None:
-        """Take over what a read says. `least` was known before it began: the counter only grows."""
+        """Take over the result of a read. `least` was known before it began: the counter grows."""
         following = await reading
         if following < least:
             raise StoreWentBackError(
@@ -142,7 +142,7 @@ class _Add:
 
 
 class BornBookie:
-    """Port 1: another bookie, which begins no ledger whose id was not given out.
+    """Port 1: another bookie, which begins a ledger only if its id was given out.
 
     `knows` tells whether the bookie has a ledger already, or had it and dropped it.
     """
@@ -163,11 +163,11 @@ class BornBookie:
         self._waiting_bytes = 0
 
     async def check_store(self, highest: LedgerId) -> None:
-        """Compare the store's counter with the highest ledger of which this bookie held entries
+        """Compare the store's counter with the highest ledger that this bookie held entries of
         before the call, −1 for none (docs/protocol.md, I1).
 
-        Raises `StoreWentBackError` when the counter is not above it, or is lower than one that was
-        read before; and the store's errors.
+        Raises `StoreWentBackError` when the counter is not above it, or is lower than an earlier
+        read of it; and the store's errors.
         """
         await self._bound.check(highest + 1)
 

@@ -1,10 +1,10 @@
 """A bookie on the network: the gRPC service over any `Bookie`, and beside it a port for runs alone.
 
-The service believes nothing it is sent: it checks for whom a call is, bounds what may be under
-way, and turns whatever the bookie raises into an answer (quire/wire/codec.py).
+The service trusts no message: it checks that a call is for its bookie, bounds the calls under
+way, and turns the bookie's errors into answers (quire/wire/codec.py).
 
-Not here: what a bookie does (node.py), streams of runs (add_stream.py), what all calls have in
-common (limits.py), and a bookie's life as a process (server.py).
+Not here: the bookie itself (node.py), streams of runs (add_stream.py), the rules common to all
+calls (limits.py), and a bookie's life as a process (server.py).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ WAIT_SECONDS_MAX: Final = 600.0
 
 
 def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]]:
-    """Make a unary handler of a method: check for whom the call is, answer with what it raises,
-    and be waited for.
+    """Make a unary handler of a method: check that the call is for this bookie, turn errors into
+    answers, and be waited for.
     """
 
     def decorate(method: _Unary[ReplyT]) -> _Handler[ReplyT]:
@@ -113,7 +113,7 @@ class BookieService:
     async def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesReply:  # noqa: N802
         list_from = partial(self.bookie.list_entries, request.ledger)
         with self.reception.lists.take():
-            if not request.HasField("first"):  # of a client that does not know of pieces
+            if not request.HasField("first"):  # from a client that does not know pieces
                 return encode_ranges(await list_all(list_from))
             return encode_ranges((await list_from(request.first))[:RANGES_MAX])
 
@@ -142,9 +142,9 @@ async def serve_bookie(
     with the real port.
 
     With `listen_runs`, another host:port, runs are taken there as plain frames as well. Clients are
-    told the host `advertise` instead of that of `listen`; a wildcard such as 0.0.0.0 needs it.
+    told the host `advertise` instead of the host of `listen`; a wildcard such as 0.0.0.0 needs it.
 
-    At the end of the block new work is refused, what is under way may finish for `drain_seconds`,
+    At the end of the block new work is refused, calls under way may finish for `drain_seconds`,
     and then every call is broken off. A cancelled block is drained as well. The bookie stays
     open: it is its owner's to close. Raises `ConfigurationError` when an address cannot be used.
     """

@@ -1,8 +1,8 @@
-"""What all calls to a served bookie have in common, however they come in.
+"""Rules common to all calls to a served bookie, over gRPC or plain frames.
 
-For whom a call is, what may be under way at the same time, how an error becomes an answer, and the
-end: `drain` refuses what is new and waits for the answers of what is old, `ended` waits until
-nobody uses the bookie any more.
+They check that a call is for this bookie, limit the calls under way at the same time, turn an error
+into an answer, and end the service: `drain` refuses new calls and waits for the answers of old
+ones, `ended` waits until no call uses the bookie any more.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """What may be under way at the same time. Runs wait for room; all else is told BUSY."""
+    """Limits of work under way at the same time. Runs wait for space; other calls get BUSY."""
 
     runs_per_stream: int = 256
     bytes_per_stream: int = 4 * SENT_RUN_BYTES_MAX
     reads: int = 256
-    """Each holds an answer of up to 4 MiB, and so does what follows, if an entry is that large."""
+    """Each holds an answer of up to 4 MiB, as do the ones below, if an entry is that large."""
     tails: int = 256
     lists: int = 256
     syncs: int = 4096
-    """These wait for the journal only, and a writer whose sync is refused gives the bookie up."""
+    """These wait for the journal only; a writer gives the bookie up after a refused sync."""
     waits: int = 8192
 
 
@@ -82,7 +82,7 @@ class Reception:
         self._calls = 0
         """Under way, but for streams of runs; reads and long polls are among them."""
         self._unanswered = 0
-        """Of these and those that have just ended: whose answer gRPC has not taken over yet."""
+        """These calls, and ended calls with an answer that gRPC has not taken over yet."""
         self.reads = Places(bookie_id, self.limits.reads, "reads are under way")
         self.tails = Places(bookie_id, self.limits.tails, "reads of tails are under way")
         self.lists = Places(bookie_id, self.limits.lists, "lists of entries are under way")
@@ -115,10 +115,9 @@ class Reception:
 
     @contextmanager
     def calling(self, context: ServerContext) -> Iterator[None]:
-        """What a call does in the block is waited for by `ended`, and until its answer has left by
-        `drain`.
+        """`ended` waits for a call's work in the block; `drain` waits until its answer has left.
 
-        What a handler returns is sent after it: a server that stops in between breaks the call off.
+        A handler's result is sent after it: a server that stops in between breaks the call off.
         """
         self._unanswered += 1
         context.add_done_callback(self._left)  # type: ignore[arg-type]
@@ -154,7 +153,7 @@ class Reception:
             raise BookieUnavailableError(self.bookie_id, "it is shutting down")
 
     def failure(self, error: BaseException) -> pb.Failure:
-        """Turn an error into an answer; one that clients may not see in detail goes to the log."""
+        """Turn an error into an answer; an error with secret details goes to the log."""
         failure = encode_failure(error, self.bookie_id)
         if is_internal(failure):
             _log.error("bookie %s met an internal error", self.bookie_id, exc_info=error)

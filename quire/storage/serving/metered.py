@@ -1,4 +1,4 @@
-"""A bookie and its disk with a meter between them and whoever uses them.
+"""A bookie and its disk with a meter between them and their users.
 
 Both are ports, so neither the bookie nor its service knows that it is measured. Here are the
 figures; how they are shown is metrics.py's.
@@ -45,7 +45,7 @@ class Durations:
 
 
 class Answered(NamedTuple):
-    """What a bookie was asked, and how it ended: `OK`, or the name of the error."""
+    """A request to a bookie, and its outcome: `OK`, or the name of the error."""
 
     request: str
     outcome: str
@@ -59,7 +59,7 @@ class Written(NamedTuple):
 
 
 class Meter:
-    """What was measured since the start. One owner, on one loop."""
+    """Figures since the start. One owner, on one loop."""
 
     def __init__(self) -> None:
         self.requests: dict[Answered, Durations] = {}
@@ -174,7 +174,7 @@ def _outcome(error: BaseException | None) -> str:
 
 
 class _MeteredFile:
-    """An open file whose writes are measured."""
+    """An open file with measured writes."""
 
     def __init__(self, file: File, place: str, meter: Meter) -> None:
         self._file: Final = file

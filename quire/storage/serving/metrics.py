@@ -1,8 +1,8 @@
 """A bookie's figures in the text format of Prometheus, over HTTP on an address of their own.
 
 The HTTP server is prometheus-client's and runs in threads; whatever it is asked, it asks the
-bookie's loop, so that one answer is one moment's. A bookie that does not answer in time, or whose
-storage failed, says `quire_bookie_up 0` and nothing else. The names are listed in
+bookie's loop, so that one answer is one moment's. A bookie that does not answer in time, or has a
+failed storage, says `quire_bookie_up 0` and nothing else. The names are listed in
 docs/operations.md ("Metrics").
 """
 
@@ -32,7 +32,7 @@ ANSWER_SECONDS: Final = 5.0
 """How long a bookie may take to say how it is."""
 
 MAY_FALL: Final = ("mending_ledgers_left",)
-"""Figures among a bookie's counters that are none: they go down as well."""
+"""Figures among a bookie's counters that are gauges: they go down as well."""
 
 _BUCKETS: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
@@ -140,7 +140,7 @@ async def serve_metrics(bookie: Bookie, meter: Meter, host: str, port: int) -> A
     registry.register(BookieCollector(bookie, meter, asyncio.get_running_loop()))
     try:
         server, thread = start_http_server(port, host.strip("[]"), registry)
-    except (OSError, UnicodeError) as error:  # of a name that cannot be one
+    except (OSError, UnicodeError) as error:  # for a name that cannot be an address
         reason = getattr(error, "strerror", None) or "not a host"
         raise ConfigurationError(
             f"cannot show metrics on {host}:{port}: {reason}; choose another port, or "

@@ -1,7 +1,7 @@
 """Where a bookie takes runs as plain frames, beside its gRPC port.
 
-Every connection is one stream of runs: what it carries and how it is answered is what the gRPC
-method `Add` carries (add_stream.py), without gRPC's work for each message.
+Every connection is one stream of runs. It carries the messages and answers of the gRPC
+method `Add` (add_stream.py), without gRPC's work for each message.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ STREAMS_MAX: Final = 4096
 """Connections at the same time; one more is closed at once."""
 
 SILENT_MAX: Final = 1024
-"""Connections at the same time that have not greeted yet. One more ends the one that has been
-silent longest: our clients greet at once, whoever else is there."""
+"""Connections at the same time that have not greeted yet. One more ends the connection that has
+been silent longest: our clients greet at once, whatever other clients do."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class _RunPort:
         self._reception = reception
         self._streams: dict[FramedConnection, asyncio.Task[None]] = {}
         self._silent: dict[FramedConnection, None] = {}
-        """Those that have not greeted yet, in the order in which they came."""
+        """Connections that have not greeted yet, oldest first."""
 
     def connection(self) -> FramedConnection:
         """Return the protocol of a connection that comes in."""
@@ -78,7 +78,7 @@ class _RunPort:
         self._streams[connection] = asyncio.create_task(self._serve(connection))
 
     def _lost(self, connection: FramedConnection) -> None:
-        """Give up the stream of a connection: nobody hears its answers any more."""
+        """Give up the stream of a connection: its answers are no longer received."""
         self._silent.pop(connection, None)
         serving = self._streams.pop(connection, None)
         if serving is not None:
@@ -94,7 +94,7 @@ class _RunPort:
             connection.close()
 
     async def close(self) -> None:
-        """Break off what is under way; answers that were written are still sent."""
+        """Break off requests under way; answers that were written are still sent."""
         serving = list(self._streams.values())
         for connection in (*self._silent, *self._streams):
             connection.close()
@@ -115,7 +115,7 @@ async def serve_runs(reception: Reception, listen: str) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(runs.connection, host.strip("[]"), port)
-    except (OSError, UnicodeError) as error:  # of a name that cannot be one
+    except (OSError, UnicodeError) as error:  # for a name that cannot be an address
         raise ConfigurationError(cannot_listen(listen)) from error
     try:
         yield f"{host}:{server.sockets[0].getsockname()[1]}"
