@@ -597,7 +597,16 @@ class Client:
         Args:
             name: the log's name.
             password: the log's password.
-            forget_tiers: tiers to leave as they are, for tiers that are lost.
+            forget_tiers: URIs of lost tiers; their files stay.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            InvalidRequestError: `forget_tiers` names a place that is not a tier of the log.
+            RetryError: a bookie, the store or a tier does not answer; call again.
+
+        Cancellation: the deletion may be unfinished; call again.
+
+        Guarantees: docs/protocol.md, D1 to D4.
         """
         await self._logs.delete(name, password=password, forget_tiers=forget_tiers)
 

@@ -2,7 +2,7 @@
 
 A transaction costs a store one round trip and one sync, as a single change does. It is made in
 order, so a record may be created below another that the same transaction creates, or deleted after
-what was below it. The module is pure.
+the records below it. The module is pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quire.errors import InvalidRequestError
 from quire.metastore.layout import VALUE_BYTES_MAX, check_path, check_value
 
 CHANGE_BYTES: Final = 200
-"""What a change weighs besides its path and value: its header and ACL, generously."""
+"""Bytes of a change besides its path and value: its header and ACL, generously."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ Change: TypeAlias = Create | Put | Delete
 def check_changes(changes: Sequence[Change]) -> None:
     """Check that every store can make some changes at once.
 
-    Raises `InvalidRequestError` when there is none, a path is unusable or occurs twice, or a value
-    or all of them together are too large.
+    Raises `InvalidRequestError` without any change, if a path is unusable or occurs twice, or if a
+    value or all of them together are too large.
     """
     if not changes:
         raise InvalidRequestError("a transaction needs at least one change")

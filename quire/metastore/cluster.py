@@ -24,7 +24,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a store says about its cluster. A record of before incarnations is of incarnation 0."""
+    """A store's record of its cluster. A record of before incarnations is of incarnation 0."""
 
     id: str
     incarnation: int = 0
@@ -33,7 +33,7 @@ class Cluster:
     unknown: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a newer program."""
     counted: bool = False
-    """Whether the store has had a counter of ledger ids. One that is missing now was lost."""
+    """Whether the store has had a counter of ledger ids. A counter that is missing now was lost."""
 
     def encode(self) -> bytes:
         """Return the record."""
@@ -46,7 +46,7 @@ class Cluster:
 
     @classmethod
     def decode(cls, data: bytes) -> Cluster:
-        """Return what a record says. Raises `CorruptRecordError`."""
+        """Return the contents of a record. Raises `CorruptRecordError`."""
         _, body = decode_record(CLUSTER, KIND, data)
         cluster = body.pop("cluster", None)
         incarnation, adopted = body.pop("incarnation", 0), body.pop("adopted", True)

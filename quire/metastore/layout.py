@@ -1,4 +1,4 @@
-"""Where everything is in the metadata store, and what a path may look like.
+"""The paths of all records in the metadata store, and the rules for a path.
 
     /quire/cluster                      the cluster's identity
     /quire/ledgers/<shard>/<ledger>     ledger metadata; a shard holds 1,000 consecutive ids
@@ -197,7 +197,7 @@ def check_value(path: str, value: bytes) -> bytes:
 
 
 def parent_of(path: str) -> str:
-    """Return the path above; that of `/a` is `/`."""
+    """Return the path above; `/` for `/a`."""
     return path.rpartition("/")[0] or "/"
 
 

@@ -1,13 +1,13 @@
 """The reference metadata store: the port's law in as few lines as possible, held in memory.
 
-`MemoryTree` is what a server would hold; any number of `MemoryStore` clients of one event loop
+`MemoryTree` is the data of a server; any number of `MemoryStore` clients of one event loop
 share it. Every call is atomic and yields to the loop once before it takes effect, so that callers
 meet interleavings here too.
 
 Invariants: the version of a record is the number of the change that made it, counted over the
 whole tree, so no two changes ever share a version, not even across delete and create. A session is
-over when its deadline has passed, whether or not anybody looked: there is no timer, every call
-first reaps what is overdue.
+over when its deadline has passed, even if no call was made since: there is no timer, every call
+first reaps overdue sessions.
 
 Time is the event loop; nothing here leaves it, so the simulator runs this as it is.
 """
@@ -121,7 +121,7 @@ class MemoryTree:
         return sorted(record.names) if record else []
 
     def version(self, path: str) -> int | None:
-        """Return the version of a record, None when there is none."""
+        """Return the version of a record, None if it does not exist."""
         self._reap()
         record = self._records.get(check_path(path))
         return record.version if record else None
@@ -187,7 +187,7 @@ class MemoryTree:
         return versions
 
     def _part_of(self, paths: Sequence[str]) -> MemoryTree:
-        """Return a copy of what some changes depend on: to try them where nobody sees it."""
+        """Return a copy of the records that some changes depend on, to try the changes unseen."""
         part = MemoryTree()
         above = [parent for path in paths for parent in ancestors(path)]
         for path in ("/", *above, *paths):

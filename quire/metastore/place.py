@@ -11,7 +11,7 @@ METADATA_FILE: Final = "metadata.db"
 """The SQLite store in the directory of a local cluster."""
 
 STORE_FILE: Final = "store"
-"""In such a directory: the URI of its store, when that is another one."""
+"""In such a directory: the URI of its store, if the store is elsewhere."""
 
 
 def resolve_store(store: str) -> str:
@@ -36,8 +36,8 @@ def resolve_store(store: str) -> str:
 
 
 def remember_store(directory: Path, store: str) -> None:
-    """Note the URI of a store in the directory of its cluster; whoever reads it finds the whole of
-    it, or of the one before. Raises `ConfigurationError` when it cannot be written.
+    """Note the URI of a store in the directory of its cluster; a reader finds the whole URI, or the
+    whole previous one. Raises `ConfigurationError` when it cannot be written.
     """
     note = directory / STORE_FILE
     whole = note.with_name(f"{STORE_FILE}.new")

@@ -4,8 +4,8 @@
     {"keys":"sorted", ...}
 
 The checksum covers the kind, the version and the JSON, so a record cannot be taken for another kind
-or an older format. Canonical means: equal bodies encode to equal bytes. What a body holds belongs
-to the module that owns the kind; bytes travel as base64 text there. The module is pure.
+or an older format. Canonical means: equal bodies encode to equal bytes. The module that owns the
+kind defines the body; bytes travel as base64 text there. The module is pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A bookie's registration: the ephemeral record by which clients find it.
+"""A bookie's registration: the ephemeral record that clients find it with.
 
 The server writes it under its session, the roster of a client reads it; they meet here, so neither
 has to know the other. The bookie's id is the record's name, not part of its body: the record cannot
@@ -28,7 +28,7 @@ def encode_registration(address: BookieAddress) -> bytes:
 
 
 def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
-    """Return who is registered as `bookie`. Raises `CorruptRecordError`."""
+    """Return the bookie registered as `bookie`. Raises `CorruptRecordError`."""
     path = bookie_path(bookie)
     version, body = decode_record(path, KIND, data)
     address, writable, runs = body.get("address"), body.get("writable"), body.get("runs")

@@ -17,7 +17,7 @@ SCHEME: Final = "memory"
 
 
 class SharedTree:
-    """What is offered under a name; `open` makes a client's store over it."""
+    """A tree offered under a name; `open` makes a client's store over it."""
 
     def open(self) -> MetadataStore:
         """Return a new client's store. Called on the loop that the tree belongs to."""
@@ -41,7 +41,7 @@ def offer_tree(name: str, tree: SharedTree) -> None:
 
 
 def withdraw_tree(name: str) -> None:
-    """Take an offer back. Harmless when there is none."""
+    """Take an offer back. Harmless without an offer."""
     _offered.pop(name, None)
 
 

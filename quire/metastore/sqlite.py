@@ -1,10 +1,10 @@
 """The embedded metadata store: one SQLite file, shared by the processes of one machine.
 
-Every call to SQLite is made by one private thread of the store (`sqlite_file.py` says what is done
-there, `sqlite_waits.py` who waits for changes); the loop only waits for it.
+Every call to SQLite is made by one private thread of the store (`sqlite_file.py` has the calls,
+`sqlite_waits.py` the waits for changes); the loop only waits for it.
 
-Invariant: a session's deadline here is the one written in the file, so its owner knows that a lease
-is over no later than anybody who removes it, and a stopped process knows as soon as it is woken.
+Invariant: a session's deadline here is the deadline written in the file, so its owner knows that a
+lease is over no later than a process that removes it, and a stopped process knows when it is woken.
 
 A process that is stopped inside a transaction keeps others from changing anything until it goes on
 or dies; they get `StoreUnavailableError`. The file must be on a local file system.
@@ -51,10 +51,10 @@ _Calls: TypeAlias = "SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]"
 
 class _Worker(Executor):
     """One thread that makes calls one after the other. The end of the process does not wait for it,
-    and it ends with its owner, also with one that was never closed.
+    and it ends with its owner, also if the owner was never closed.
 
-    `ThreadPoolExecutor` refuses work as soon as the main thread has ended, while threads that the
-    program started may go on for hours, and with them their leases.
+    `ThreadPoolExecutor` refuses work as soon as the main thread has ended, while other threads of
+    the program may go on for hours, and their leases too.
     """
 
     def __init__(self, name: str) -> None:
@@ -84,7 +84,7 @@ class _Worker(Executor):
 def _make_calls(calls: _Calls) -> None:
     while (call := calls.get()) is not None:
         _settle(*call)
-        del call  # what it holds is not to be kept until the next one comes
+        del call  # do not keep its objects until the next call comes
 
 
 def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
@@ -99,7 +99,7 @@ def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
 
 
 def _close_unclaimed(opening: Future[SqliteFile]) -> None:
-    """Close what was opened for somebody who is gone. In the thread that opened it."""
+    """Close a file that was opened for a caller that is gone. In the thread that opened it."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 
@@ -211,7 +211,7 @@ class SqliteStore:
         """Open a metadata file that exists.
 
         `clock` returns seconds and is shared by every process of the machine. Raises
-        `ConfigurationError` when there is no such file, or the directory or the file cannot be used
+        `ConfigurationError` if the file does not exist, or the directory or the file cannot be used
         or belongs to another application, `CorruptStorageError` when it cannot be believed,
         `StoreUnavailableError` when it stays locked.
         """
@@ -219,7 +219,7 @@ class SqliteStore:
 
     @classmethod
     async def open_or_create(cls, path: str, *, clock: Clock = time.monotonic) -> SqliteStore:
-        """Open a metadata file, creating it if there is none. Raises as `open`."""
+        """Open a metadata file, creating it if it does not exist. Raises as `open`."""
         return await cls._open(path, clock, Mode.CREATE)
 
     @classmethod
@@ -264,7 +264,7 @@ class SqliteStore:
 
     async def open_session(self, timeout: float) -> SqliteSession:
         session, deadline = await self.change(lambda file: file.open_session(timeout))
-        if self._file is None:  # closed meanwhile: nobody will renew it
+        if self._file is None:  # closed meanwhile: this store will not renew it
             raise self._closed_error()
         lease = SqliteSession(self, session, timeout, deadline)
         self._sessions = [each for each in self._sessions if not each.expired] + [lease]
@@ -276,7 +276,7 @@ class SqliteStore:
                 session = self._sessions.pop()
                 with suppress(QuireError):  # the lease then ends when its time is up
                     await session.close()
-        finally:  # also when this is cancelled: there is no second time
+        finally:  # also when this is cancelled: close is called only once
             await self._close_file()
 
     async def _close_file(self) -> None:

@@ -10,15 +10,15 @@ change that made it, so no version ever comes back, not even across delete and c
 
 A session is alive while `renewed_at ≤ now < renewed_at + timeout` by the machine's monotonic clock.
 That clock starts over with the machine, so a lease of an earlier boot reads as renewed in the
-future, and is dead; if by coincidence as alive, it dies of its timeout. Whoever comes by removes
-what is dead, and only a lease that is alive can be renewed.
+future, and is dead; if by coincidence as alive, it dies of its timeout. The next call of any
+process removes dead sessions, and only a lease that is alive can be renewed.
 
 A file that is removed or replaced would stay open here, and two halves of a cluster would each
 have metadata of their own; the two files beside it hold the newest changes and the locks. So before
 each call, and after each change, the paths are compared with the files that were opened; when one
 is not the same every call reports damage.
 
-This is the only module that imports sqlite3. What it raises are quire's errors.
+This is the only module that imports sqlite3. It raises quire's errors.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class SqliteFile:
                 self._db.execute("PRAGMA journal_mode = WAL")
 
     def _identity(self) -> tuple[int, int]:
-        # In this order: who makes the file commits both at once, so tables bring their mark along.
+        # In this order: the creator of the file commits both at once, so tables imply their mark.
         tables = self._one("SELECT count(*) FROM sqlite_master")
         application = self._one("PRAGMA application_id")
         assert application is not None
@@ -306,8 +306,8 @@ class SqliteFile:
         dead = f"SELECT session FROM sessions WHERE NOT ({_IS_ALIVE}) ORDER BY session"
         if self._one(dead, now, now) is None:
             return
-        # A lock held elsewhere must neither fail nor delay a read: the dead can wait for whoever
-        # comes by next. A process that was stopped while it held the lock is soon one of them.
+        # A lock held elsewhere must neither fail nor delay a read: dead sessions can wait for the
+        # next call. A process that was stopped while it held the lock soon has a dead session too.
         unavailable = suppress(StoreUnavailableError, StoreOutcomeUnknownError)
         with unavailable, self._not_waiting(), self._change("sessions"):
             for (session,) in self._db.execute(dead, (now, now)).fetchall():
@@ -315,7 +315,7 @@ class SqliteFile:
 
     @contextmanager
     def _not_waiting(self) -> Iterator[None]:
-        """Find a lock that somebody else holds to be held at once."""
+        """Within the block a lock that another process holds is an error at once."""
         self._db.execute("PRAGMA busy_timeout = 0")
         try:
             yield

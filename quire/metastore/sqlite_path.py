@@ -1,6 +1,6 @@
-"""The path of a SQLite store: whether a file is there, and whether it is still the one opened.
+"""The path of a SQLite store: whether a file is there, and whether it is still the opened file.
 
-Not here: what is in the file (sqlite_file.py).
+Not here: the contents of the file (sqlite_file.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SUFFIXES: Final = ("", "-wal", "-shm")
 
 
 class Mode(StrEnum):
-    """What opening a file does when there is none, in SQLite's words."""
+    """The effect of opening a missing file, in SQLite's words."""
 
     EXISTING = "rw"
     """It is an error: a mistyped path must not become an empty cluster."""
@@ -27,7 +27,7 @@ class Mode(StrEnum):
 
 
 def sqlite_uri(path: str, mode: Mode) -> str:
-    """Return the URI by which SQLite opens an absolute path."""
+    """Return the URI that makes SQLite open an absolute path."""
     return f"file://{quote(os.fsencode(path))}?mode={mode}"
 
 
@@ -40,7 +40,7 @@ def check_mode(path: str, mode: Mode) -> None:
     except (FileNotFoundError, NotADirectoryError):
         raise no_store(path) from None
     except OSError:
-        return  # SQLite says what is wrong with the path
+        return  # SQLite reports the defect of the path
 
 
 def no_store(path: str) -> ConfigurationError:
@@ -52,7 +52,7 @@ def no_store(path: str) -> ConfigurationError:
 
 
 def places(path: str) -> list[tuple[int, int] | None]:
-    """Return which files a store consists of now: device and inode, None for one that is absent."""
+    """Return the files of a store as they are now: device and inode, None for an absent file."""
     return [_place(f"{path}{suffix}") for suffix in _SUFFIXES]
 
 

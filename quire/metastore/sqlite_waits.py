@@ -1,9 +1,9 @@
-"""Who waits for changes of a metadata file: looked after together.
+"""The waits for changes of a metadata file: one task serves them all.
 
 A client waits for a change of each ledger it writes and of each log it tails, thousands in all. So
 one task looks for all of them, and at most once per change: changes that are made while it looks
-are seen by one more look. Changes of this process are noticed at once (`changed`), those of others
-by a poll, which runs only while somebody waits.
+are seen by one more look. Changes of this process are noticed at once (`changed`), changes of
+others by a poll, which runs only while a caller waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What somebody saw at a path: a record's version, None for none; or the names below it."""
+    """A caller's view of a path: a record's version or None; or the names below it."""
 
     path: str
     version: int | None = None
@@ -52,9 +52,9 @@ class Waits:
         self._changed.set()
 
     async def until_changed(self, seen: Seen) -> None:
-        """Return when a path shows something else than was seen. Raises what a look raises.
+        """Return when a path shows something else than was seen. Raises the errors of a look.
 
-        It counts from before its first look, so no change falls between that and the next one.
+        It counts from before its first look, so no change falls between that look and the next.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[done] = seen
@@ -79,7 +79,7 @@ class Waits:
             try:
                 mark, have_changed = await self._look(mark, [seen for _, seen in waiting])
             except Exception as error:
-                # Whatever it is: nobody may wait for a look that never comes.
+                # Any error ends all waits: no caller may wait for a look that never comes.
                 mark = None
                 self._tell(error)
             else:
@@ -96,7 +96,7 @@ class Waits:
                 done.set_exception(error)
 
     async def close(self, error: Exception) -> None:
-        """Have everybody who waits raise an error."""
+        """Have every waiting caller raise an error."""
         self._tell(error)
         await self._stop()
 

@@ -12,10 +12,10 @@ Law, for every implementation:
   S1  `get` is linearizable: it sees every change that was confirmed before it was called.
   S2  Every change of a record gives it a version greater than any it had before in its life; a
       record that is deleted and created again may start over, and its watchers are woken.
-  S3  A call that raises `StoreUnavailableError` changed nothing. One that raises
+  S3  A call that raises `StoreUnavailableError` changed nothing. A call that raises
       `StoreOutcomeUnknownError` may have; the caller re-reads. There is no other ambiguity. A
       transaction (`commit`) is one change in this, of several records.
-  S4  `wait` and `wait_children` are level-triggered: they compare with what the caller saw, so no
+  S4  `wait` and `wait_children` are level-triggered: they compare with the caller's view, so no
       change is lost between a read and a wait. They may wake for nothing; callers re-read.
   S5  When a session expires its ephemeral records are removed and `wait_expired` returns, though
       not necessarily in that order nor at once: an expired owner may believe in its lease for a
@@ -56,7 +56,7 @@ class Session(Protocol):
     async def create_sequential(self, prefix: str, value: bytes) -> str:
         """Create an ephemeral record at `prefix` plus ten digits and return its whole path.
 
-        The digits grow with every such call below the same parent, whoever makes it. After
+        The digits grow with every such call below the same parent, by any client. After
         `StoreOutcomeUnknownError` look for your own value among the children before trying again.
         """
         ...
@@ -103,7 +103,7 @@ class MetadataStore(Protocol):
         ...
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Delete a record, whatever its version when `version` is None.
+        """Delete a record, at any version if `version` is None.
 
         Raises `NoSuchNodeError`, `VersionConflictError`, `ConflictError` when it has children,
         `StoreOutcomeUnknownError`.
@@ -114,14 +114,14 @@ class MetadataStore(Protocol):
         """Make all of some changes, in order, or none of them; returns the new version of each
         record created or put, by path.
 
-        Raises what a change that cannot be made would raise by itself, naming its path:
+        Raises the error that an impossible change would raise by itself, naming its path:
         `NodeExistsError`, `NoSuchNodeError`, `VersionConflictError`, `ConflictError`. Nothing was
         changed then, but parents may have been made. Raises `StoreOutcomeUnknownError` when the
-        answer was lost: all or none of it is done. `InvalidRequestError` for what `check_changes`
-        refuses.
+        answer was lost: all or none of it is done. `InvalidRequestError` for changes that
+        `check_changes` refuses.
 
-        For records that are only right together: a ledger and the note that says whose it is, a
-        log and its cursors. Where one compare-and-set decides it needs no transaction.
+        For records that are only right together: a ledger and the note of its owner, a log and its
+        cursors. If one compare-and-set decides, no transaction is needed.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The metadata store on ZooKeeper: the port's calls, and what they are as requests.
+"""The metadata store on ZooKeeper: the port's calls, and their requests.
 
 Paths live below the URI's root, which is made as needed like any parent. Versions join the id of
 the change that created a record with ZooKeeper's own version of it (which starts over when the
@@ -6,8 +6,8 @@ record is created again), so that `wait` tells one life of a record from the nex
 a read first: a record that is deleted, created again and changed as often as before between the
 read and the change, a matter of milliseconds, would still be taken for the old one (S2 allows it).
 
-Every session has a connection, and with it a session of ZooKeeper's and a timeout, of its own; the
-store's other calls share one. How requests end is told in `zookeeper_connection.py`.
+Every session has its own connection, and so its own ZooKeeper session and timeout; the store's
+other calls share a connection. `zookeeper_connection.py` describes the ends of requests.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONNECTION_SECONDS: Final = 10.0
 """ZooKeeper session timeout of the connection that sessions do not use."""
 
 PARENT_ATTEMPTS_MAX: Final = 4
-"""A parent that is missing is made; it can vanish again only when somebody deletes it as empty."""
+"""A missing parent is created; it vanishes again only when another client deletes it as empty."""
 
 
 class ZooKeeperSession:
@@ -93,7 +93,7 @@ class ZooKeeperStore:
         """Connect to the ensemble that a URI names (zookeeper_uri.py says how).
 
         Raises `ConfigurationError` for another URI, or credentials that cannot be read or are
-        refused; `StoreUnavailableError`, with the reason, when there is no connection within
+        refused; `StoreUnavailableError`, with the reason, without a connection within
         `timeout` seconds (15 when None).
         """
         target = parse_uri(uri)
@@ -251,7 +251,7 @@ class ZooKeeperStore:
         return deletion(full, edit)
 
     async def _make_parents(self, created: Sequence[str]) -> None:
-        """Make what is missing above the records that a transaction creates."""
+        """Create missing parents of the records that a transaction creates."""
         for path in {parent_of(each) for each in created} - {"/", *created}:
             full = self._full(path)
             if await self._exists(full) is None:
@@ -269,10 +269,11 @@ class ZooKeeperStore:
 async def _create(
     connection: ZooKeeperConnection, path: str, full: str, value: bytes = b"", **how: bool
 ) -> Any:
-    """Create a record, and what is missing above it; return what kazoo does.
+    """Create a record and its missing parents; return kazoo's result.
 
-    One request after another is sent from here, not by kazoo's own `makepath`: what it would go on
-    with, after the outcome was called unknown, could land behind the back of whoever read again.
+    One request after another is sent from here, not by kazoo's own `makepath`: its later requests,
+    sent after the outcome was called unknown, could be applied after another client re-read the
+    record.
     """
     for _ in range(PARENT_ATTEMPTS_MAX):
         try:
@@ -294,7 +295,7 @@ def _version(stat: Any) -> int:
 
 @contextmanager
 def _no_session(uri: str) -> Iterator[None]:
-    """Report the end of a session that is none of the caller's, and will be replaced."""
+    """Report the end of a session that the caller does not own, and that will be replaced."""
     try:
         yield
     except SessionExpiredError as error:

@@ -1,13 +1,13 @@
-"""Making kazoo's client: how it reconnects, encrypts, says who it is; and what it does not know.
+"""Making kazoo's client: how it reconnects, encrypts and authenticates; and its missing features.
 
 A few things are added to kazoo, all small:
 
 * a connection that is lost amid SASL counts as lost. kazoo takes it for a refusal, after which it
   never tries again; a server that refuses says so.
-* no long wait for a host that is gone without a word: the others are tried in time.
+* a short wait for a host that is gone without a word: the others are tried in time.
 * connecting by TLS, with the name checked, and nothing left open when that fails.
 * its owner hears when a thread ends, for how long the server granted the session, and how long ago
-  the server was heard of.
+  the server answered.
 * its owner hears when no server will take the session again. A server hangs up on a client that has
   seen a later change than the server has, and kazoo would return to it forever.
 
@@ -42,7 +42,7 @@ that. kazoo waits for a handshake as long as the session's timeout divided by th
 """
 
 CONNECT_SECONDS_MAX: Final = 1.5
-"""A host that is gone without a word answers no SYN; one whose SYN was lost gets another after 1 s.
+"""A host that is gone without a word answers no SYN; after a lost SYN the kernel repeats it in 1 s.
 kazoo would wait for it as long as the session lasts, and lose the session meanwhile.
 """
 
@@ -60,7 +60,7 @@ LOG.addHandler(logging.NullHandler())
 
 class Complaints:
     """Why there is no connection: the latest reasons, each once. A name can stand for several
-    addresses, and what the last of them said need not be what helps.
+    addresses, and the answer of the last one need not be the helpful one.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ def _connect(client: KazooClient, connect: Callable[..., Any], *host: Any) -> tu
 
 def _explain_hang_up(client: KazooClient, host: str, port: int) -> None:
     """Tell the client's owner if the session cannot go on: the server that hung up is known to be
-    older than what the client has seen, or the session's time is over.
+    older than changes the client has seen, or the session's time is over.
     """
     status = None if client.handler.is_tls else probe(host, port)
     if status is not None and status.is_older_than(client.last_zxid):

@@ -1,9 +1,9 @@
 """One ZooKeeper session, on a client of kazoo's (made by zookeeper_client.py).
 
-kazoo has threads; this module has none of its own and no locks. Whatever kazoo calls passes the
-news to the event loop (`_hand_over`), and does nothing else: all decisions are made there.
+kazoo has threads; this module has no threads and no locks. A callback of kazoo's passes the news to
+the event loop (`_hand_over`), and does nothing else: all decisions are made there.
 
-What becomes of a request when the connection is lost:
+Requests after the connection is lost:
 
     not sent yet                  waits for READY_SECONDS, then `StoreUnavailableError`
     a read                        is repeated, for READ_SECONDS in all
@@ -15,10 +15,11 @@ that does not come within ANSWER_SECONDS counts as lost; kazoo sends in order, s
 this connection is answered after anything it still holds.
 
 A thread of kazoo's that dies takes its client and session along: requests under way are lost as by
-a lost connection, a lease is over, the store's own connection begins again with a new client. So it
-is with a session that no server will take again, because ZooKeeper was put back from an older copy.
+a lost connection, a lease is over, the store's own connection begins again with a new client. The
+same holds for a session that every server rejects, because ZooKeeper was restored from an older
+copy.
 
-A *lease* (`expires=True`) is over for good once its session is; it also ends itself when it was
+A *lease* (`expires=True`) is over permanently once its session is; it also ends itself when it was
 disconnected for its whole timeout: its owner can know no better. The first look after a SIGSTOP
 that was longer says so too, before any thread has had the time to notice.
 """
@@ -68,7 +69,8 @@ READ_SECONDS: Final = 15.0
 ANSWER_SECONDS: Final = 10.0
 
 RENEW_SECONDS: Final = 1.0
-"""Pause before a client whose thread died is replaced: it may die of what it finds at once again.
+"""Pause before a client with a dead thread is replaced: the next one may die at once of the same
+cause.
 """
 
 _LOST: Final = (
@@ -170,7 +172,7 @@ class ZooKeeperConnection:
     async def change(self, path: str, call: Request, version: int = 0) -> Any:
         """Return the answer to a request that changes something, which is sent at most once.
 
-        Raises the port's errors; `version` is what a `VersionConflictError` names.
+        Raises the port's errors; a `VersionConflictError` names `version`.
         """
         await self._ready()
         try:
@@ -197,7 +199,7 @@ class ZooKeeperConnection:
 
     @contextmanager
     def watching(self, path: str) -> Iterator[asyncio.Event]:
-        """Give what is set when a watch on a path fires, or can no longer.
+        """Yield an event that is set when a watch on a path fires, or can no longer.
 
         Enter before the request that leaves the watch. Waiters of a path share one watch; when the
         last of them leaves without it having fired, it is taken back from the server.
@@ -220,7 +222,7 @@ class ZooKeeperConnection:
 
     @property
     def client_id(self) -> Any:
-        """The session's id and password, with which another client could take it over."""
+        """The session's id and password; another client could take the session over with them."""
         return self._client.client_id
 
     @property
@@ -295,7 +297,7 @@ class ZooKeeperConnection:
 
     def _hand_over(self, call: Callable[..., None], *arguments: Any) -> None:
         """All that ever happens in a thread of kazoo's."""
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop was closed: no caller waits any more
             self._loop.call_soon_threadsafe(call, *arguments)
 
     def _new_client(self) -> KazooClient:
@@ -345,7 +347,7 @@ class ZooKeeperConnection:
             self._refused = True  # kazoo does not try again
         self._cancel_alarm()
         if self._expires and state == KazooState.LOST and detail != KeeperState.CLOSED:
-            self._end()  # closed is what a thread says that dies: its end, and why, comes next
+            self._end()  # a dying thread says "closed": its end, and the reason, comes next
         elif self._expires and state == KazooState.SUSPENDED:
             self._alarm = self._loop.call_later(self.granted, self._end)
         self._wake()

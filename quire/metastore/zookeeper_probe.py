@@ -22,7 +22,7 @@ _ZXID: Final = re.compile(r"^Zxid: 0x([0-9a-f]+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What a server that serves says of itself."""
+    """A serving server's description of itself."""
 
     version: str
     mode: str

@@ -1,8 +1,8 @@
-"""What is asked of ZooKeeper beside kazoo's own requests, and what its refusals mean.
+"""Requests to ZooKeeper that kazoo lacks, and the meaning of ZooKeeper's refusals.
 
-* a request that takes a watch back. ZooKeeper has it since 3.5; without it a watch that nobody
-  waits for any longer stays on the server, and here, until the record changes.
-* a transaction whose creations tell their versions.
+* a request that takes a watch back. ZooKeeper has it since 3.5; without it a watch without a
+  waiting caller stays on the server, and here, until the record changes.
+* a transaction that returns the versions of the records it creates.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ for _code, _name in _NEWER_CODES.items():
     )
 
 _NOTHING_DONE: Final = frozenset((-5, -6, -8, -119, -120, -123, -124, -125, -127))
-"""Codes with which a server turns a request down unread, unknown, unwanted here or too much now."""
+"""Codes of a server that rejects a request unread, unknown, unwanted here or too much now."""
 
 
 class RemoveWatches(NamedTuple):
@@ -121,7 +121,7 @@ def deletion(path: str, edit: int) -> Any:
 
 
 def commit_async(client: KazooClient, operations: Iterable[Any]) -> Any:
-    """Send a transaction; its answer is that of `Transaction.deserialize`."""
+    """Send a transaction; returns the result of `Transaction.deserialize`."""
     answer = client.handler.async_result()
     client._call(Transaction(tuple(operations)), answer)
     return answer
@@ -130,7 +130,7 @@ def commit_async(client: KazooClient, operations: Iterable[Any]) -> Any:
 def first_refused(results: Sequence[Any]) -> tuple[int, Exception] | None:
     """Return which part of a transaction was refused, and why; None when all were carried out."""
     for index, result in enumerate(results):
-        # Those before it were rolled back, those behind it not tried.
+        # Changes before it were rolled back, changes after it were not tried.
         rest = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
         if isinstance(result, Exception) and not isinstance(result, rest):
             return index, result
@@ -143,7 +143,7 @@ def remove_watches(client: KazooClient, path: str) -> None:
 
 
 def refusal_of(uri: str, path: str, error: BaseException, version: int) -> QuireError | None:
-    """Return what a server's refusal means, None when the error is no refusal: all is possible."""
+    """Return the meaning of a server's refusal; None for any other error: all is possible."""
     if getattr(error, "code", None) in _NOTHING_DONE:
         return StoreUnavailableError(uri, f"{reason_of(error)} for {path}")
     match error:

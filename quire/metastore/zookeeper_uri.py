@@ -1,19 +1,19 @@
-"""What a `zk://` URI says: servers, root, and how to be let in.
+"""The parts of a `zk://` URI: servers, root, and credentials.
 
     zk://zoo1:2281,zoo2:2281,zoo3:2281/quire?tls=yes&ca=/etc/quire/ca.pem&auth=sasl&
         credentials=/etc/quire/zookeeper&acl=private
 
     tls=yes             speak TLS; the servers' certificates are verified, their names included
-    verify=no           do not verify (what this protects from is listening, not interference)
-    ca=FILE             certificates that are trusted, PEM; without it those of the system
+    verify=no           do not verify (TLS then protects from listening, not from interference)
+    ca=FILE             certificates that are trusted, PEM; without it the system's certificates
     certificate=FILE    our own, with key=FILE, for servers that ask for one
-    auth=digest|sasl    who we are: `digest` sends name and password, so use it over TLS; `sasl` is
-                        DIGEST-MD5 and needs the package pure-sasl
+    auth=digest|sasl    our identity: `digest` sends name and password, so use it over TLS; `sasl`
+                        is DIGEST-MD5 and needs the package pure-sasl
     credentials=FILE    `name:password` in one line. URIs show in process lists and logs; a secret
                         has no place there, only the file's name
-    acl=open            records can be read and changed by everybody (the default)
-    acl=private         by us only, as auth or the certificate says
-    acl=readable        read by everybody, changed by us
+    acl=open            every client can read and change records (the default)
+    acl=private         only we can, as auth or the certificate says
+    acl=readable        every client can read records, only we can change them
 
 An ACL is given to records when they are created; it does not change those that exist. The module is
 pure: it reads no file.
@@ -43,14 +43,14 @@ _HOST: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<
 
 
 class Auth(StrEnum):
-    """How a client says who it is."""
+    """How a client authenticates."""
 
     DIGEST = "digest"
     SASL = "sasl"
 
 
 class Access(StrEnum):
-    """Who may read and change the records we create."""
+    """The clients that may read and change the records we create."""
 
     OPEN = "open"
     PRIVATE = "private"
@@ -99,7 +99,7 @@ class ZooKeeperUri:
 
 
 def parse_uri(uri: str) -> ZooKeeperUri:
-    """Return what a `zk://` URI says. Raises `ConfigurationError` naming what is wrong in it."""
+    """Return the parts of a `zk://` URI. Raises `ConfigurationError` naming its defect."""
     match = _URI.fullmatch(uri)
     if not match or not all(map(_is_server, match["hosts"].split(","))):
         raise ConfigurationError(

@@ -68,7 +68,7 @@ def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRu
 
 
 def decode_request(message: bytes) -> pb.AddRequest:
-    """Take a request apart. Raises `NoMessageError` for bytes that are none."""
+    """Take a request apart. Raises `NoMessageError` for bytes that are not a message."""
     try:
         return pb.AddRequest.FromString(message)
     except DecodeError as error:
@@ -76,7 +76,7 @@ def decode_request(message: bytes) -> pb.AddRequest:
 
 
 def decode_reply(message: bytes) -> pb.AddReply:
-    """Take a reply apart. Raises `NoMessageError` for bytes that are none."""
+    """Take a reply apart. Raises `NoMessageError` for bytes that are not a message."""
     try:
         return pb.AddReply.FromString(message)
     except DecodeError as error:

@@ -1,9 +1,9 @@
-"""What a bookie answers, as messages and back; pure.
+"""A bookie's answers, as messages and back; pure.
 
 An error of a bookie is an answer like any other. `RULES` is the one table between errors and
 statuses, read in both directions: an error travels with the attributes named there and is raised
 again on the other side as the same class with the same attributes. An error without a rule is a
-defect of the bookie: the client learns no more than that there was one.
+defect of the bookie: the client learns only that an error occurred.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _value(error: BaseException, attribute: str) -> int | str:
     value = str(error) if attribute == "args" else getattr(error, attribute)
     if isinstance(value, int):
         return value
-    # The name of a file may have bytes that are no UTF-8, and an error about it must travel too.
+    # The name of a file may have bytes that are not UTF-8, and an error about it must travel too.
     text = str(value).encode(errors="backslashreplace").decode()
     return text[:REASON_CHARACTERS_MAX]
 
@@ -113,7 +113,7 @@ def decode_failure(failure: pb.Failure) -> QuireError:
 
 
 def is_internal(failure: pb.Failure) -> bool:
-    """True when the error had no rule, so that only the bookie's own log can tell what it was."""
+    """True when the error had no rule, so that only the bookie's own log names it."""
     return failure.status == pb.INTERNAL
 
 
@@ -124,7 +124,7 @@ def encode_tail(tail: LedgerTail) -> pb.TailReply:
 
 
 def decode_tail(reply: pb.TailReply) -> LedgerTail:
-    """Return the tail, or raise what the bookie raised."""
+    """Return the tail, or raise the bookie's error."""
     if reply.HasField("failure"):
         raise decode_failure(reply.failure)
     return LedgerTail(
@@ -144,7 +144,7 @@ def encode_ranges(ranges: list[tuple[EntryId, EntryId]]) -> pb.ListEntriesReply:
 
 
 def decode_ranges(reply: pb.ListEntriesReply) -> list[tuple[EntryId, EntryId]]:
-    """Return the (first, last) ranges, or raise what the bookie raised."""
+    """Return the (first, last) ranges, or raise the bookie's error."""
     if reply.HasField("failure"):
         raise decode_failure(reply.failure)
     return list(zip(reply.bounds[::2], reply.bounds[1::2], strict=True))
@@ -163,7 +163,7 @@ def encode_info(info: BookieInfo) -> pb.InfoReply:
 
 
 def decode_info(reply: pb.InfoReply) -> BookieInfo:
-    """Return the bookie's account of itself, or raise what it raised."""
+    """Return the bookie's description of itself, or raise its error."""
     if reply.HasField("failure"):
         raise decode_failure(reply.failure)
     return BookieInfo(

@@ -1,9 +1,9 @@
-"""Messages over plain TCP: what carries runs where gRPC's own work would cost more than theirs.
+"""Messages over plain TCP, for runs: gRPC's own work would cost more than the runs'.
 
 One connection is one stream. It begins with a greeting of the client; then each side sends frames,
 each the size of a message in four bytes, big-endian, and the message (docs/formats.md, "Wire").
-There is nothing else: who may send what, and when, is the stream's business. A side that closes is
-gone, it does not hear answers any more; a stream that breaks is never mended.
+There is nothing else: the stream decides which side sends which message, and when. A side that
+closes is gone, it does not hear answers any more; a stream that breaks is never mended.
 
 Invariants: at most `RECEIVED_BYTES_MAX` and one message wait to be read, then the other side has to
 wait; a frame larger than a message may be ends the connection before it is taken in.
@@ -22,17 +22,17 @@ from typing import Final, cast
 from quire.wire.transport import KEEPALIVE_SECONDS, MESSAGE_BYTES_MAX
 
 GREETING: Final = b"quire/runs/1\n"
-"""The first bytes of a connection: whoever sends others speaks something else."""
+"""The first bytes of a connection: a client that sends others speaks another protocol."""
 
 RECEIVED_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 """So much may wait to be read before nothing more is taken from the other side."""
 
 GREETING_SECONDS: Final = 10.0
-"""Whoever has said nothing for so long after connecting is not one of us."""
+"""A client that sends nothing for so long after connecting does not speak this protocol."""
 
 _SIZE: Final = struct.Struct(">I")
 _MESSAGE_COST: Final = 128
-"""What a message that waits costs besides its bytes: there can be many without any."""
+"""Cost of a waiting message besides its bytes: there can be many messages without bytes."""
 _SENT_BYTES_MAX: Final = 1024 * 1024
 _PROBES: Final = 3
 
@@ -58,7 +58,7 @@ class FramedConnection(asyncio.Protocol):
         on_lost: Callable[[FramedConnection], None] | None = None,
     ) -> None:
         self._on_greeted = on_greeted
-        """None once there is no greeting to wait for."""
+        """None once the greeting has come."""
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -104,23 +104,23 @@ class FramedConnection(asyncio.Protocol):
         self._transport.writelines((_SIZE.pack(len(message)), message))
 
     def close(self) -> None:
-        """Send what was written, then end the connection; one that is being made ends then."""
+        """Send the written bytes, then end the connection; if it is being made, end it then."""
         if self._transport is not None:
             self._transport.close()
         else:
             self._over = UNWANTED
 
     def abort(self) -> None:
-        """End the connection now; one that is being made ends when it is."""
+        """End the connection now; if it is being made, end it when it is made."""
         if self._transport is not None:
             self._transport.abort()
         else:
             self._over = UNWANTED
 
-    # What the transport reports.
+    # Reports of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = made = cast("asyncio.Transport", transport)  # uvloop's is none by type
+        self._transport = made = cast("asyncio.Transport", transport)  # uvloop has another type
         if self._over is not None:
             made.abort()
             return
@@ -222,12 +222,12 @@ def _probe(connection: socket.socket) -> None:
 
 
 async def connect(address: str) -> FramedConnection:
-    """Open a connection to host:port. Raises `ConnectionOverError` when nobody answers there."""
+    """Open a connection to host:port. Raises `ConnectionOverError` when no server answers there."""
     host, _, port = address.rpartition(":")
     try:
         _, connection = await asyncio.get_running_loop().create_connection(
             FramedConnection, host.strip("[]"), int(port)
         )
-    except (OSError, ValueError, OverflowError) as error:  # the latter: it is no address
+    except (OSError, ValueError, OverflowError) as error:  # the latter: not an address
         raise ConnectionOverError(f"{address}: {_reason(error)}") from error
     return connection

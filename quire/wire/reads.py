@@ -28,7 +28,7 @@ _PART_TAG: Final = pb.ReadReply.PART_FIELD_NUMBER << 3 | 2
 
 
 class NoMessageError(Exception):
-    """What was to be decoded is no message at all. Never leaves the stub (ledger/remote.py)."""
+    """The bytes to decode are not a message. Never leaves the stub (ledger/remote.py)."""
 
 
 class Part(NamedTuple):
@@ -48,7 +48,7 @@ def encode_parts(run: bytes) -> Iterator[bytes]:
 
 
 def decode_part(message: bytes) -> Part:
-    """Return what a message carries, without copying it when it was encoded here.
+    """Return the contents of a message, without copying it when it was encoded here.
 
     Raises the error that a bookie answered, and `NoMessageError`.
     """
@@ -56,7 +56,7 @@ def decode_part(message: bytes) -> Part:
 
 
 def _decode_own(message: bytes) -> Part | None:
-    """Read the fields in the order in which `encode_parts` writes them; None when they differ."""
+    """Read the fields in the order of `encode_parts`; None when they differ."""
     try:
         if message[0] != _SIZE_TAG:
             return None

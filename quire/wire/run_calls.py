@@ -1,7 +1,7 @@
 """The client's end of a stream of runs: over gRPC, or as plain frames where a bookie takes these.
 
-Both carry the same messages. Whatever ends a stream is `StreamOverError` with the reason in words,
-and bytes that are no message are `NoMessageError`; who uses a stream need not know which it is.
+Both carry the same messages. Any end of a stream is `StreamOverError` with the reason in words, and
+bytes that are not a message are `NoMessageError`; users of a stream need not know its kind.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GrpcRuns:
     """A stream of runs as a call of a channel."""
 
     def __init__(self, channel: Any) -> None:
-        # Of bytes: adds.py has serialized them.
+        # A stream of bytes: adds.py has serialized them.
         self._call = channel.stream_stream(METHOD, response_deserializer=pb.AddReply.FromString)()
 
     async def write(self, message: bytes, /) -> None:
@@ -56,7 +56,7 @@ class GrpcRuns:
             raise StreamOverError(explain(error)) from error
         if reply is EOF:
             return None
-        if reply is None:  # gRPC makes that of bytes that it cannot decode
+        if reply is None:  # gRPC returns None for bytes that it cannot decode
             raise NoMessageError(UNDECODABLE)
         message: pb.AddReply = reply
         return message

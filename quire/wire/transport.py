@@ -1,7 +1,7 @@
-"""gRPC as quire uses it: the options of both ends, and what its errors mean in words.
+"""gRPC as quire uses it: the options of both ends, and the meaning of its errors in words.
 
 Options are part of the protocol: both ends must agree on the largest message, and a server must
-tolerate the pings of its clients. Nothing here knows what a message says.
+tolerate the pings of its clients. Nothing here knows the contents of a message.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 headroom."""
 
 RPCS_MAX: Final = 16_384
-"""Calls one server carries at the same time, long polls included, whoever makes them."""
+"""Calls one server carries at the same time, of all clients, long polls included."""
 
 STREAMS_PER_CONNECTION_MAX: Final = 4096
 
@@ -40,7 +40,7 @@ KEEPALIVE_SECONDS: Final = 10
 
 _KEEPALIVE_ANSWER_SECONDS: Final = 5
 _HOST: Final = re.compile(r"\[[^\[\]/]+\]|[^\s\[\]/:]+")
-"""A name, an IPv4 address, or an IPv6 address in brackets: `unix:/path` is none of a bookie's."""
+"""A name, an IPv4 address, or an IPv6 address in brackets: a bookie never has `unix:/path`."""
 
 _BACKOFF_FIRST_MS: Final = 50
 _BACKOFF_LAST_MS: Final = 1000
@@ -78,7 +78,7 @@ CHANNEL_OPTIONS: Final[Options] = (
     # A call that was sent may have been carried out: only ledger code may decide to send it again.
     ("grpc.enable_retries", 0),
     ("grpc.service_config_disable_resolution", 1),
-    # One connection per stub: a broken one is nobody else's trouble.
+    # One connection per stub: a broken connection affects no other stub.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", _BACKOFF_FIRST_MS),
     ("grpc.min_reconnect_backoff_ms", _BACKOFF_LAST_MS),
@@ -162,7 +162,7 @@ def advertised(address: str, host: str | None) -> str:
 
     Args:
         address: host:port at which the server listens.
-        host: the host to tell instead, or None to tell that of the address.
+        host: the host to tell instead, or None to tell the address's host.
 
     Raises:
         ConfigurationError: the host is a wildcard, or not a host.

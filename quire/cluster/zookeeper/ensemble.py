@@ -3,7 +3,7 @@
     DIRECTORY/zookeeper-1/   DIRECTORY/zookeeper-2/   ...   one server each (zookeeper_server.py)
 
 The number of servers is decided when the directory is first used: servers that join with empty
-disks could outvote the one that knows something, so another number is refused. Ports are kept over
+disks could outvote the server with the data, so another number is refused. Ports are kept over
 restarts when they are still free, so that the ensemble is found at the same address again.
 
 Calls block; from an event loop make them in a thread.
@@ -31,7 +31,7 @@ class ZooKeeperEnsemble:
     """The servers of one ensemble, started and stopped together or one by one."""
 
     def __init__(self, directory: Path, size: int = 1, **options: Any) -> None:
-        """Prepare an ensemble below `directory`; `options` are those of every `ZooKeeperServer`.
+        """Prepare an ensemble below `directory`; `options` go to every `ZooKeeperServer`.
 
         Raises `ConfigurationError` for another size than 1, 3 or 5, or than the directory has; and
         when Java or the jars are missing.
@@ -53,7 +53,7 @@ class ZooKeeperEnsemble:
         return "zk://" + ",".join(server.address for server in self.servers)
 
     def start(self) -> None:
-        """Start what does not run and return when all serve. Raises `StoreUnavailableError`, and
+        """Start stopped servers and return when all serve. Raises `StoreUnavailableError`, and
         `ConfigurationError` when another ensemble uses the directory. None runs then.
         """
         for attempt in range(_START_ATTEMPTS):
@@ -99,11 +99,11 @@ class ZooKeeperEnsemble:
             raise
 
     def _has_lost_a_port(self) -> bool:
-        """Whether somebody took a port after it was found free; none of ours listens now."""
+        """Whether another process took a free port; no server of ours listens now."""
         return not all(is_free(port) for server in self.servers for port in server.ports)
 
     def _assign(self, *, keep: bool) -> None:
-        """Give every server its ports: those of last time if they are still free."""
+        """Give every server its ports: the previous ports if they are still free."""
         count = len(self.servers)
         fresh = free_ports(3 * count)
         ports = [
@@ -122,7 +122,7 @@ def server_directory(directory: Path, number: int) -> Path:
 
 
 def found_size(directory: Path) -> int:
-    """Return how many servers an ensemble had in a directory before; 0 when there was none."""
+    """Return how many servers an ensemble had in a directory before; 0 without an ensemble."""
     return sum(server_directory(directory, number).is_dir() for number in range(1, SIZES[-1] + 1))
 
 

