@@ -31,6 +31,7 @@ from quire.errors import (
     VersionConflictError,
 )
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
+from quire.metastore.changes import Change, Put
 from quire.metastore.layout import ledger_path
 from quire.metastore.store import MetadataStore
 from quire.timing import time_limit
@@ -63,6 +64,13 @@ class LedgerRecord:
     @property
     def ledger(self) -> LedgerId:
         return self.metadata.ledger
+
+    def unchanged(self) -> Sequence[Change]:
+        """Return the change that can be made only while the record is as it was last seen.
+
+        Making it moves the record's version on; the next change here then reads it again.
+        """
+        return (Put(self._path, self.metadata.encode(), self._version),)
 
     async def begin_fragment(self, fragment: Fragment) -> None:
         """Let entries from `fragment.first` on live on another ensemble.

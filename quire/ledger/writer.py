@@ -48,6 +48,7 @@ from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import Bookies
 from quire.ledger.tasks import Tasks
+from quire.metastore.changes import Change
 from quire.metastore.store import MetadataStore
 from quire.observer import SILENT, Observer
 from quire.timing import time_limit
@@ -128,6 +129,10 @@ class LedgerWriter(Handle):
     @property
     def ledger(self) -> LedgerId:
         return self._record.ledger
+
+    def unchanged(self) -> Sequence[Change]:
+        """Return the change that can be made only while no other client changed the ledger."""
+        return self._record.unchanged()
 
     @property
     def metadata(self) -> LedgerMetadata:

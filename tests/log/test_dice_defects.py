@@ -205,7 +205,7 @@ def test_d9_the_ledger_of_a_lost_race_is_deleted() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             slow = cluster.new_client()
-            gate = Gate("create", PATH)
+            gate = Gate("commit", PATH)
             slow.store.before = gate
             opening = asyncio.create_task(slow.open())
             await gate.reached.wait()
@@ -256,7 +256,7 @@ def test_d12_a_candidate_that_lost_its_leadership_stops_between_attempts() -> No
     async def main() -> None:
         async with LogCluster() as cluster:
             stale = cluster.new_client()
-            gate = Gate("create", PATH)
+            gate = Gate("commit", PATH)
             stale.store.before = gate
             answers = iter([True, False])
             opening = asyncio.create_task(

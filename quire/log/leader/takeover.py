@@ -140,7 +140,7 @@ class TakeOver:
         ends = await self._recover(base, version, options.replication)
         writer = await self._create_ledger(base, options.replication)
         try:
-            manifest = await self._install(seen, base, ends, writer.ledger, deadline)
+            manifest = await self._install(seen, base, ends, writer, deadline)
         except UnsettledRaceError:
             writer.abandon()
             raise
@@ -200,9 +200,11 @@ class TakeOver:
         seen: LogManifest | None,
         base: LogManifest,
         ends: dict[int, SegmentEnd],
-        ledger: LedgerId,
+        writer: LedgerWriter,
         deadline: float,
     ) -> LogManifest:
+        ledger = writer.ledger
+
         def edit(manifest: LogManifest | None) -> LogManifest:
             if manifest is not None and manifest.lists(ledger):
                 return manifest
@@ -212,7 +214,11 @@ class TakeOver:
 
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         change = once(edit, UnsettledRaceError(f"log {self._record.name!r} may have been deleted"))
-        manifest = await retry(lambda: self._record.edit(change), self._rng, timeout=left)
+        # A sweep that closed the ledger, or deleted it, makes the creation fail (orphans.py).
+        along = writer.unchanged()
+        manifest = await retry(
+            lambda: self._record.edit(change, along=along), self._rng, timeout=left
+        )
         if manifest.tail is None or manifest.tail.ledger != ledger:
             raise ConflictError(f"log {self._record.name!r} was taken over again at once")
         return manifest

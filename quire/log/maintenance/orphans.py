@@ -2,9 +2,10 @@
 
 Every ledger of a log carries labels (`ledger_labels`): log, identity, epoch and segment number.
 
-An *orphan* is left behind by a leader that crashed between creating a ledger and listing it. It is
-one for certain when a later epoch has begun, since whoever made it can list it no more; or when its
-log does not exist, it is older than any take-over lasts, and nothing is in it. A log is deleted
+An *orphan* is left by a leader that crashed between creating a ledger and listing it. A ledger is
+an orphan when a later epoch has begun, because its creator can no longer list it. It is also an
+orphan when its log does not exist, it is empty, and it was closed before the log could list it. Its
+age only spares takeovers that are under way; no clock decides. A log is deleted
 ledgers first, so ledgers with records and no manifest mean that the manifest is lost: they are what
 it can be made from.
 
@@ -45,7 +46,7 @@ from quire.log.records.position import BEGINNING, Position
 from quire.metastore.layout import log_path
 
 FORSAKEN_SECONDS: Final = 3600.0
-"""Age at which a ledger of a log that does not exist is an orphan: take-overs last a minute."""
+"""Age at which a sweep looks at a ledger of a log that does not exist: takeovers last a minute."""
 
 EPOCHS_SKIPPED: Final = 1_000_000
 """Milliseconds by which the clocks of those who made ledgers, and ours, may disagree."""
@@ -97,7 +98,7 @@ async def find_orphans(
             manifest = None
         if not is_orphan(metadata, manifest, now_ms):
             continue
-        if _is_anothers(labels, manifest) and not await _is_empty(catalog, metadata):
+        if _is_anothers(labels, manifest) and not await _is_given_up(catalog, describe, metadata):
             continue
         orphans.append(metadata.ledger)
     return tuple(orphans)
@@ -123,6 +124,26 @@ async def find_unlisted(
 def _is_anothers(labels: Labels, manifest: LogManifest | None) -> bool:
     """Whether a ledger's own log has no manifest, be there another log of its name or not."""
     return manifest is None or manifest.log_id != labels.log_id
+
+
+async def _is_given_up(
+    catalog: LedgerCatalog,
+    describe: Callable[[str], Awaitable[LogManifest]],
+    metadata: LedgerMetadata,
+) -> bool:
+    """Whether a ledger whose log has no manifest is empty, and no leader can list it any more.
+
+    Age decides nothing here, because a clock may be wrong. The ledger is closed first. A leader
+    creates a manifest together with its open ledger's record, unchanged, or not at all; so either
+    the manifest is there when it is read again, or it can never list this ledger.
+    """
+    if not await _is_empty(catalog, metadata):
+        return False
+    labels = Labels.of(metadata.custom)
+    assert labels is not None
+    with suppress(NoSuchLogError):
+        return not (await describe(labels.log)).lists(metadata.ledger)
+    return True
 
 
 async def _is_empty(catalog: LedgerCatalog, metadata: LedgerMetadata) -> bool:

@@ -20,7 +20,7 @@ from quire.errors import (
     StoreUnavailableError,
 )
 from quire.log.manifest.manifest import LogManifest
-from quire.metastore.changes import Change, Delete, Put
+from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import log_path
 from quire.metastore.store import MetadataStore
 
@@ -81,8 +81,12 @@ class ManifestRecord:
         """Return when the manifest may no longer be at `version` (None: may exist)."""
         await self._store.wait(self.path, version)
 
-    async def edit(self, edit: Edit, *, look: Look | None = None) -> LogManifest:
+    async def edit(
+        self, edit: Edit, *, look: Look | None = None, along: Sequence[Change] = ()
+    ) -> LogManifest:
         """Apply an edit and return the manifest as it then is.
+
+        If the edit creates the record, the changes of `along` are made with it or not at all.
 
         What `look` saw holds when the edit is made, if whoever changes it does so together with
         `unchanged`: the manifest was read before.
@@ -104,7 +108,7 @@ class ManifestRecord:
             if after == before:
                 return after
             try:
-                await self._write(after, version)
+                await self._write(after, version, along)
                 return after
             except (ConflictError, NoSuchNodeError):
                 continue  # changed, or deleted: the edit says what that means to it
@@ -124,8 +128,12 @@ class ManifestRecord:
             return ()
         return (Put(self.path, manifest.encode(), version),)
 
-    async def _write(self, manifest: LogManifest, version: int | None) -> None:
-        if version is None:
+    async def _write(
+        self, manifest: LogManifest, version: int | None, along: Sequence[Change]
+    ) -> None:
+        if version is None and along:
+            await self._store.commit([Create(self.path, manifest.encode()), *along])
+        elif version is None:
             await self._store.create(self.path, manifest.encode())
         else:
             await self._store.put(self.path, manifest.encode(), version)

@@ -79,7 +79,7 @@ def test_the_ledger_of_a_creation_that_may_yet_arrive_stays() -> None:
             lost: list[str] = []
 
             async def lose_the_first(method: str, path: str) -> None:
-                if path == PATH and method == "create" and not lost:
+                if path == PATH and method == "commit" and not lost:
                     lost.append(path)
                     raise StoreOutcomeUnknownError(path, "on its way, by order of the test")
 

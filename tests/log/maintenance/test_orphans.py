@@ -30,6 +30,10 @@ from tests.support.log_cluster import (
 )
 
 
+async def nothing(method: str, path: str) -> None:
+    """No fault."""
+
+
 def test_only_what_nobody_can_ever_list_is_swept() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
@@ -37,7 +41,7 @@ def test_only_what_nobody_can_ever_list_is_swept() -> None:
             log = await client.open(open_timeout=0.5)
             await log.append(b"0")
             crashed = cluster.new_client()
-            crashed.store.before = refuse("put", "create", path=PATH)
+            crashed.store.before = refuse("put", "create", "commit", path=PATH)
             with pytest.raises(QuireError):
                 await crashed.open(open_timeout=0.1)
             [orphan] = [
@@ -58,6 +62,65 @@ def test_only_what_nobody_can_ever_list_is_swept() -> None:
             assert await client.payloads() == [b"0", b"1"]
             cluster.now += 10_000
             assert list(await client.logs.sweep()) == []
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_created_first", [True, False])
+def test_a_sweep_with_a_clock_ahead_takes_no_ledger_of_a_log(is_created_first: bool) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader, sweeper = cluster.new_client(), cluster.new_client()
+            creation = Gate("commit", PATH)
+            leader.store.before = creation
+            opening = asyncio.create_task(leader.open())
+            await creation.reached.wait()
+            cluster.now += 10_000  # the sweeper's clock is hours ahead
+            if is_created_first:
+                leader.store.before = nothing
+                creation.open.set()
+                log = await opening
+                assert list(await sweeper.logs.sweep()) == []
+            else:
+                [forsaken] = await cluster.ledgers()
+                assert list(await sweeper.logs.sweep()) == [forsaken]
+                leader.store.before = nothing
+                creation.open.set()
+                log = await opening
+                assert await listed(cluster) != [forsaken]
+            await log.append(b"a")
+            await log.close()
+            assert await sweeper.payloads() == [b"a"]
+            async with await sweeper.open() as again:
+                await again.append(b"b")
+
+    run(main)
+
+
+def test_a_sweep_reads_the_manifest_again_after_it_closed_a_ledger() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            leader, sweeper = cluster.new_client(), cluster.new_client()
+            creation = Gate("commit", PATH)
+            leader.store.before = creation
+            opening = asyncio.create_task(leader.open())
+            await creation.reached.wait()
+            [ledger] = await cluster.ledgers()
+            cluster.now += 10_000
+            closing = Gate("put", ledger_path(ledger))
+            sweeper.store.before = closing
+            sweeping = asyncio.create_task(sweeper.logs.sweep())
+            await closing.reached.wait()  # it has seen that there is no manifest
+            leader.store.before = nothing
+            creation.open.set()
+            log = await opening
+            sweeper.store.before = nothing
+            closing.open.set()
+            assert list(await sweeping) == []
+            assert ledger in await cluster.ledgers()
+            log.abandon()
+            async with await sweeper.open() as again:
+                await again.append(b"b")
 
     run(main)
 
@@ -94,7 +157,7 @@ def test_an_empty_ledger_of_a_log_that_is_gone_is_swept() -> None:
             log = await client.open()
             await log.append(b"0")
             crashed = cluster.new_client()
-            crashed.store.before = refuse("put", "create", path=PATH)
+            crashed.store.before = refuse("put", "create", "commit", path=PATH)
             with pytest.raises(QuireError):
                 await crashed.open(open_timeout=0.1)
             log.abandon()
@@ -306,7 +369,7 @@ def test_the_ledger_of_a_creation_that_lost_its_race_hides_no_records() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client, crashed = cluster.new_client(), cluster.new_client()
-            gate = Gate("create", PATH)
+            gate = Gate("commit", PATH)
             crashed.store.before = gate
             opening = asyncio.create_task(crashed.open())
             await gate.reached.wait()

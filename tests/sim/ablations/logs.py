@@ -106,9 +106,9 @@ def roll_over_a_newer_leader() -> list[Patch]:
 def take_unknown_for_failed() -> list[Patch]:
     whole = manifest_record.ManifestRecord._write
 
-    async def write(self: Any, manifest: Any, version: int | None) -> None:
+    async def write(self: Any, manifest: Any, version: int | None, along: Any) -> None:
         try:
-            await whole(self, manifest, version)
+            await whole(self, manifest, version, along)
         except StoreOutcomeUnknownError:
             raise LostRaceError("it failed, surely") from None
 
