@@ -112,10 +112,10 @@ crash: $(VENV)/test.stamp ## recover IMAGES=n crash images of a traced workload 
 determinism: $(VENV)/test.stamp ## run 200 seeds under three hash seeds and compare their traces
 	@$(BIN)/python -m tests.sim.determinism
 
-ablations: $(VENV)/test.stamp ## remove each safeguard in turn and renew the table in docs/testing.md
+ablations: $(VENV)/test.stamp ## remove each safeguard in turn and renew its table in docs/ablations.md
 	@$(BIN)/python -m tests.sim.ablations --jobs $(JOBS)
 
-mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must fail; renews docs/testing.md
+mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must fail; renews docs/ablations.md
 	@$(BIN)/python -m tests.mutations
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble

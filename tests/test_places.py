@@ -9,7 +9,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMED = re.compile(r"`((?:quire|tests|docs|spec|tutorial)/[\w./-]+)`")
-PAGES = ("docs/architecture.md", "CONTRIBUTING.md", "docs/protocol.md", "docs/testing.md")
+PAGES = (
+    "docs/architecture.md",
+    "CONTRIBUTING.md",
+    "docs/protocol.md",
+    "docs/testing.md",
+    "docs/ablations.md",
+)
 
 
 def named() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The command: make each edit in a copy, run its tests, renew the table in docs/testing.md.
+"""The command: make each edit in a copy, run its tests, renew the table in docs/ablations.md.
 
     python -m tests.mutations [--only NAME]
 
@@ -24,7 +24,7 @@ from tests.mutations.catalog import EDITS
 from tests.mutations.edit import Edit
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGE: Final = ROOT / "docs" / "testing.md"
+PAGE: Final = ROOT / "docs" / "ablations.md"
 LEFT_OUT: Final = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
 BEGIN: Final = "<!-- mutations: make mutations -->"
 END: Final = "<!-- mutations end -->"

@@ -1,4 +1,4 @@
-"""The command: hunt every ablation and renew the table in docs/testing.md.
+"""The command: hunt every ablation and renew the table in docs/ablations.md.
 
     python -m tests.sim.ablations [--seeds 3000] [--jobs 2] [--only NAME]
 
@@ -23,7 +23,7 @@ from tests.sim.ablations.catalog import ABLATIONS
 from tests.sim.ablations.hunt import FAILURES_SHOWN, Finding, Hunt, carry_out
 from tests.sim.campaign import let_the_parent_decide
 
-PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
+PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "ablations.md"
 NOTED: Final = 4
 """What has a note is looked for in so many times fewer seeds."""
 
