@@ -4,6 +4,8 @@ Everything a program needs is here, and the error tree in `quire.errors`. The bl
 this are in `quire.sync`, Spark's data source in `quire.spark`.
 """
 
+from importlib import metadata as _metadata
+
 from quire.bookie import BookieAddress, BookieInfo
 from quire.client import Client, connect
 from quire.election.election import Election, Leader, Leadership
@@ -28,6 +30,8 @@ from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, AtTransaction, Position, Record
 from quire.log.records.producers import Stamp
 from quire.service import Application, Applied, Role, Service, ServiceOptions
+
+__version__ = _metadata.version("quire")
 
 __all__ = [
     "BEGINNING",

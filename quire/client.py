@@ -15,6 +15,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from quire.bookie import BookieAddress, BookieInfo
@@ -50,6 +51,7 @@ from quire.metadata.recordless import RecordlessLedgers, find_recordless
 from quire.metastore import open_store
 from quire.metastore.place import resolve_store
 from quire.metastore.store import MetadataStore
+from quire.opening import Opening, OpeningReader
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
 from quire.service.snapshots import Snapshots, sweep_snapshots
@@ -61,20 +63,26 @@ SESSION_SECONDS: Final = 6.0
 """Default seconds without a heartbeat after which a leader loses its leadership."""
 
 
+_CLOSED: Final = contextlib.nullcontext()
+"""The scope of a client that was closed."""
+
+
 def always() -> bool:
     """Return True: the default of `is_leader`, for a log without an election."""
     return True
 
 
-@contextlib.asynccontextmanager
-async def connect(
+def connect(
     store: str,
     *,
     options: LedgerOptions | None = None,
     timeout: float = CONNECT_SECONDS,
     leave_timeout: float = LEAVE_SECONDS,
-) -> AsyncIterator[Client]:
+) -> Opening[Client]:
     """Connect to a cluster: `async with quire.connect(store) as client:`.
+
+    `client = await quire.connect(store)` works, too; `await client.close()` then takes the place of
+    leaving the block.
 
     The client contacts bookies when it needs them. Leaving the block in order closes the open
     handles: services hand over, logs, ledgers and readers are closed, leaders resign. That takes at
@@ -105,6 +113,13 @@ async def connect(
         sees it. After an abandoned writer, every acknowledged record is safe, and a plain read may
         miss the last ones until the log is opened again (docs/decisions/0023-leaving-connect.md).
     """
+    return Opening(_connected(store, options or LedgerOptions(), timeout, leave_timeout))
+
+
+@contextlib.asynccontextmanager
+async def _connected(
+    store: str, limits: LedgerOptions, timeout: float, leave_timeout: float
+) -> AsyncIterator[Client]:
     uri = resolve_store(store)
     rng = random.Random()
     handles = OpenHandles(leave_timeout)
@@ -113,7 +128,6 @@ async def connect(
         stack.push_async_callback(handles.release, "the metadata store", opened.close)
         observer = stack.enter_context(observing("client", str(os.getpid())))
         metadata_store = observed(opened, observer)
-        limits = options or LedgerOptions()
         roster = BookieRoster(
             metadata_store,
             lambda address: link_bookie(address, request_timeout=limits.request_timeout),
@@ -161,6 +175,7 @@ class Client:
         options: LedgerOptions,
         handles: OpenHandles,
     ) -> None:
+        self._scope: AbstractAsyncContextManager[object] | None = None
         self._options = options
         self._store = store
         self._roster = roster
@@ -173,6 +188,10 @@ class Client:
     def store_uri(self) -> str:
         """The metadata store's URI."""
         return self._store.uri
+
+    def own(self, scope: AbstractAsyncContextManager[object]) -> None:
+        """Used by `connect`: let `close` leave the scope of this client."""
+        self._scope = scope
 
     # Ledgers.
 
@@ -382,7 +401,7 @@ class Client:
         log = await self._logs.open(name, options, is_leader=is_leader)
         return self._handles.remember(log, Stage.WRITER)
 
-    async def read_log(
+    def read_log(
         self,
         name: str,
         start: Start = BEGINNING,
@@ -394,15 +413,17 @@ class Client:
         on_gap: OnGap | None = None,
         keyring: Keyring | None = None,
         recover: bool = False,
-    ) -> LogReader:
-        """Return an asynchronous iterator over the records of a log from `start` on.
+    ) -> OpeningReader:
+        """Read the records of a log from `start` on: `async for record in client.read_log(name):`.
+
+        `await` or `async with` gives the `LogReader` itself. Nothing happens before.
 
         Args:
             name: the log's name.
             start: a position, `BEGINNING`, `LATEST`, a record's offset, an aware datetime (the
                 first record not older), `AtCursor(name)` or `AtTransaction(id)`. `LATEST` is the
-                end at this call: every later record is returned, however late iteration begins,
-                and with `wait_for_log` all records of a log that does not exist yet.
+                end when the reader is opened: every later record is returned, and with
+                `wait_for_log` all records of a log that does not exist yet.
             follow: wait for more records, until the log is sealed. Without it the iterator ends at
                 the last record confirmed when it gets there.
             wait_for_log: let a follower wait for a log that does not exist yet.
@@ -424,18 +445,22 @@ class Client:
         Guarantees: a plain read never disturbs the writer, and sees every record that the writer
             has announced (docs/protocol.md, sections 5 and 6).
         """
-        reader = await self._logs.read(
-            name,
-            start,
-            follow=follow,
-            wait_for_log=wait_for_log,
-            password=password,
-            log_id=log_id,
-            on_gap=on_gap,
-            keyring=keyring,
-            recover=recover,
-        )
-        return self._handles.remember(reader, Stage.READER)
+
+        async def opened() -> LogReader:
+            reader = await self._logs.read(
+                name,
+                start,
+                follow=follow,
+                wait_for_log=wait_for_log,
+                password=password,
+                log_id=log_id,
+                on_gap=on_gap,
+                keyring=keyring,
+                recover=recover,
+            )
+            return self._handles.remember(reader, Stage.READER)
+
+        return OpeningReader(opened)
 
     async def snapshot_log(
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
@@ -690,8 +715,17 @@ class Client:
     async def close(self) -> None:
         """Close every handle that is still open, in order.
 
+        A client that `await quire.connect(…)` returned ends with this call, as with its block. In a
+        block the client goes on.
+
         Raises:
             OutcomeUnknownError: submitted records could not be confirmed.
             RetryError: a writer could not be closed.
+
+        Cancellation: abandons the writers that are not closed yet. A second call does nothing.
         """
-        await self._handles.close()
+        if self._scope is None:
+            await self._handles.close()
+        else:
+            scope, self._scope = self._scope, _CLOSED
+            await scope.__aexit__(None, None, None)

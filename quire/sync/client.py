@@ -154,7 +154,7 @@ class SyncClient:
         recover: bool = False,
     ) -> SyncLogReader:
         """See `Client.read_log`."""
-        work = self._client.read_log(
+        opening = self._client.read_log(
             name,
             start,
             follow=follow,
@@ -165,6 +165,7 @@ class SyncClient:
             keyring=keyring,
             recover=recover,
         )
+        work = opening.open()
         return SyncLogReader(self._portal, self._portal.call(work))
 
     def snapshot_log(

@@ -44,6 +44,8 @@ LEAVABLE = frozenset({"title", "untold"})
 """What `quire.leaving` asks of every handle."""
 
 INTERNAL: dict[type, frozenset[str]] = {
+    Client: frozenset({"own"}),
+    LocalCluster: frozenset({"program"}),
     Election: frozenset({"abandon", "close", "has_ended"}),
     Service: frozenset({"abandon", "has_ended"}),
     LogReader: frozenset({"abandon", "has_ended"}),
@@ -52,7 +54,9 @@ INTERNAL: dict[type, frozenset[str]] = {
         {"confirm", "confirmed", "refresh", "version", "wait_handle_closed"}
         | {"abandon", "has_ended"}
     ),
-    LedgerWriter: frozenset({"advanced", "check", "ended", "suspect", "acked", "failed", "room"}),
+    LedgerWriter: frozenset(
+        {"advanced", "check", "ended", "suspect", "acked", "failed", "room"} | {"unchanged"}
+    ),
     Log: frozenset({"start"}),
     LogCursors: frozenset({"advance", "deletions", "forget", "lag", "of_log", "slowest", "state"}),
     LogDirectory: frozenset(
@@ -99,6 +103,7 @@ def blocking(annotation: str) -> str:
     for owner, twin in PAIRS.items():
         annotation = re.sub(rf"\b{owner.__name__}\b", twin.__name__, annotation)
     annotation = re.sub(r"AsyncGenerator\[(.*), None\]", r"Iterator[\1]", annotation)
+    annotation = annotation.replace("OpeningReader", "SyncLogReader")
     annotation = annotation.replace("AbstractAsyncContextManager", "Iterator")
     annotation = annotation.replace("AsyncIterator", "Iterator")
     return annotation.replace("asyncio.Future", "concurrent.futures.Future")
