@@ -67,7 +67,7 @@ def test_listing_goes_by_pages_in_a_file_too(tmp_path: Path) -> None:
     shards, rest = 7, 10
 
     async def main() -> None:
-        store = await Counting.open(str(tmp_path / "metadata.db"))
+        store = await Counting.open_or_create(str(tmp_path / "metadata.db"))
         assert isinstance(store, Counting)
         ledgers = range(shards * LEDGERS_PER_SHARD + rest)
         for first in ledgers[::LEDGERS_PER_SHARD]:

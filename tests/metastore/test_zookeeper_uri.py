@@ -54,8 +54,8 @@ def test_every_option() -> None:
         ("auth=digest", "go together"),
         ("credentials=/file", "go together"),
         ("auth=kerberos&credentials=/file", "digest, sasl"),
-        ("acl=private", "whose"),
-        ("tls=yes&acl=readable", "whose"),
+        ("acl=private", "needs auth"),
+        ("tls=yes&acl=readable", "needs auth"),
     ],
 )
 def test_what_makes_no_sense_is_refused(query: str, complaint: str) -> None:

@@ -84,12 +84,12 @@ class Babbler(rpc.BookieServicer):  # type: ignore[misc]  # generated code has n
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
-        ((b"\xff\xff",), "is no message"),
+        ((b"\xff\xff",), "is not a message"),
         ((), "ended after 0 of 0 bytes"),
         ((pb.ReadReply(size=9, part=b"run").SerializeToString(),), "ended after 3 of 9 bytes"),
         ((pb.ReadReply(size=2, part=b"run").SerializeToString(),), "3 of 2 bytes"),
         ((pb.ReadReply(size=2**32 - 1, part=b"run").SerializeToString(),), "of 4294967295 bytes"),
-        ((b"\x08" + b"\xff" * 400_000,), "is no message"),
+        ((b"\x08" + b"\xff" * 400_000,), "is not a message"),
     ],
 )
 def test_an_answer_that_is_none_is_an_unavailable_bookie(
