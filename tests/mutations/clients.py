@@ -32,7 +32,7 @@ EDITS: Final = (
         ("tests/service/test_order.py",),
     ),
     Edit(
-        "a service's snapshot replaces what was installed since it looked",
+        "a service's snapshot replaces a newer one, installed since it looked",
         SNAPSHOTS,
         "Put(self._path, data, version)\n            with suppress",
         "Put(self._path, data, (await self._store.get(self._path)).version)\n"
@@ -47,7 +47,7 @@ EDITS: Final = (
         ("tests/service/test_order.py",),
     ),
     Edit(
-        "a candidate whose session is over takes office",
+        "a candidate takes office after its session is over",
         ELECTION,
         "            if term is not None and not session.expired:\n",
         "            if term is not None:\n",
@@ -103,14 +103,14 @@ EDITS: Final = (
         ("tests/log/maintenance/test_retention.py",),
     ),
     Edit(
-        "a log counts what a wall clock alone says",
+        "a log believes a wall clock alone",
         AGES,
         "max(0, min(passed, now.wall_ms - self.reading.wall_ms))",
         "max(0, now.wall_ms - self.reading.wall_ms)",
         ("tests/log/manifest/test_ages.py",),
     ),
     Edit(
-        "a log counts what the clock of the store alone says",
+        "a log believes the clock of the store alone",
         AGES,
         "max(0, min(passed, now.wall_ms - self.reading.wall_ms))",
         "max(0, passed)",
@@ -152,7 +152,7 @@ EDITS: Final = (
         ("tests/log/records/test_producers.py",),
     ),
     Edit(
-        "a trim reaches beyond what is confirmed",
+        "a trim reaches beyond the confirmed entries",
         CHAIN,
         "Position(self.current.number, self.current.confirmed.last_entry + 1, 0)",
         "Position(self.current.number, self.current.entries, 0)",

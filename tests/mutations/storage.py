@@ -114,7 +114,7 @@ EDITS: Final = (
         ("tests/storage/test_retired_answers.py",),
     ),
     Edit(
-        "a set of retired ids loses what was disowned",
+        "a set of retired ids loses disowned ids",
         RETIRED,
         "return RetiredIds(found, self.disowned.copy())",
         "return RetiredIds(found)",

@@ -41,9 +41,16 @@ def row(found: Finding) -> str:
     ablation = found.ablation
     first = str(found.failures[0]) if found.failures else f"none in {found.seeds:,}"
     density = f"{1000 * len(found.failures) / found.seeds:.1f}"
-    names = ", ".join(name for name, _ in found.checkers.most_common(2)) or ablation.note or "?"
+    names = ", ".join(f"`{name}`" for name, _ in found.checkers.most_common(2))
     refused = str(found.refused[0]) if found.refused else "–"
-    cells = (ablation.name, ablation.workload, first, refused, density, names)
+    cells = (
+        ablation.name,
+        ablation.workload,
+        first,
+        refused,
+        density,
+        names or ablation.note or "?",
+    )
     return "| " + " | ".join(cells) + " |"
 
 

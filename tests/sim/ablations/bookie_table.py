@@ -61,7 +61,7 @@ BOOKIE: Final = (
         "files go after the checkpoint that lists them", "log", bookies.remove_before_the_checkpoint
     ),
     Ablation(
-        "compaction keeps what is known of ledgers",
+        "compaction keeps the states of ledgers",
         "ledger",
         bookies.compact_without_states,
         "rare: a fence that is forgotten must be missed before the ledger is closed; "
@@ -69,7 +69,7 @@ BOOKIE: Final = (
     ),
     Ablation("limbo answers unknown", "ledger", bookies.deny_in_limbo, "", mixes.loss),
     Ablation(
-        "a repair fences what it doubts",
+        "a repair fences the ledgers that it doubts",
         "ledger",
         bookies.repair_without_fences,
         "rare: mostly the others of a write set stop the old writer before its bookie is repaired; "
@@ -110,21 +110,21 @@ BOOKIE: Final = (
         mixes.loss,
     ),
     Ablation(
-        "a journal whose sync failed is not written again",
+        "a journal is not written again after a failed sync",
         "ledger",
         disks.write_a_journal_again,
         "",
         mixes.failing_syncs,
     ),
     Ablation(
-        "an entry log whose sync failed is not written again",
+        "an entry log is not written again after a failed sync",
         "ledger",
         disks.write_an_entry_log_again,
         "",
         mixes.failing_syncs,
     ),
     Ablation(
-        "a checkpoint whose sync failed is not written again",
+        "a checkpoint is not written again after a failed sync",
         "ledger",
         disks.write_a_checkpoint_again,
         "",

@@ -20,7 +20,7 @@ LEDGER: Final = (
     ),
     Ablation("a run that was refused is not acked", "ledger", streams.take_refusals_for_acks),
     Ablation("a stream that breaks acks nothing", "ledger", streams.take_a_break_for_an_ack),
-    Ablation("a stream that breaks fails what waits", "ledger", streams.forget_what_waits),
+    Ablation("a stream that breaks fails the calls that wait", "ledger", streams.forget_what_waits),
     Ablation("recovery reads fence", "ledger", recovery.read_without_fence, "", mixes.silence),
     Ablation("absence needs Qw − Qa + 1 negatives", "ledger", recovery.believe_one_negative),
     Ablation("an error is not a negative", "ledger", recovery.take_errors_for_absence),
@@ -62,7 +62,7 @@ LEDGER: Final = (
         "a force counts what bookies name", "ledger", writing.believe_a_force, "", mixes.forced
     ),
     Ablation(
-        "a ledger is as long as what is confirmed",
+        "a ledger is as long as its confirmed entries",
         "ledger",
         writing.close_at_the_length_pushed,
         "",

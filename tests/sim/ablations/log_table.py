@@ -23,7 +23,7 @@ LOG: Final = (
     Ablation(
         "an unknown change is read again", "log", logs.take_unknown_for_failed, "", mixes.expiry
     ),
-    Ablation("a new leader knows what was sent", "log", logs.forget_producers),
+    Ablation("a new leader knows the records that were sent", "log", logs.forget_producers),
     Ablation("a full manifest is not rolled", "log", logs.roll_full_manifests),
     Ablation("a gap needs the whole write set", "gap", logs.take_what_is_away_for_lost),
     Ablation("a forgotten producer is refused", "log", logs.accept_forgotten_producers),
@@ -36,7 +36,7 @@ LOG: Final = (
         "rare: two machines lead, and a clock jumps between; tests/log/manifest/test_ages.py",
     ),
     Ablation(
-        "a span in which a clock goes back is lost",
+        "a span is lost when a clock goes back",
         "log",
         clocks.keep_the_reading_of_a_clock_that_was_wrong,
     ),
@@ -47,7 +47,7 @@ LOG: Final = (
         "rare: two machines lead, and a clock jumps between; tests/log/manifest/test_ages.py",
     ),
     Ablation(
-        "some times are no times",
+        "an impossible time is refused",
         "log",
         clocks.take_every_time_for_right,
         "rare: a reader asks for such a moment; tests/log/reading/test_times.py has it",
@@ -91,7 +91,7 @@ LOG: Final = (
     ),
     Ablation("a snapshot has no holes", "log", logs.count_what_follows_an_open_segment),
     Ablation(
-        "a linearizable tail asks what is acknowledged",
+        "a linearizable tail asks for the acknowledged end",
         "log",
         logs.take_what_was_announced_for_the_end,
     ),

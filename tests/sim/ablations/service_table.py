@@ -29,7 +29,7 @@ SERVICE: Final = (
         elections.follow_before_the_leader_is_gone,
     ),
     Ablation(
-        "only who leads names a successor",
+        "only the leader names a successor",
         "election",
         elections.name_a_successor_over_anybody,
         "",
@@ -61,7 +61,7 @@ SERVICE: Final = (
         services.trim_before_the_snapshot,
     ),
     Ablation(
-        "a replica ends with who waits for its end",
+        "a replica ends with the calls that wait for its end",
         "service",
         services.close_for_who_waits_only,
         "",
