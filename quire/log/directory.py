@@ -49,11 +49,20 @@ from quire.steady import SteadyClock, own_clock
 
 
 class LogDirectory:
-    """All logs in one metadata store. Stateless: any number may exist.
+    """All logs in one metadata store. Stateless: any number of directories may exist at a time.
 
-    `clock` gives Unix time in seconds, for the timestamps of records and segments. `steady` is a
-    clock that only goes forward: that of the machine, or, by default, of this object. `attachments`
-    says what other layers keep beside a log of some name, and goes when the log is deleted.
+    Args:
+        store: the metadata store that holds the manifests.
+        catalog: creates, opens and deletes the ledgers.
+        rng: source of identities and of jitter.
+        clock: Unix time in seconds, for the timestamps of records and segments.
+        steady: a clock that only goes forward; by default this object makes its own.
+        attachments: returns the data that other layers keep beside a log of a given name; deleting
+            the log deletes them too.
+
+    Guarantees:
+        Reading, describing and watching never fence a leader and never change a log. `open`,
+        `recover` and `rebuild` fence the present leader.
     """
 
     def __init__(
@@ -86,14 +95,33 @@ class LogDirectory:
         *,
         is_leader: Callable[[], bool] = lambda: True,
     ) -> Log:
-        """Take a log over for writing, creating it when it does not exist.
+        """Take a log over for writing. Creates the log if it does not exist.
 
-        Whoever led before is deposed. `is_leader` is asked before every attempt: give it the
-        election's word, so that a leader of the past stops disturbing the present one.
+        Args:
+            name: name of the log.
+            options: options of this leader; by default `LogOptions()`.
+            is_leader: called before every attempt. Pass the answer of the election, so that a past
+                leader stops disturbing the present one.
 
-        Raises `LogSealedError`, `LeadershipLostError`, and before anybody is deposed
-        `UnauthorizedError`, and `DecryptionError` or `ConfigurationError` when what a leader has to
-        read cannot be read; transient errors when `LogOptions.open_timeout` is over.
+        Returns:
+            The leader's handle, with its tasks started.
+
+        Raises:
+            LogSealedError: the log is sealed.
+            LeadershipLostError: `is_leader` returned False.
+            UnauthorizedError: the password is wrong. No leader was fenced.
+            DecryptionError: a key for the memory of producers is missing. No leader was fenced.
+            ConfigurationError: pyarrow, which a cold segment needs, is missing. No leader was
+                fenced.
+            RetryError: `LogOptions.open_timeout` seconds passed without success; likewise the other
+                transient errors of retry.py.
+
+        Cancellation:
+            The previous leader may be fenced already. Opening the log again is safe.
+
+        Guarantees:
+            The previous leader is deposed before the handle is returned: it can confirm no more
+            records (docs/protocol.md, "Logs").
         """
         options = options or LogOptions()
         record = self._record(name)
@@ -141,23 +169,43 @@ class LogDirectory:
         keyring: Keyring | None = None,
         recover: bool = False,
     ) -> LogReader:
-        """Return a reader that starts at a position, `BEGINNING`, `LATEST`, a record's offset, a
-        time, a transaction, or where a cursor is.
+        """Return a reader that starts at a given place in a log.
 
-        `LATEST` is the end as it is now, however late iteration begins: nothing is missed that is
-        appended after this call. With `follow` it goes on for ever, or until the log is sealed;
-        else it ends at the last record confirmed when it gets there. `wait_for_log` makes a
-        follower wait for a log that does not exist, or that is being deleted: for the next one
-        then. `log_id` is that of the log which the position is from: it is not waited for, and
-        another log of the same name raises `LogReplacedError`. `on_gap` is told of records of
-        sealed segments that are lost, from where the reader starts on, and it goes on behind them
-        (gaps.py); without it they are an error. The keyring opens batches that are encrypted.
-        With `recover` the log is recovered first (see `recover`), so that every acknowledged record
-        is read, also those of a writer that crashed. A leader that still lives is deposed by that.
+        Args:
+            name: name of the log.
+            start: a position, `BEGINNING`, `LATEST`, an offset, a time, a transaction, or a cursor.
+                `LATEST` is the end at the time of this call, even if iteration begins later.
+            follow: continue until the log is sealed. Otherwise the reader ends at the last record
+                that is confirmed when the reader gets there.
+            wait_for_log: a follower waits for a log that does not exist. If the log is being
+                deleted, the follower waits for the next log of that name.
+            password: the password of the log's ledgers.
+            log_id: identity of the log that the position belongs to. The reader does not wait for
+                such a log.
+            on_gap: called for lost records of sealed segments, from the reader's start on; then the
+                reader continues after them (gaps.py). Without it, lost records are an error.
+            keyring: opens encrypted batches.
+            recover: first recover the log (see `recover`), so that the reader sees every
+                acknowledged record, also the records of a writer that crashed. This deposes a live
+                leader.
 
-        Raises `NoSuchLogError` unless it waits, `NoSuchCursorError`, `InvalidRequestError` for
-        `recover` with `follow`, a negative offset or transaction or a time without a zone; with
-        `LATEST` what `tail` does.
+        Returns:
+            A reader, which holds no resources until iteration begins.
+
+        Raises:
+            NoSuchLogError: the log does not exist, and the reader does not wait for it.
+            NoSuchCursorError: the cursor does not exist.
+            InvalidRequestError: `recover` together with `follow`, a negative offset or transaction,
+                or a time without a zone.
+            LogReplacedError: raised by iteration when another log has the name and `log_id` is
+                given.
+            UnreadableError: with `LATEST`, on the conditions of `tail`; likewise its other errors.
+
+        Cancellation:
+            Safe at any point; without `recover` nothing has changed.
+
+        Guarantees:
+            A reader at `LATEST` misses no record that is appended after this call.
         """
         if isinstance(start, AtCursor):
             cursor = await self.cursors(name, password=password).find(start.name)
@@ -194,13 +242,13 @@ class LogDirectory:
         )
 
     async def recover(self, name: str, *, password: bytes = b"") -> None:
-        """Close the ledgers that are still written, so that a plain read sees every acknowledged
-        record. A leader that still lives is fenced: its next append fails.
+        """Close the ledgers that are still open, so that a plain read sees every acknowledged
+        record. Fences a live leader: its next append fails.
 
-        Harmless when repeated. The log stays as it is and can be led on.
+        Safe to repeat. The log stays as it is, and a new leader can continue it.
 
         Raises:
-            NoSuchLogError: there is no such log.
+            NoSuchLogError: the log does not exist.
             UnauthorizedError: the password is wrong.
             UnreadableError: too few bookies answer to decide how a ledger ends.
         """
@@ -223,8 +271,8 @@ class LogDirectory:
         return await look(lambda: self._describe_living(name), find)
 
     def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
-        """Return the named cursors of a log; the password is needed to look how far the log has
-        come, and to count what they lag.
+        """Return the named cursors of a log. The password is needed to find the end of the log and
+        to count the lag of the cursors.
         """
         opener = self._opener(name, password)
         return LogCursors(self._store, self._record(name), opener, self._clock)
@@ -250,22 +298,28 @@ class LogDirectory:
         return Offload(self._record(name), self._catalog, rng=self._rng)
 
     async def tail(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> Tail:
-        """Return where the next record of a log comes at the earliest, and its offset.
+        """Return the earliest position of the next record, and its offset. Never fences.
 
-        As announced by the leader, which may be some milliseconds behind what it acknowledged; with
-        `linearizable` behind everything that was acknowledged before the call. Never fences.
+        Args:
+            name: name of the log.
+            linearizable: return a position after every record acknowledged before this call.
+                Without it the answer is the end that the leader announced last, which may lag its
+                acknowledgements by some milliseconds.
+            password: the password of the log's ledgers.
 
-        Raises `NoSuchLogError`, also while the log is being deleted, and `UnreadableError` when too
-        few bookies answer, or when the last entry is undecided because the leader is gone:
-        `recover` decides it.
+        Raises:
+            NoSuchLogError: the log does not exist, or is being deleted.
+            UnreadableError: too few bookies answer, or the last entry is undecided because the
+                leader is gone. `recover` decides it.
         """
         find = find_acknowledged_tail if linearizable else find_tail
         opener = self._opener(name, password)
         return await look(lambda: self._describe_living(name), lambda seen: find(seen, opener))
 
     async def last_transaction(self, name: str, *, password: bytes = b"") -> int:
-        """Return the last transaction id of a log, that of trimmed records included, −1 when it has
-        none. As announced; needs no key. Raises as `tail`.
+        """Return the last transaction id of a log, ids of trimmed records included; −1 for a log
+        without transactions. The answer is the id announced last, and needs no key. Raises as
+        `tail`.
         """
         return await look(
             lambda: self._describe_living(name),
@@ -273,7 +327,7 @@ class LogDirectory:
         )
 
     async def describe(self, name: str) -> LogManifest:
-        """Return a log's manifest, also of one that is being deleted. Raises `NoSuchLogError`."""
+        """Return a log's manifest, also while the log is being deleted. Raises `NoSuchLogError`."""
         return (await self._record(name).read())[0]
 
     async def _describe_living(self, name: str) -> LogManifest:
@@ -286,9 +340,11 @@ class LogDirectory:
     async def snapshot(
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING
     ) -> Sequence[Span]:
-        """Return what a reader can see of a log now, cut for reading in parallel (snapshot.py).
+        """Return the records that a reader can see now, cut into spans for parallel reading
+        (snapshot.py).
 
-        Never fences. Raises `NoSuchLogError`, `UnauthorizedError`, and what `take_snapshot` does.
+        Never fences. Raises `NoSuchLogError`, `UnauthorizedError`, and the errors of
+        `take_snapshot`.
         """
         return await take_snapshot(
             name, self._catalog, self.describe, password=password, bounds=bounds
@@ -297,16 +353,18 @@ class LogDirectory:
     def read_span(
         self, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
     ) -> AsyncGenerator[Slice, None]:
-        """Yield the batches of a span, whoever took the snapshot (`span.read_span_anywhere`)."""
+        """Yield the batches of a span, also of a snapshot that another process took
+        (`span.read_span_anywhere`).
+        """
         return read_span_anywhere(
             self._catalog, span, self.describe, password=password, keyring=keyring
         )
 
     async def create(self, name: str, settings: Mapping[str, str] | None = None) -> LogManifest:
-        """Create an empty log, with settings (`SETTINGS`) that hold before anybody leads it.
+        """Create an empty log, with settings (`SETTINGS`) that hold from its first leader on.
 
-        Not needed to write one: `open` creates what it does not find. Raises `LogExistsError`, and
-        `ConfigurationError` for a setting that makes no sense.
+        Optional before writing: `open` creates a missing log. Raises `LogExistsError` if the log
+        exists, and `ConfigurationError` for an invalid setting.
         """
         log_id = self._new_id()
         new = LogManifest(name, log_id, int(self._clock() * 1000)).set_settings(settings or {})
@@ -328,9 +386,9 @@ class LogDirectory:
         return watch_names(self._store, self._rng)
 
     def watch_log(self, name: str) -> AsyncGenerator[LogManifest, None]:
-        """Yield a log's manifest now, and again whenever it is another, until the log is deleted.
+        """Yield a log's manifest now, and again after every change, until the log is deleted.
 
-        Raises `NoSuchLogError` when there is no such log to begin with.
+        Raises `NoSuchLogError` if the log does not exist at the start.
         """
         return watch_manifest(self._record(name), self._rng)
 
@@ -356,11 +414,15 @@ class LogDirectory:
         password: bytes = b"",
         log_id: str | None = None,
     ) -> None:
-        """Remove every record before a position or offset; before `LATEST`, all that are confirmed.
+        """Remove every record before a position or offset; with `LATEST`, all confirmed records.
 
-        The leader, if there is one, is not disturbed. `log_id` is that of the log which the place
-        is from. Raises `NoSuchLogError`, `LogReplacedError` when there is another log of its name,
-        `InvalidRequestError` when the log has not reached that place, and what reading does.
+        Does not disturb the leader. `log_id` is the identity of the log that the place belongs to.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            LogReplacedError: another log has the name now.
+            InvalidRequestError: the log has not reached that place.
+            QuireError: the errors of reading, while the place is looked up.
         """
         opener = self._opener(name, password)
         await trim_log(self._record(name), self._catalog, before, opener, log_id)
@@ -384,13 +446,16 @@ class LogDirectory:
         await delete_log(record, self._catalog, cursors, adoption, password, attached, forget_tiers)
 
     async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
-        """Make the manifest of a log whose record is lost, from the labels of its ledgers.
+        """Recreate the manifest of a log that lost it, from the labels of its ledgers.
 
-        Open ledgers are recovered: a leader that still lives is deposed. The epoch is above all
-        that were ever handed out. Where no record is left it is another log, with a `log_id` of its
-        own: nothing says which offsets were given away. Raises `ManifestExistsError` when the log
-        has a manifest, `NoSuchLogError` when no ledger is labelled with its name, `ConflictError`
-        when somebody deleted it again at once.
+        Recovers open ledgers, which deposes a live leader. The epoch is above every epoch handed
+        out before. If no record is left, the result is a new log with its own `log_id`, because
+        nothing tells which offsets were handed out.
+
+        Raises:
+            ManifestExistsError: the log has a manifest.
+            NoSuchLogError: no ledger is labelled with the name.
+            ConflictError: another client deleted the new manifest at once.
         """
         now_ms = int(self._clock() * 1000)
         return await rebuild_log(
@@ -409,16 +474,16 @@ class LogDirectory:
         return orphans
 
     async def unlisted(self) -> Mapping[str, Sequence[LedgerId]]:
-        """Return, by log, closed ledgers with records whose log has no manifest: `rebuild` makes it
-        of them.
+        """Return, by log, the closed ledgers with records that belong to a log without a manifest.
+        `rebuild` recreates the manifest from them.
         """
         return await find_unlisted(self._catalog, self.describe)
 
     async def sweep_files(self) -> Sequence[str]:
-        """Delete files of cold segments that no log names, nor ever will, and return their URIs.
+        """Delete files of cold segments that no log names or will name, and return their URIs.
 
-        A log whose tier fails keeps no other from being swept. Raises `ConfigurationError` where
-        pyarrow is missing, and `ColdTierError`.
+        The failing tier of one log does not stop the sweep of the others. Raises
+        `ConfigurationError` if pyarrow is missing, and `ColdTierError`.
         """
         return await sweep_each([self.offload(name) for name in await self.list()])
 

@@ -1,7 +1,7 @@
-"""Trying again: which errors are worth it, how long to pause, when to stop.
+"""Retries: which errors are transient, how long to pause, when to stop.
 
-What is tried again must be harmless to do twice: an error with an unknown outcome is retried too.
-Pauses grow and are jittered, so that two leaders who collide do not collide in step.
+Retried work must be safe to repeat, because an error with an unknown outcome is retried too. Pauses
+grow and are jittered, so that two colliding leaders do not collide in step.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def pause_seconds(rng: Random, attempt: int) -> float:
 async def retry(
     work: Callable[[], Awaitable[T]], rng: Random, *, timeout: float | None = None
 ) -> T:
-    """Do the work until it succeeds or fails for good.
+    """Do the work until it succeeds or fails permanently.
 
-    A transient error is retried until `timeout` seconds went by (None: for ever), then raised.
-    The timeout does not cut an attempt short: every request below has its own.
+    A transient error is retried until `timeout` seconds have passed (None: forever), then raised.
+    The timeout does not cut an attempt short: every request below has its own timeout.
     """
     loop = asyncio.get_running_loop()
     started, attempt = loop.time(), 0

@@ -7,10 +7,10 @@ both going:
     roller      begins new segments; appends never wait for it (roller.py)
     preparer    creates the ledger for the next roll ahead
     watcher     learns of another leader although nothing is appended
-    keeper      retention, and deleting the ledgers of what was trimmed
+    keeper      retention, and deleting the ledgers of trimmed segments
 
-The first of them that cannot go on ends the handle: every record not confirmed fails with an
-unknown outcome, and so does whatever comes after. A handle never comes back; open the log again.
+The first task that cannot continue ends the handle: every unconfirmed record fails with an unknown
+outcome, and every later call fails too. An ended handle never recovers; open the log again.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ _log = logging.getLogger(__name__)
 class Log(Handle):
     """A log open for writing, by the leader of one epoch. Made by `LogDirectory.open`.
 
-    Records are confirmed in the order they were submitted. A record whose append failed with an
-    `OutcomeUnknownError` may be in the log: the next leader's recovery decides, readers see it or
-    not, all of them alike.
+    Guarantees:
+        Records are confirmed in the order of submission. After an `OutcomeUnknownError` the record
+        may be in the log. The next leader's recovery decides, and all readers see the same result.
+        A deposed leader confirms no more records (docs/protocol.md, "Logs").
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Log(Handle):
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start the tasks. Called once, by whoever made the handle."""
+        """Start the tasks. `LogDirectory.open` calls this once."""
         works = {
             "pump": self._pipeline.run,
             "roller": self._roller.run,
@@ -142,7 +143,9 @@ class Log(Handle):
 
     @property
     def options(self) -> LogOptions:
-        """What this leader writes with now: its options, with the log's settings over them."""
+        """The options that this leader writes with now: its own, with the log's settings laid over
+        them.
+        """
         return self._live.now
 
     @property
@@ -196,25 +199,38 @@ class Log(Handle):
         stamp: Stamp | None = None,
         transaction: int | None = None,
     ) -> asyncio.Future[Position]:
-        """Queue a record, as soon as there is room, and return the future of its position.
+        """Queue a record once there is space, and return the future of its position.
 
-        Futures complete in order of submission. Cancelling a future does not recall the record;
-        cancelling the call while it waits may leave a record that nobody is told about.
+        Args:
+            record: the payload.
+            expected_offset: queue the record only if it gets this offset. This is decided at the
+                moment when there is space: every earlier record counts, confirmed or not.
+            stamp: the producer's name and sequence number. If a record with this stamp is in the
+                log or in flight, it is not written again: the future gets the position of the
+                original. Stamps are remembered across takeovers (producers.py).
+            transaction: a number of the application that never decreases along a log; readers can
+                start by it. Without one, the record has the transaction of the record before.
 
-        With `expected_offset` the record is queued only if it gets that very offset, which is
-        decided the moment there is room: everything in front of it counts, confirmed or not. With a
-        `stamp` a record that is in the log already, or on its way, is not written again: its future
-        gets the original's position. Stamps are remembered over take-overs (producers.py). A
-        `transaction` is a number of the application's that never decreases along a log, and by
-        which readers can start; without one a record has that of the record before it.
+        Returns:
+            A future of the record's position. Futures complete in order of submission.
 
-        Raises `TailConflictError`, `SequenceConflictError` and `TransactionOrderError`, with which
-        nothing was written, and `InvalidRequestError` for a stamp, transaction or offset that is
-        none. Raises `PositionTrimmedError` when the original was trimmed since, and what reading
-        does when the original was confirmed before and cannot be looked up. Raises `TypeError` for
-        a record that is not bytes.
-        Raises `EntryTooLargeError`, `DeposedError`, `LogSealedError`, `HandleClosedError`,
-        `AppendOutcomeUnknownError`; so does the future.
+        Raises:
+            TailConflictError: the record would get another offset. Nothing was written.
+            SequenceConflictError: the stamp is neither new nor remembered. Nothing was written.
+            TransactionOrderError: the transaction is below the log's last. Nothing was written.
+            InvalidRequestError: the stamp, transaction or offset is invalid.
+            PositionTrimmedError: the original of a stamped record was trimmed since.
+            QuireError: the errors of reading, when a confirmed original cannot be looked up.
+            TypeError: the record is not bytes-like.
+            EntryTooLargeError: the record does not fit an entry; also from the future.
+            DeposedError: another leader has taken over; also from the future.
+            LogSealedError: the log is sealed; also from the future.
+            HandleClosedError: the handle was closed; also from the future.
+            AppendOutcomeUnknownError: the handle failed; also from the future.
+
+        Cancellation:
+            Cancelling the future does not recall the record. Cancelling this call while it waits
+            may leave a queued record, and no caller learns its outcome.
         """
         with self._failure:
             if expected_offset is None and stamp is None and transaction is None:
@@ -247,7 +263,9 @@ class Log(Handle):
         stamp: Stamp | None = None,
         transaction: int | None = None,
     ) -> list[Position]:
-        """Append records of which readers see all or none. As `submit`; all get the same marks."""
+        """Append records atomically: readers see all of them or none. As `submit`; all records get
+        the same stamp and transaction.
+        """
         if not records:
             return []
         group = [as_bytes(each) for each in records]
@@ -281,9 +299,13 @@ class Log(Handle):
     async def trim(self, position: Position) -> None:
         """Remove every record before a position that this log has reached.
 
-        It is done when the call returns; ledgers may be deleted later. Concurrent trims are merged.
-        Raises `InvalidRequestError` beyond the end and for what is no position, `DeposedError`, and
-        the store's errors.
+        The trim is complete when the call returns; ledgers may be deleted later. Concurrent trims
+        merge.
+
+        Raises:
+            InvalidRequestError: the position is beyond the end, or invalid.
+            DeposedError: another leader has taken over.
+            StoreUnavailableError: the metadata store is unavailable; likewise its other errors.
         """
         self._pipeline.check_open()
         self._chain.check_trim(position)
@@ -295,20 +317,30 @@ class Log(Handle):
             raise
 
     async def seal(self) -> None:
-        """Confirm what was submitted, then let the log take no more records, ever; closes it.
+        """Confirm all submitted records, then seal the log permanently and close the handle.
 
-        Raises what ended the handle, and the store's errors: then it is closed, but not sealed.
+        Raises the error that ended the handle, and the store's errors: then the handle is closed,
+        but the log is not sealed.
         """
         await self._finish(lambda: LogSealedError(self.name), seal_log=True)
 
     async def close(self) -> None:
-        """Confirm what was submitted and seal the segment, so that no recovery is needed.
+        """Confirm all submitted records and seal the segment, so that the next leader needs no
+        recovery.
 
-        Harmless when called again, and when deposed or abandoned. Raises
-        `AppendOutcomeUnknownError` when the handle has failed, then or before: what was submitted
-        may be unconfirmed. Raises the store's errors when the segment could not be sealed within
-        `open_timeout`. Nothing is lost with either, and the next leader seals it. Cancelling
-        abandons.
+        Safe to repeat, and safe on a deposed or abandoned handle.
+
+        Raises:
+            AppendOutcomeUnknownError: the handle has failed, now or before: submitted records may
+                be unconfirmed.
+            QuireError: the store's errors, when the segment could not be sealed within
+                `open_timeout` seconds.
+
+        Cancellation:
+            Abandons the handle.
+
+        Guarantees:
+            No acknowledged record is lost after an error: the next leader seals the segment.
         """
         try:
             await self._finish(lambda: HandleClosedError(f"log {self.name!r}"), seal_log=False)

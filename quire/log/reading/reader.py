@@ -1,15 +1,15 @@
-"""Reading a log: from a position, through its segments, to its end or for ever.
+"""Reading a log: from a position, through its segments, to its end or forever.
 
     manifest → segment of `position` → its entries → … → closed and drained → the next, at entry 0
 
-The position is all the state there is: whatever goes wrong or is cancelled, the next call starts
-from it, and so does a reader made tomorrow. Rules:
+The position is the whole state. After an error or a cancellation, the next call starts from it, and
+so does a reader made tomorrow. Rules:
 
-  * A segment is left only when its ledger is closed and every entry of it was delivered. That
-    another segment exists proves nothing.
+  * A reader leaves a segment only when its ledger is closed and every entry of it was delivered.
+    The existence of another segment proves nothing.
   * Offsets have no gaps; a batch that does not continue the one before is an error.
-  * What cannot be read is an error that names why: trimmed, replaced, deleted, damaged, out of
-    reach.
+  * An unreadable record is an error that names the cause: trimmed, replaced, deleted, damaged, out
+    of reach.
 
 A reader never fences, and writes nothing anywhere.
 """
@@ -66,12 +66,23 @@ ROLL_SECONDS: Final = 5.0
 class LogReader(Handle):
     """An asynchronous iterator of records. For one task; made by `LogDirectory.read`.
 
-    Iteration raises `NoSuchLogError`, `PositionTrimmedError`, `LogReplacedError` when the log was
-    deleted and created anew, `InvalidRequestError` when it has no such position and never gave one
-    out, `DecryptionError`, and the store's errors when it does not follow. What is lost or damaged
-    is `UnreadableError`, `IntegrityError`, `NoSuchEntryError` or `NoSuchLedgerError`, unless
-    `on_gap` is told of it. After an error or a cancellation it can be continued: nothing is
-    skipped, and no gap is told of that it does not go behind.
+    Raises:
+        NoSuchLogError: the log does not exist, or was deleted.
+        PositionTrimmedError: the record at the position was trimmed.
+        LogReplacedError: the log was deleted and created again.
+        InvalidRequestError: the log never handed out this position.
+        DecryptionError: a batch does not open with the keyring.
+        StoreUnavailableError: the metadata store is unavailable, and the reader does not follow;
+            likewise its other errors.
+        UnreadableError: a record is lost or damaged and `on_gap` is not given; likewise
+            `IntegrityError`, `NoSuchEntryError` and `NoSuchLedgerError`.
+
+    Cancellation:
+        Iteration can continue after a cancellation or an error: no record is skipped.
+
+    Guarantees:
+        Records come in order, without gaps in the offsets. `on_gap` is called for every gap that
+        the reader passes, and only for those.
     """
 
     def __init__(
@@ -125,10 +136,10 @@ class LogReader(Handle):
 
     @property
     def position(self) -> Position:
-        """The position to read next: what an application stores to go on from later.
+        """The next position to read. An application stores it to continue later.
 
-        Before the first record came it may be older than an offset, a time or a transaction that
-        was asked for, down to `BEGINNING`: then store what was asked for.
+        Before the first record arrives, it may be older than the requested offset, time or
+        transaction, down to `BEGINNING`. An application then stores its request instead.
         """
         return self._buffer[0].position if self._buffer else self._course.next
 
@@ -136,8 +147,8 @@ class LogReader(Handle):
     def ended_open(self) -> bool:
         """Whether iteration ended, without `follow`, in a segment that is still open.
 
-        Then records may have been acknowledged that this reader did not see: of a leader that
-        writes on, or of one that crashed. Reading with `recover` sees them.
+        Then records may be acknowledged that this reader did not see: records of a leader that is
+        still writing, or of a leader that crashed. Reading with `recover` sees them.
         """
         return self._ended_open
 
@@ -153,7 +164,7 @@ class LogReader(Handle):
         return self._buffer.popleft()
 
     async def read_batches(self) -> AsyncGenerator[RecordBatch, None]:
-        """Yield whole entries as columns, for bulk work. `position` is behind the last one."""
+        """Yield whole entries as columns, for bulk work. `position` is after the last one."""
         if self._buffer:
             self._course.go_back(self._buffer[0].position, self._buffer[0].offset)
             self._buffer.clear()
@@ -162,9 +173,7 @@ class LogReader(Handle):
             yield batch
 
     async def close(self) -> None:
-        """Release what is open; iteration under way in another task ends with
-        `HandleClosedError`.
-        """
+        """Release open resources. Iteration in another task ends with `HandleClosedError`."""
         self._closed = True
         if self._cut is not None:
             self._cut.reschedule(asyncio.get_running_loop().time())
@@ -198,8 +207,8 @@ class LogReader(Handle):
             raise
 
     def _take(self, found: Found) -> RecordBatch | None:
-        """Tell of a gap, go on behind it, and behind the batch: nothing here waits, so whoever is
-        cancelled was told, given and moved, or none of it.
+        """Report a gap, then move the position after the gap and after the batch. Nothing here
+        waits, so a cancellation leaves either all three steps done or none.
         """
         course, gap = self._course, found.gap
         if gap is not None:
@@ -214,7 +223,7 @@ class LogReader(Handle):
         return batch if len(batch) else None
 
     async def _look(self) -> Found | None:
-        """Find what comes next. None at the end of a log that is not followed."""
+        """Find the next part. None at the end of a log that is not followed."""
         while True:
             try:
                 segment = self._segment.segment if self._segment else await self._enter()
@@ -245,9 +254,9 @@ class LogReader(Handle):
                     raise
 
     async def _look_into(self, segment: Segment) -> Found | None:
-        """Find what comes next in a segment, None at its end, or at the end of what is confirmed.
+        """Find the next part in a segment, None at its end, or at the last confirmed record.
 
-        Raises `NoSuchLedgerError` when it is not where the manifest said that it is.
+        Raises `NoSuchLedgerError` when the ledger is not where the manifest said.
         """
         try:
             reader = self._segment or await self._open(segment)
@@ -354,7 +363,7 @@ class LogReader(Handle):
             return place, threshold
 
     async def _check_trimmed(self, manifest: LogManifest) -> None:
-        """Raises `PositionTrimmedError` when records behind the position were removed."""
+        """Raises `PositionTrimmedError` when records after the position were removed."""
         here = self._course.next
         if here >= manifest.trimmed_to:
             return
@@ -364,9 +373,10 @@ class LogReader(Handle):
         raise PositionTrimmedError(self.name, str(here), str(manifest.first_position))
 
     async def _roll_ends(self, segment: Segment) -> bool:
-        """Whether a segment that is open, but not the one that is written, gets sealed in time.
+        """Whether an open segment that the leader no longer writes gets sealed in time.
 
-        Raises `NoSuchLedgerError` also when nobody wrote the next one, and a take-over dropped it.
+        Raises `NoSuchLedgerError` also when the next segment stayed empty and a takeover dropped
+        it.
         """
         manifest, version = await self._manifests.read()
         later = manifest.segment_from(segment.number + 1)

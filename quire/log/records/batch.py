@@ -12,12 +12,12 @@ little-endian:
 
     | size of all u32 | kind u8, size u32, data | … |
 
-A batch without them is written as version 1. Kinds that are not known are passed over.
+A batch without them is written as version 1. Readers skip unknown kinds.
 
-The body is columns: the lengths are unpacked by one call, their running sum is the offsets buffer
-of an Arrow binary array and the payloads are its data buffer, so nothing is done per record until
-somebody wants records. `body size` is the unpacked size. A batch whose body does not add up is
-refused as a whole: the frame's digest was right, so somebody wrote nonsense.
+The body is columns: one call unpacks the lengths, their running sum is the offsets buffer of an
+Arrow binary array, and the payloads are its data buffer. No work is done per record until a caller
+asks for records. `body size` is the unpacked size. A batch with a body that does not add up is
+rejected as a whole: the frame's digest was right, so the writer wrote an invalid batch.
 
 Pure: no clock and no I/O.
 """
@@ -100,7 +100,7 @@ _UNPACK: Final[dict[Compression, Callable[[memoryview, int], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """What the header of a batch says."""
+    """The decoded header of a batch."""
 
     compression: Compression
     count: int
@@ -111,14 +111,15 @@ class BatchHeader:
 
     @property
     def next_offset(self) -> int:
-        """Offset of the first record of whatever comes behind this batch."""
+        """Offset of the first record after this batch."""
         return self.first_offset + self.count
 
 
 class Base(NamedTuple):
-    """Where a ledger that was written outside the log came to lie in it.
+    """The place in the log of a ledger that was written outside it.
 
-    Whoever wrote it could not know: its batches count from offset 0, in epoch 1, at time 0.
+    The writer of that ledger could not know its place: its batches count from offset 0, in epoch 1,
+    at time 0.
     """
 
     first_offset: int
@@ -128,7 +129,7 @@ class Base(NamedTuple):
 
 
 UNPLACED: Final = Base(0, 1, 0)
-"""What the headers of a ledger count from that is written to be adopted by a log."""
+"""The base that the headers of a ledger count from until a log adopts it."""
 
 
 def place_header(header: BatchHeader, base: Base | None) -> BatchHeader:
@@ -149,7 +150,7 @@ class Batch:
 
     header: BatchHeader
     source: bytes
-    """What the unpacked body is the end of: of a batch that was not packed the entry itself."""
+    """Bytes that end with the unpacked body. For an uncompressed batch this is the entry itself."""
     columns: bytes = b""
     """The optional columns, undecoded."""
     transactions: Transactions = ()
@@ -179,7 +180,7 @@ class Batch:
 
     @property
     def data(self) -> memoryview:
-        """All payloads, one behind the other."""
+        """All payloads, concatenated."""
         return self.body[self._data_start :]
 
     @property
@@ -219,8 +220,8 @@ def encode_batch(
 ) -> bytes:
     """Return the entry payload of one or more records, with optional columns.
 
-    What does not shrink is stored as it is. Raises `EntryTooLargeError` when the unpacked body
-    exceeds `BATCH_BYTES_MAX`.
+    A body that does not shrink is stored uncompressed. Raises `EntryTooLargeError` when the
+    unpacked body exceeds `BATCH_BYTES_MAX`.
     """
     count = len(records)
     assert count > 0, "a batch has at least one record"
@@ -243,9 +244,9 @@ def encode_batch(
 def assemble_batch(
     lengths: bytes, data: bytes | memoryview, header: BatchHeader, columns: bytes = b""
 ) -> bytes:
-    """Return the entry payload of records whose columns are at hand, uncompressed.
+    """Return the uncompressed entry payload of the given record columns.
 
-    Of the header only offset, epoch and time count.
+    Only offset, epoch and time of the header are used.
     """
     extra = (_COLUMNS_SIZE.pack(len(columns)), columns) if columns else ()
     body = b"".join((lengths, *extra, data))

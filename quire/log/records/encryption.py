@@ -1,14 +1,14 @@
-"""Encrypted batches: a batch whose body only the owner of a key can read.
+"""Encrypted batches: only the owner of a key can read the body of such a batch.
 
 Version 3 of a batch wraps one of version 1 or 2 (docs/formats.md, "Batch"):
 
     | header of the batch, version 3 | inner version u8 | key id size u8 | key id |
     | salt 16 | last transaction i64 | body, as the codec packs it, encrypted | tag 16 |
 
-What is in front of the body stays readable without a key: positions, offsets, times and transaction
-ids are found, ledgers recovered, logs trimmed and rebuilt by whoever has no key. It cannot be
-changed unnoticed: it is associated data, together with the ledger and the entry. So a batch opens
-only where it was written, as it was written.
+The fields before the body stay readable without a key. A process without the key can find
+positions, offsets, times and transaction ids, recover ledgers, and trim and rebuild logs. The
+fields cannot be changed unnoticed: they are associated data, together with the ledger and the
+entry. So a batch opens only at the place, and with the bytes, that its writer gave it.
 
 The nonce is the entry id: a ledger has one writer, which writes each entry once, and every ledger
 has a key of its own (docs/decisions/0013-encrypted-batches.md).
@@ -46,7 +46,7 @@ _PLACE: Final = struct.Struct(">qq")
 _AT_VERSION: Final = len(MAGIC)
 
 ENCRYPTION_BYTES: Final = _BEGIN.size + KEY_ID_BYTES_MAX + _END.size + TAG_BYTES
-"""What a batch grows by at most."""
+"""The most bytes that encryption adds to a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Envelope:
     salt: bytes
     last_transaction: int
     size: int
-    """Of all that is readable, header included."""
+    """Bytes of the readable part, header included."""
 
 
 class Encryption:
@@ -74,7 +74,7 @@ class Encryption:
 
     @classmethod
     def of(cls, keyring: Keyring | None, metadata: LedgerMetadata) -> Encryption | None:
-        """Return what a ledger's writer encrypts with; None without a keyring.
+        """Return the encryption for a ledger's writer; None without a keyring.
 
         The salt is the random token that the ledger's creation drew.
         """
@@ -109,9 +109,9 @@ class Decryption:
         self._keyring = keyring
 
     def open(self, payload: bytes, segment: int, ledger: LedgerId, entry: EntryId) -> bytes:
-        """Return an entry's batch as it was before it was encrypted; a plain one as it is.
+        """Return the batch of an entry, decrypted. Returns a plain batch unchanged.
 
-        Raises `DecryptionError`, and `CorruptEntryError` when it is no batch.
+        Raises `DecryptionError`, and `CorruptEntryError` when the entry is not a batch.
         """
         if not is_encrypted(payload):
             return payload

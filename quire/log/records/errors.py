@@ -1,21 +1,21 @@
 """Errors that only a log raises; their places are in the tree of `quire.errors`.
 
 ConflictError
-├── LogExistsError             a log of that name is there; nothing was created
-├── ManifestExistsError        only a lost manifest is made again, and this one is there
-├── ForgottenJobError          the log has forgotten what a job did; nothing written
-├── OvertakenError             a job has not come to what its work follows; nothing written
+├── LogExistsError             a log of that name exists; nothing was created
+├── ManifestExistsError        only a lost manifest is recreated, and this one exists
+├── ForgottenJobError          the log no longer remembers this job's work; nothing written
+├── OvertakenError             a job has not reached its preceding batch; nothing written
 ├── SequenceConflictError
 │   └── ForgottenProducerError     the log has forgotten a producer's numbers; nothing written
-├── TooManyJobsError           a log remembers no further job yet; nothing written
-├── TooManyProducersError      a log remembers no further producer yet; nothing written
-└── TransactionOrderError      a transaction id is below one that the log has; nothing written
+├── TooManyJobsError           the log cannot remember another job yet; nothing written
+├── TooManyProducersError      the log cannot remember another producer yet; nothing written
+└── TransactionOrderError      the transaction id is below the log's last; nothing written
 RetryError
 ├── LogFullError               the log's manifest takes no more segments; trim the log
-└── LogBeingDeletedError       a deletion has begun; nothing can be written until it is over
+└── LogBeingDeletedError       a deletion has begun; the log rejects writes until it is over
 InvalidRequestError
-├── JobReusedError             a stream's batch is not what the log remembers of its job
-└── DecryptionError            an encrypted batch does not open with the keys that were given
+├── JobReusedError             a stream's batch differs from the remembered one of its job
+└── DecryptionError            an encrypted batch does not open with the given keys
     └── MissingKeyError        its key is not among them
 """
 
@@ -55,7 +55,7 @@ class OvertakenError(ConflictError):
 
 
 class ForgottenJobError(ConflictError):
-    """A job is no longer remembered, so its work may be in the log; nothing was written."""
+    """The log has forgotten a job, so its work may be in the log; nothing was written."""
 
     def __init__(self, log: str, job: str) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ class JobReusedError(InvalidRequestError):
 
 
 class TransactionOrderError(ConflictError):
-    """A transaction id is below one that the log has; nothing was written."""
+    """A transaction id is below the log's last; nothing was written."""
 
     def __init__(self, log: str, transaction: int, last: int) -> None:
         super().__init__(
@@ -111,7 +111,7 @@ class TransactionOrderError(ConflictError):
 
 
 class LogFullError(RetryError):
-    """A log's manifest is too large to grow by what was asked for; nothing was changed."""
+    """A log's manifest is too large for the requested change; nothing was changed."""
 
     def __init__(self, log: str, size: int, limit: int, segments: int) -> None:
         super().__init__(
@@ -148,11 +148,11 @@ class DecryptionError(InvalidRequestError):
 
 
 class MissingKeyError(DecryptionError):
-    """The key of an encrypted batch is not among those that were given, or none were."""
+    """The key of an encrypted batch is not among the given keys, or none were given."""
 
 
 class ForgottenProducerError(SequenceConflictError):
-    """A producer is no longer remembered, so its number may be in the log; nothing was written."""
+    """The log has forgotten a producer, so its number may be in the log; nothing was written."""
 
     def __init__(self, producer: str, sequence: int) -> None:
         ConflictError.__init__(

@@ -1,8 +1,8 @@
 """Keys for encryption at rest: looked up by id, never stored, never printed.
 
-A batch names its key by an id and is opened with that key, so keys are rotated by using another id
-for new batches while the old ones can still be looked up. What a ledger's batches are encrypted
-with is derived from the key, the ledger and a salt (docs/decisions/0013-encrypted-batches.md).
+A batch names its key by an id and is opened with that key. To rotate keys, use another id for new
+batches while the old ids can still be looked up. The key that encrypts a ledger's batches is
+derived from the key, the ledger and a salt (docs/decisions/0013-encrypted-batches.md).
 """
 
 from __future__ import annotations
@@ -24,19 +24,24 @@ SALT_BYTES: Final = 16
 
 _INFO: Final = b"quire batch"
 _DERIVED_MAX: Final = 64
-"""Ledgers whose derived keys are kept: readers go from one to the next."""
+"""Number of ledgers to keep derived keys for: readers go from one ledger to the next."""
 
 LookUp: TypeAlias = Callable[[str], bytes | None]
-"""Returns the key of an id, None when there is none. It is asked once per id."""
+"""Returns the key of an id, None for an unknown id. Called once per id."""
 
 
 class Keyring:
-    """Keys by id, and the id of the one that new batches are encrypted with.
+    """Keys by id, and the id of the key that encrypts new batches. Thread-safe.
 
-    `keys` is a mapping or a function, for keys that a key service hands out; a key has 32 bytes.
-    Without `current` what is written stays plain. Safe to use from several threads.
+    Args:
+        keys: a mapping, or a function for keys that a key service hands out. A key has 32 bytes.
+        current: id of the key that encrypts new batches. Without it new batches are plain.
 
-    Raises `ConfigurationError` for an id or key that cannot be used.
+    Raises:
+        ConfigurationError: an id or a key is invalid.
+
+    Guarantees:
+        Keys are never stored or printed.
     """
 
     def __init__(self, keys: Mapping[str, bytes] | LookUp, *, current: str | None = None) -> None:
@@ -67,7 +72,7 @@ class Keyring:
         self._current = key_id
 
     def key(self, key_id: str) -> bytes | None:
-        """Return a key, None when there is none. Raises `ConfigurationError` when it is no key."""
+        """Return a key, or None if unknown. Raises `ConfigurationError` for an invalid key."""
         key = self._found.get(key_id)
         if key is not None:
             return key
@@ -84,7 +89,7 @@ class Keyring:
         return key
 
     def cipher(self, key_id: str, ledger: LedgerId, salt: bytes) -> AESGCM | None:
-        """Return the cipher for a ledger's batches, None when there is no such key."""
+        """Return the cipher for a ledger's batches, None if the key is unknown."""
         name = (key_id, ledger, salt)
         cipher = self._derived.get(name)
         if cipher is None:
@@ -111,7 +116,7 @@ def derive(key: bytes, ledger: LedgerId, salt: bytes) -> AESGCM:
 def read_key_file(path: str) -> Keyring:
     """Return the keyring of a file: a line per key, its id and 64 hexadecimal digits.
 
-    The first one encrypts. Empty lines and those that begin with # say nothing. Raises
+    The first key encrypts. Empty lines and lines that begin with # are ignored. Raises
     `ConfigurationError` naming the file and the line.
     """
     keys: dict[str, bytes] = {}

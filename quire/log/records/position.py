@@ -1,11 +1,11 @@
-"""Where a record of a log is, where a reader may start, and what it gets.
+"""Where a record of a log is, where a reader may start, and the record that it gets.
 
 A record has two addresses that never change: its `Position` (segment, entry, slot), which leads to
 it without a search, and its `offset`, a number without gaps that counts the records of the log.
-Positions are compared as tuples. They are not dense: behind the last slot of an entry, and behind
-the last entry of a segment, lie positions that are no record's, and a reader that starts at one of
-those continues with the next record. Further behind the last entry of a segment there is nothing
-that anybody was ever given: that is refused, for it is of another log, or made up.
+Positions are compared as tuples. They are not dense: after the last slot of an entry, and after the
+last entry of a segment, there are positions without a record. A reader that starts at such a
+position continues with the next record. A position far after the last entry of a segment was never
+handed out. Readers reject it: it belongs to another log, or was made up.
 
 Named tuples and not dataclasses: one of each is made per record, and making one costs a third.
 
@@ -47,7 +47,7 @@ class Position(NamedTuple):
 
     @property
     def after(self) -> Position:
-        """The first position behind the record at this one."""
+        """The first position after the record at this one."""
         return Position(self.segment, self.entry, self.slot + 1)
 
 
@@ -55,7 +55,7 @@ BEGINNING: Final = Position(0, 0, 0)
 """Before every record; a reader that starts here starts at the first record not trimmed."""
 
 LATEST: Final = Position(2**63 - 1, 0, 0)
-"""Behind every record; a reader that starts here is given what is confirmed after it was made."""
+"""After every record: a reader that starts here gets the records confirmed after it was made."""
 
 _NAMED: Final = {"beginning": BEGINNING, "latest": LATEST}
 
@@ -74,8 +74,8 @@ def to_ms(time: datetime) -> int:
 
 
 def check_offset(offset: object) -> None:
-    """Raises `InvalidRequestError` for what is no offset, though it may be text that means a place:
-    `Position.parse` reads one.
+    """Raises `InvalidRequestError` for an invalid offset, also for text that means a position:
+    `Position.parse` reads such text.
     """
     if type(offset) is not int or not 0 <= offset < 2**63:
         raise InvalidRequestError(
@@ -91,7 +91,7 @@ class AtCursor(NamedTuple):
 
 
 class AtTransaction(NamedTuple):
-    """Start of a reader: the first record left whose transaction id is this or a higher one."""
+    """Start of a reader: the first remaining record with this transaction id or a higher one."""
 
     transaction: int
 
@@ -102,8 +102,11 @@ older than an aware datetime, a cursor, or a transaction."""
 
 
 class Record(NamedTuple):
-    """A record as it is read: `epoch` is its leader's, `timestamp_ms` (Unix) never decreases, and
-    neither does `transaction`, which is None until the log's first (transactions.py).
+    """A record as a reader returns it.
+
+    `epoch` is the number of its leader. `timestamp_ms` (Unix milliseconds) never decreases along a
+    log. `transaction` never decreases either, and stays None until the log's first
+    (transactions.py).
     """
 
     position: Position

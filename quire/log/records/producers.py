@@ -1,14 +1,14 @@
-"""Producers: which records of a log are already in it, so that sending one again does no harm.
+"""Producers: which records of a log are already in it, so that retries are idempotent.
 
-A producer numbers what it sends: its *stamp* is its name and a sequence number that grows. The
-leader remembers the last `WINDOW` numbers of each of the last `producers_max` producers. A number
-it remembers is a duplicate, one above all of them is new, anything else is a conflict.
+A producer numbers its records: a *stamp* is the producer's name and a sequence number that grows.
+The leader remembers the last `WINDOW` numbers of each of the last `producers_max` producers. A
+number it remembers is a duplicate, one above all of them is new, anything else is a conflict.
 
 The numbers of a producer beyond `producers_max` are forgotten, the longest silent first; a
 fingerprint of its name stays. Each number of a forgotten producer is a conflict: the leader cannot
-tell a new append from one sent again. At `FORGOTTEN_MAX` fingerprints the oldest leaves, if it is
-older than `producers_seconds` in the time that the log counts (manifest/ages.py: no single clock
-decides); otherwise a new producer is refused.
+tell a new append from a retry. At `FORGOTTEN_MAX` fingerprints the oldest leaves, if it is older
+than `producers_seconds` in the time that the log counts (manifest/ages.py: no single clock
+decides); otherwise a new producer is rejected.
 
 The memory is kept in the log itself, in columns of batches (batch.py):
 
@@ -18,8 +18,8 @@ The memory is kept in the log itself, in columns of batches (batch.py):
     forgotten     fingerprints of forgotten producers, beside a snapshot
 
 As soon as a log has a producer, every batch has one of the last two. So a new leader reads the last
-batch and then, at most, what was written since the last snapshot. Offsets are used throughout: they
-are given before a record is sent and stay the same when its ledger fails.
+batch and then, at most, the batches since the last snapshot. Offsets are used throughout: a record
+has its offset before it is sent, and keeps it when its ledger fails.
 
 Pure: no clock and no I/O.
 """
@@ -50,7 +50,7 @@ FORGOTTEN_MAX: Final = 20_000
 """Fingerprints of forgotten producers; at 12 bytes each 240 KB beside a snapshot."""
 
 PRODUCER_SECONDS: Final = 7 * 24 * 3600.0
-"""Time for which a fingerprint is kept at least, by default."""
+"""The shortest time that a fingerprint is kept, by default."""
 
 NAME_BYTES_MAX: Final = 128
 
@@ -107,12 +107,12 @@ class Numbered(NamedTuple):
 
 
 class Producers:
-    """What is remembered of producers, the one that wrote longest ago first."""
+    """The memory of producers, longest silent first."""
 
     def __init__(self) -> None:
         self._windows: dict[str, deque[Numbered]] = {}
         self._forgotten: dict[int, int] = {}
-        """Counted seconds at which each was forgotten, by fingerprint; the oldest first."""
+        """Fingerprint → counted seconds of the forgetting; the oldest first."""
         self._max: int | None = None
         self._seconds = PRODUCER_SECONDS
         self._now_s = 0
@@ -169,10 +169,11 @@ class Producers:
         return self._now_s - oldest >= self._seconds
 
     def obey(self, producers_max: int, seconds: float, counted_ms: int) -> None:
-        """Forget from now on as a log's options say. `counted_ms` is the time that the log counted.
+        """From now on forget producers as a log's options say. `counted_ms` is the log's counted
+        time.
 
-        A memory that was never told so forgets nothing: it is one that is read from a log. What was
-        forgotten at a later time than now, by a wall clock or another count, counts from now on.
+        Without this call the memory forgets nothing, as when it is read from a log. A forgetting
+        time that lies in the future, by a wall clock or another count, counts from now on.
         """
         self._max, self._seconds = producers_max, seconds
         now_s = self._now_s = max(self._now_s, counted_ms // 1000)

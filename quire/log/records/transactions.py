@@ -1,12 +1,13 @@
-"""Transaction ids: numbers that an application gives to records, by which a reader can start.
+"""Transaction ids: numbers that an application gives to records. A reader can start at an id.
 
-An id means what the application wants, a time or a number of its own; along a log it never
-decreases. A record without one has that of the record before it, and none in front of the log's
-first id. So every record's id is defined, and whatever has an id ≥ n is one stretch up to the end.
+The application chooses the meaning of an id: a time, or a number of its own. Ids never decrease
+along a log. A record without an id has the id of the record before it; records before the log's
+first id have none. So every record's id is defined, and all records with an id ≥ n form one stretch
+up to the end.
 
 The ids of a batch are a column (batch.py): one number when all its records have the same, else one
-per record. As soon as a log has an id, every batch has the column, and the manifest says the last
-one of every sealed segment: a new leader goes on from there without reading, and a search looks
+per record. As soon as a log has an id, every batch has the column, and the manifest stores the last
+id of every sealed segment: a new leader continues from there without reading, and a search looks
 into one segment only.
 
 Pure: no clock and no I/O.
@@ -36,13 +37,13 @@ Transactions: TypeAlias = tuple[int, ...]
 
 
 def check_transaction(transaction: int) -> None:
-    """Raises `InvalidRequestError` when it is no id."""
+    """Raises `InvalidRequestError` when it is not a valid id."""
     if type(transaction) is not int or not 0 <= transaction < 2**63:
         raise InvalidRequestError(f"transaction {transaction!r} is not a number in 0..2**63-1")
 
 
 def check_order(log: str, transaction: int, last: int) -> None:
-    """Raises `TransactionOrderError` when an id cannot stand behind another."""
+    """Raises `TransactionOrderError` when an id is below the one before it."""
     if transaction < last:
         raise TransactionOrderError(log, transaction, last)
 
