@@ -172,40 +172,25 @@ class LogDirectory:
         """Return a reader that starts at a given place in a log.
 
         Args:
-            name: name of the log.
-            start: a position, `BEGINNING`, `LATEST`, an offset, a time, a transaction, or a cursor.
-                `LATEST` is the end at the time of this call, even if iteration begins later.
-            follow: continue until the log is sealed. Otherwise the reader ends at the last record
-                that is confirmed when the reader gets there.
-            wait_for_log: a follower waits for a log that does not exist. If the log is being
-                deleted, the follower waits for the next log of that name.
-            password: the password of the log's ledgers.
-            log_id: identity of the log that the position belongs to. The reader does not wait for
-                such a log.
-            on_gap: called for lost records of sealed segments, from the reader's start on; then the
-                reader continues after them (gaps.py). Without it, lost records are an error.
+            start: a position, offset, time, transaction or cursor, or `LATEST`: the end as of now.
+            follow: continue until the log is sealed. Otherwise end at the last confirmed record.
+            wait_for_log: a follower waits for a missing log, or for the next one after a deletion.
+            log_id: identity of the position's log; the reader does not wait for it.
+            on_gap: called for each gap of lost records in sealed segments; then the reader
+                continues after it (gaps.py). Without it, lost records are an error.
             keyring: opens encrypted batches.
-            recover: first recover the log (see `recover`), so that the reader sees every
-                acknowledged record, also the records of a writer that crashed. This deposes a live
-                leader.
-
-        Returns:
-            A reader, which holds no resources until iteration begins.
+            recover: `recover` the log first: shows all acknowledged records, deposes a leader.
 
         Raises:
             NoSuchLogError: the log does not exist, and the reader does not wait for it.
             NoSuchCursorError: the cursor does not exist.
-            InvalidRequestError: `recover` together with `follow`, a negative offset or transaction,
-                or a time without a zone.
-            LogReplacedError: raised by iteration when another log has the name and `log_id` is
-                given.
-            UnreadableError: with `LATEST`, on the conditions of `tail`; likewise its other errors.
+            InvalidRequestError: `recover` with `follow`, a negative number, a time without zone.
+            LogReplacedError: from iteration, if `log_id` is given and another log has the name.
+            QuireError: with `LATEST`, the errors of `tail`.
 
-        Cancellation:
-            Safe at any point; without `recover` nothing has changed.
+        Guarantees: a reader at `LATEST` misses no record that is appended after this call.
 
-        Guarantees:
-            A reader at `LATEST` misses no record that is appended after this call.
+        Cancellation: safe; without `recover` nothing changed.
         """
         if isinstance(start, AtCursor):
             cursor = await self.cursors(name, password=password).find(start.name)

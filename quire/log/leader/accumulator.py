@@ -1,11 +1,11 @@
 """The outbox: records that wait for the next entry, and the entries that wait for their ack.
 
-A *parcel* is one entry on its way: its payload, and whom to tell. Records are put in one at a time
-or in groups that may not be divided; a parcel is cut from whole groups, in order, at `batch_bytes`
-or `batch_records`, and at what there is. Offsets are given when a parcel is cut and never change
-after that: when its ledger fails, the same parcel goes to the next one.
+A *parcel* is one entry in flight: its payload and the callers to notify. Records are added one at a
+time or in groups that may not be divided. A parcel is cut from whole groups, in order, at
+`batch_bytes` or `batch_records`, or when the queue is empty. Offsets are given when a parcel is cut
+and never change after that: when its ledger fails, the same parcel goes to the next ledger.
 
-Outcomes are only told here, never awaited; no clock, no I/O.
+The outbox only reports outcomes and never awaits them. Pure: no clock, no I/O.
 """
 
 from __future__ import annotations
@@ -45,20 +45,21 @@ from quire.log.records.transactions import (
 )
 
 SNAPSHOT_BYTES = 8 * 1024 * 1024
-"""Bytes between two snapshots of producers: what a new leader reads at most, in a split second; a
-snapshot of 300 KiB is 4% of it."""
+"""Bytes between two snapshots of producers. A new leader reads at most this much, in a split
+second; a snapshot of 300 KiB is 4% of it.
+"""
 
 MARKED_BYTES_MAX = 4 + 10 + 2 + NAME_BYTES_MAX + 1 + TRANSACTION_BYTES
-"""What a small record adds to a batch besides its payload, at worst, when some are marked."""
+"""Bytes that a small record adds to a batch besides its payload, at worst, when some are marked."""
 
 Payload: TypeAlias = bytes
 Waiting: TypeAlias = tuple[Outcome, int]
-"""Whom to tell, and how many records it stands for (`SINGLE`: one)."""
+"""The future to notify, and the number of its records (`SINGLE`: one)."""
 
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """One entry on its way; `entry` and `ack` are those of the ledger it was last sent to."""
+    """One entry in flight; `entry` and `ack` belong to the ledger that it was last sent to."""
 
     payload: bytes
     first_offset: int
@@ -74,7 +75,7 @@ class Parcel:
     ack: Future[EntryId] | None = None
 
     def confirm(self, segment: int) -> None:
-        """Tell everybody where their records are."""
+        """Complete the futures with the positions of their records."""
         entry, slot = self.entry, 0
         make = tuple.__new__  # what `Position` does, without a call in between
         for future, count in self.waiting:
@@ -90,12 +91,12 @@ class Parcel:
 
 
 class ProducerColumns:
-    """The columns by which a log remembers producers; nothing while it has none."""
+    """The columns by which a log remembers producers; empty while it has none."""
 
     def __init__(self, written: Producers, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
         self.written = written.copy()
-        """As of the batch cut last; what is only queued may never be written."""
+        """State after the last cut batch; queued records may never be written."""
         self.is_due = True
         self._at = 0
         self._since = 0
@@ -212,7 +213,7 @@ class Outbox:
         count: int,
         marks: Marks = UNMARKED,
     ) -> None:
-        """Queue a group of `size` payload bytes whose outcome is told as `count` says."""
+        """Queue a group of `size` payload bytes; `count` tells how to report its outcome."""
         self._groups.append((group, size, outcome, count, marks))
         if marks is not UNMARKED:
             self._marked = True
@@ -224,7 +225,7 @@ class Outbox:
         """Take the next parcel. The outbox must not be empty. Time never runs backward in a
         segment.
 
-        When it raises, whoever waits is still in the outbox.
+        When it raises, all waiting groups are still in the outbox.
         """
         records: list[bytes] = []
         marked: list[tuple[int, Marks]] = []
@@ -290,7 +291,7 @@ class Outbox:
         return Parcel(payload, first_offset, len(records), size, now_ms, waiting, transaction)
 
     def drop_all(self) -> list[Outcome]:
-        """Empty the outbox and return whom to tell of what was in it."""
+        """Empty the outbox and return the futures that waited in it."""
         outcomes = [each[2] for each in self._groups]
         self._groups.clear()
         self._records = self._bytes = 0

@@ -1,4 +1,4 @@
-"""What an append says besides its records: what is stored with them, and what it depends on.
+"""The conditions and marks of an append: the data stored with its records, and its preconditions.
 
 Pure: no clock and no I/O.
 """
@@ -15,7 +15,7 @@ from quire.log.records.transactions import check_transaction
 
 
 class Marks(NamedTuple):
-    """What is stored with every record of a group."""
+    """The marks stored with every record of a group."""
 
     stamp: Stamp | None = None
     transaction: int | None = None
@@ -42,10 +42,9 @@ ALWAYS: Final = Terms()
 
 
 def make_terms(expected_offset: int | None, stamp: Stamp | None, transaction: int | None) -> Terms:
-    """Return the terms of an append; `ALWAYS` for none.
+    """Return the terms of an append; `ALWAYS` without any.
 
-    Raises `InvalidRequestError` for a stamp or transaction that cannot be stored, and an offset
-    that is none.
+    Raises `InvalidRequestError` for an invalid stamp, transaction or offset.
     """
     if expected_offset is not None:
         check_offset(expected_offset)

@@ -11,10 +11,10 @@ from quire.errors import QuireError
 
 
 class Failure:
-    """The reason for which a handle failed, if it did. A context manager around calls.
+    """The reason why a handle failed, if it did. A context manager around calls.
 
-    A call that raises an error of quire tells the program. Not here: futures of submitted records,
-    which the program may or may not look at.
+    A call that raises an error of quire informs the program. Not here: futures of submitted
+    records, because the program may never look at them.
     """
 
     __slots__ = ("_is_told", "reason")

@@ -1,8 +1,8 @@
-"""Room: how much a leader lets pile up between its callers and the bookies.
+"""Flow control: how much a leader queues between its callers and the bookies.
 
-Counts records and bytes. Whoever finds no room waits in line, and is served from there the moment
-there is room, before his task even runs: so records keep the order of the calls. A request that
-exceeds the whole room gets in when nothing else is in.
+Counts records and bytes. A caller without space waits in line. It is served from the line at the
+moment when space appears, before its task runs, so records keep the order of the calls. A request
+larger than the whole space is admitted when the space is empty.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Room:
         self._bytes += size
 
     def enter_now(self, records: int, size: int) -> bool:
-        """Enter if there is room and nobody is in line."""
+        """Enter if there is space and the line is empty."""
         held, size_held = self._records, self._bytes  # written out: it is called for every record
         if self._line or (
             held and (held + records > self._records_max or size_held + size > self._bytes_max)
@@ -73,7 +73,7 @@ class Room:
         await turn
 
     def leave(self, records: int, size: int) -> None:
-        """Give room back and serve whom it is enough for."""
+        """Give space back and serve the waiting callers that fit."""
         self._records -= records
         self._bytes -= size
         line = self._line
@@ -87,12 +87,14 @@ class Room:
             if first.serve():
                 self._enter(first.records, first.size)
         except Exception as error:
-            first.turn.set_exception(error)  # his alone: whoever is behind him is served
+            first.turn.set_exception(
+                error
+            )  # only this caller fails: the next in line is still served
         else:
             first.turn.set_result(None)
 
     def shut(self, error: Callable[[], BaseException]) -> None:
-        """Send everybody in line away."""
+        """Fail every caller in line."""
         while self._line:
             turn = self._line.popleft().turn
             if not turn.done():

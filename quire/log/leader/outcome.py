@@ -1,7 +1,7 @@
-"""The outcome of a stamped append: one record, and everybody who asked for it.
+"""The outcome of a stamped append: one record, and every caller that submitted it.
 
-Whoever sends an append again while it is on its way shares its outcome. It stands in the outbox for
-their futures, so that who gives up waiting takes nothing from the others.
+A caller that retries an append in flight shares its outcome. The outcome stands in the outbox for
+the callers' futures, so a caller that gives up does not affect the others.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from quire.log.records.position import Position
 
 SINGLE = 0
-"""Count of a group that is one record, whose future gets a position and not a list of them."""
+"""Count of a group with a single record: its future gets a position instead of a list."""
 
 
 class Outcome(Protocol):
-    """Whom to tell what became of a group; a future is one."""
+    """Receives the outcome of a group; a future is an example."""
 
     def done(self) -> bool: ...
 
@@ -30,8 +30,8 @@ class Outcome(Protocol):
 
 
 class SharedOutcome:
-    """Tells futures what became of a group, in the very step in which it is told. None of them is
-    awaited by it, and none that is cancelled ends it.
+    """Passes the outcome of a group to its futures at once, in the same step. It awaits none of the
+    futures, and a cancelled future does not end it.
     """
 
     def __init__(self, on_decided: Callable[[], object]) -> None:
@@ -43,7 +43,7 @@ class SharedOutcome:
         self._callers.append((future, count))
 
     def done(self) -> bool:
-        """Somebody may always join."""
+        """False: another caller may always join."""
         return False
 
     def set_result(self, result: Any, /) -> None:
@@ -55,15 +55,15 @@ class SharedOutcome:
                 answer(future, count, places)
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """Tell what went wrong, everybody by an error of his own."""
+        """Report an error, with a fresh exception for each future."""
         self._on_decided()
         for future, _ in self._callers:
             if not future.done():
                 future.set_exception(copy.copy(exception))
-                future.exception()  # not everybody waits for every record: no complaint about it
+                future.exception()  # a caller need not await every record
 
     def exception(self) -> BaseException | None:
-        """Nothing: whoever wants it has it."""
+        """Does nothing: each future already has its exception."""
         return None
 
 

@@ -1,13 +1,13 @@
-"""What a new leader reads before it writes: the memory of producers, from the end of the log.
+"""The state that a new leader reads before it writes: the memory of producers.
 
 The last batch tells where the last snapshot is; everything from there on is read once. A log
-without producers costs one read. Adopted segments have no stamps and are passed over, whatever
-their size. Batches that were trimmed are read too while their segment is there. When the snapshot
-went with its segment the memory begins with the first batch left: who trims a log to its very end
-forgets who wrote it.
+without producers costs one read. Adopted segments have no stamps and are skipped, whatever their
+size. Trimmed batches are read too while their segment exists. When the snapshot left with its
+segment, the memory begins with the first remaining batch. A client that trims a log to its very end
+therefore also removes the memory of its producers.
 
-What is confirmed is read before anybody is fenced, and only what came since is read after: who
-cannot read what a leader needs, for want of a key or of pyarrow, deposes nobody.
+Confirmed batches are read before the old leader is fenced, and only later batches after. So a
+candidate that cannot read producer state (missing key, missing pyarrow) deposes no leader.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from quire.log.records.producers import (
 class Restoration:
     """The memory of producers of one log, as far as it was read.
 
-    One call at a time. After one that failed or was cancelled the next goes on where it ended.
+    One call at a time. After a failed or cancelled call, the next call continues where it ended.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Restoration:
         self._log_id: str | None = None
         self._producers = Producers()
         self._at = BEGINNING
-        """What is in front of it is noted, as far as it counts."""
+        """Everything before it is noted, as far as it counts."""
 
     async def finish(self) -> Producers:
-        """Return what is remembered at the end of a log, whose segments with records are sealed.
+        """Return the memory at the end of a log. All its segments with records are sealed.
 
         Raises as `advance`, and `ConflictError` when the log was trimmed meanwhile.
         """
@@ -67,11 +67,11 @@ class Restoration:
             raise ConflictError(f"log {manifest.name!r} was trimmed meanwhile") from error
 
     async def advance(self, manifest: LogManifest) -> Producers:
-        """Read what is confirmed and was not read yet, and return what is remembered behind it.
+        """Read the confirmed batches not read yet, and return the memory after them.
 
-        Never fences. Behind a segment that may still grow nothing is read. Raises
-        `CorruptEntryError` when a batch's columns do not add up, `NoSuchLedgerError` when a segment
-        was trimmed meanwhile, `DecryptionError` when a key is missing, and what reading does.
+        Never fences. Stops after a segment that may still grow. Raises `CorruptEntryError` when a
+        batch's columns do not add up, `NoSuchLedgerError` when a segment was trimmed meanwhile,
+        `DecryptionError` when a key is missing, and the errors of reading.
         """
         if manifest.log_id != self._log_id:
             self._log_id = manifest.log_id
@@ -89,7 +89,7 @@ class Restoration:
         self._producers, self._at = Producers(), position
 
     async def _skip_to_snapshot(self, manifest: LogManifest, written: Sequence[Segment]) -> bool:
-        """Pass over what the last snapshot makes superfluous; False when nothing is left to read.
+        """Skip the batches before the last snapshot; False when all batches are read.
 
         Looks at the last confirmed batch, unless it is noted.
         """
@@ -125,7 +125,7 @@ class Restoration:
             return manifest.first_position
 
     async def _note_segment(self, segment: Segment) -> bool:
-        """Note what is confirmed of a segment; returns whether that is all it will ever have."""
+        """Note the confirmed batches of a segment; returns whether the segment can get no more."""
         reader = await self._open_segment(segment)
         try:
             await reader.start(self._at.entry if segment.number == self._at.segment else 0)

@@ -1,13 +1,13 @@
 """Cursors: named places in a log, kept in the metadata store for consumers that come and go.
 
-A cursor's record holds the position to read next. It only moves forward: two consumers who share
-one leave it where the faster of them is, and whoever goes on from it may see records twice but
-misses none. A consumer advances it *behind* what he has done, as often as he can afford a metadata
-write.
+A cursor's record holds the position to read next. It only moves forward. If two consumers share a
+cursor, it stays where the faster consumer is. A consumer that continues from a cursor may see
+records twice but misses none. A consumer advances the cursor *after* processing a record, as often
+as it can afford a metadata write.
 
-A cursor belongs to one log, not to its name: that of a log which was deleted is not that of the
-next one. Retention waits for the slowest cursor if the log's `retention_cursors` says so; a trim by
-hand does not ask.
+A cursor belongs to one log, not to its name: the next log of the same name does not inherit it.
+Retention waits for the slowest cursor if the log's `retention_cursors` says so; a trim by hand does
+not.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ CURSORS_AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class CursorState:
-    """What a cursor's record says: where to read next, and when that was written (Unix ms)."""
+    """The content of a cursor's record: the next position to read, and the time of writing (Unix
+    ms).
+    """
 
     name: str
     log_id: str
@@ -117,22 +119,34 @@ class Cursor:
         return self.position
 
     async def advance(self, position: Position | int) -> Position:
-        """Move the cursor to a position, normally `record.position.after`, or offset; never back.
+        """Move the cursor to a position, normally `record.position.after`, or to an offset; never
+        back.
 
-        `LATEST` is the end as it is now.
-        Returns where it is then, which is further on when somebody else was faster. Durable when it
-        returns. Raises `InvalidRequestError` for a position that the log has not reached,
-        `NoSuchLogError`, `NoSuchCursorError`, `LogReplacedError`, the store's errors, and what
-        reading does: how far the log has come is asked of its bookies.
+        Args:
+            place: a position, an offset, or `LATEST`, the end at the time of this call.
+
+        Returns:
+            The cursor's position afterwards. It is further on if another consumer was faster.
+
+        Raises:
+            InvalidRequestError: the log has not reached the position.
+            NoSuchLogError: the log does not exist.
+            NoSuchCursorError: the cursor does not exist.
+            LogReplacedError: another log has the name now.
+            QuireError: the store's errors, and the errors of reading, because the bookies are asked
+                for the end of the log.
+
+        Guarantees:
+            The new position is durable when the call returns.
         """
         self._state = await self._cursors.advance(self.name, self.log_id, position)
         return self.position
 
     async def lag(self) -> int:
-        """Return how many confirmed records are not behind the cursor, as it is now.
+        """Return the number of confirmed records at or after the cursor's present position.
 
-        Records that were trimmed do not count. Raises as `refresh`, `NoSuchLogError`, and what
-        reading does.
+        Trimmed records do not count. Raises as `refresh`, `NoSuchLogError`, and the errors of
+        reading.
         """
         await self.refresh()
         return await self._cursors.lag(self._state)
@@ -159,12 +173,20 @@ class LogCursors:
         return self._record.name
 
     async def open(self, name: str, start: Position | int = BEGINNING) -> Cursor:
-        """Return a cursor, made at `start` (a position, `BEGINNING`, `LATEST`, the offset of a
-        record) if there is none. Retention that waits for cursors knows of it when this returns.
+        """Return a cursor; create it at `start` if it does not exist.
 
-        Raises `NoSuchLogError`, `LogReplacedError` when there is another log meanwhile,
-        `InvalidRequestError` for a name or start that cannot be, the store's errors, and what
-        reading does: whether the log has reached the start is asked of its bookies.
+        Args:
+            start: a position, `BEGINNING`, `LATEST`, or the offset of a record.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            LogReplacedError: another log has the name now.
+            InvalidRequestError: the name or the start is invalid.
+            QuireError: the store's errors, and the errors of reading, because the bookies are asked
+                whether the log has reached the start.
+
+        Guarantees:
+            Retention that waits for cursors counts this cursor once the call has returned.
         """
         path = cursor_path(self.log, name)
         seen, _ = await self._record.read()
@@ -226,7 +248,7 @@ class LogCursors:
         return sorted(found, key=lambda state: state.name)
 
     async def slowest(self, log_id: str) -> Position | None:
-        """Return the position of the cursor that is furthest back, None when there is none."""
+        """Return the position of the slowest cursor, None if there are no cursors."""
         return min((state.position for state in await self.of_log(log_id)), default=None)
 
     async def forget(self, log_id: str, *, but: int = 0) -> None:
@@ -311,7 +333,7 @@ class LogCursors:
     async def _edit(
         self, path: str, edit: Callable[[CursorState | None], CursorState]
     ) -> CursorState:
-        """Apply an edit to what is there, again after a conflict or an unknown outcome."""
+        """Apply an edit to the stored cursor, again after a conflict or an unknown outcome."""
         error: ConflictError | StoreOutcomeUnknownError | NoSuchNodeError | None = None
         for _ in range(EDIT_ATTEMPTS_MAX):
             before, version = await self._find(path)
@@ -332,7 +354,7 @@ class LogCursors:
 
 
 def _change(path: str, state: CursorState, version: int | None) -> Change:
-    """Return the change that writes a cursor over what was found."""
+    """Return the change that overwrites the cursor as it was read."""
     if version is None:
         return Create(path, state.encode())
     return Put(path, state.encode(), version)

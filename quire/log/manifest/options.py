@@ -1,7 +1,7 @@
-"""Knobs of a log's leader, with the arithmetic behind each default.
+"""Options of a log's leader, with the arithmetic behind each default.
 
-Those in `SETTINGS` can also be stored in the log's manifest, where they hold for every leader and
-win over what a leader was given.
+Options in `SETTINGS` can also be stored in the log's manifest. There they hold for every leader and
+override the leader's own options.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LogOptions:
     bytes_in_flight_max: int = 16 * 1024 * 1024
 
     retention_seconds: float | None = None
-    """Sealed segments whose last record is older are trimmed; None keeps them."""
+    """Trim sealed segments after this age of their last record; None keeps them."""
 
     retention_bytes: int | None = None
     """Oldest sealed segments are trimmed as long as the other sealed ones hold as much."""
@@ -62,19 +62,19 @@ class LogOptions:
     """Whether both wait for the slowest of the log's cursors."""
 
     retention_interval: float = 60.0
-    """Time between two looks at what can be trimmed."""
+    """Seconds between two checks of retention."""
 
     producers_max: int = PRODUCERS_MAX
-    """Producers whose numbers are remembered, at most `PRODUCERS_LIMIT`."""
+    """Number of producers to remember, at most `PRODUCERS_LIMIT`."""
 
     producers_seconds: float = PRODUCER_SECONDS
-    """Time for which a forgotten producer is refused at least."""
+    """The shortest time that a forgotten producer is rejected."""
 
     jobs_max: int = JOBS_MAX
-    """Jobs whose work is remembered, at most `JOBS_LIMIT`: a setting of the log."""
+    """Number of jobs to remember, at most `JOBS_LIMIT`: a setting of the log."""
 
     jobs_seconds: float = JOBS_SECONDS
-    """Time for which a forgotten job is refused at least: a setting of the log."""
+    """The shortest time that a forgotten job is rejected: a setting of the log."""
 
     open_timeout: float = 60.0
     """A take-over, a repair or a close gives up after so long without bookies or metadata."""

@@ -68,7 +68,7 @@ COLUMNS_RESERVE: Final = 64
 
 
 class Stamp(NamedTuple):
-    """A producer's name and the number it gave to an append; both are the application's."""
+    """A producer's name and its sequence number for an append. The application chooses both."""
 
     producer: str
     sequence: int
