@@ -1,7 +1,7 @@
 """Checksums around a Parquet file: no byte reaches its parser that was not checked.
 
 Parquet can sum up the data of its pages, but neither their headers nor its footer, and the parser
-ends the process over some that are damaged. So whoever writes a file has it summed up a row group
+ends the process over some that are damaged. So the writer of a file sums it up a row group
 at a time, these sums stand in the footer, and the footer's own sum in the manifest. Pure, but for
 the streams that it is given.
 """
@@ -68,7 +68,7 @@ class SummedSink:
         return self._position, sum_up(part)
 
     def footer(self) -> tuple[int, int]:
-        """Return the size of the file, and the sum of its footer, behind the last part."""
+        """Return the size of the file, and the sum of its footer, after the last part."""
         part = b"".join(self._part)
         start = footer_start(part, self._position) - self._position
         return self._position, sum_up(part[start:])
@@ -87,7 +87,7 @@ class SummedSink:
 
 
 class CheckedFile:
-    """A file to read from that gives only bytes whose sums are right; a part at a time.
+    """A file to read from that gives only bytes with right sums; a part at a time.
 
     `read_at` returns so many bytes from a position. Until `parts` are known, from the footer, the
     bytes in front of it read as zeros. Raises `CorruptStorageError` naming `uri`.
@@ -116,7 +116,7 @@ class CheckedFile:
         self._parts = list(parts)
 
     def _part_at(self, at: int) -> tuple[int, bytes]:
-        """The part in which a byte lies: where it begins, and its bytes."""
+        """The part that holds a byte: where it begins, and its bytes."""
         if at >= self._footer_start:
             return self._footer_start, self._footer
         index = bisect_right(self._parts, at, key=lambda part: part[0])

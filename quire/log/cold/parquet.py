@@ -11,7 +11,7 @@ uncompressed: what reads segments need not know where they lie.
 
     row groups   whole entries, about `GROUP_BYTES`; which, and their sums, is in the footer
     checksums    the manifest has the footer's, the footer those of the row groups (checksums.py);
-                 and whoever writes a file compares what the ledger gave with what the file gives
+                 and the writer of a file compares the ledger's records with the file's
 
 Reading is in `cold_reader`. Blocking: to be called in a thread. Nothing is done for each record but
 in the columns of producers.
@@ -70,7 +70,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 HEADS: Final = ("entry", "offset", "epoch", "timestamp")
-"""The columns that say where entries lie, without what is in them."""
+"""The columns that say where entries lie, without their content."""
 
 
 class FileWriter:
@@ -121,7 +121,7 @@ class FileWriter:
             self._facts["groups"].append([group.first, *self._sink.cut()])
 
     def finish(self) -> ColdFile:
-        """Make the file whole and durable, and return what a manifest is to know of it."""
+        """Make the file whole and durable, and return its row for a manifest."""
         self._flush()
         with tier_errors(self.uri):
             facts = json.dumps(self._facts, sort_keys=True)
@@ -134,7 +134,7 @@ class FileWriter:
         return ColdFile(self._tier, self._name, size, checksum)
 
     def abandon(self) -> None:
-        """Drop what was written, as far as that is possible now."""
+        """Drop the written bytes, as far as that is possible now."""
         for close in (
             self._writer.close,
             self._sink.close,
@@ -169,7 +169,7 @@ class _Group:
         self._payloads: list[memoryview] = []
         self._columns: list[tuple[int, int, bytes]] = []
         self._sealed: list[tuple[int, int, bytes]] = []
-        """Where a batch with columns, or a sealed one, begins; its records; and what it has."""
+        """Where a batch with columns, or a sealed one, begins; its records; and its columns."""
         self.rows = 0
         self.bytes = 0
 
@@ -246,7 +246,7 @@ class _Group:
         return pa.Array.from_buffers(pa.binary(), self.rows, buffers)
 
     def _stamps(self) -> tuple[Any, Any]:
-        """Producers and their numbers: for whoever reads the file without the log."""
+        """Producers and their numbers: for readers of the file without the log."""
         found: list[tuple[int, int, bytes]] = []
         for row, count, columns in self._columns:
             kinds = decode_columns(columns)
@@ -269,7 +269,7 @@ def _fixed(kind: Any, values: array[int]) -> Any:
 
 
 def _ends(rows: int, lengths: list[bytes]) -> Any:
-    """The offsets of an Arrow binary array whose first length is 0."""
+    """The offsets of an Arrow binary array with a first length of 0."""
     sizes = pa.py_buffer(b"".join(lengths))
     return compute.cumulative_sum(
         pa.Array.from_buffers(pa.int32(), rows + 1, [None, sizes])

@@ -1,7 +1,7 @@
 """Entries out of a segment's Parquet file (parquet.py), as if it were the ledger.
 
 A file is believed when its footer has the sum that the manifest says, and what is read of it those
-that the footer says (checksums.py). What does not hold is `CorruptStorageError` with the file's
+that the footer says (checksums.py). A sum that differs is a `CorruptStorageError` with the file's
 URI, a file that is not there `ColdFileMissingError`, a file system that does not answer
 `ColdTierError`. Files are read in threads, a row group at a time.
 """
@@ -47,7 +47,7 @@ class _Head(NamedTuple):
 
 class _Place:
     """Where a file should be. What reads the bytes holds this and not the `ParquetEntries`: in a
-    cycle that would stay open until somebody collects cycles.
+    cycle that would stay open until cycles are collected.
 
     A file that was named just now may still lie among the attempts, and move while it is read.
     """
@@ -100,7 +100,7 @@ class _Place:
 
     @contextmanager
     def _answers(self) -> Iterator[None]:
-        """What the file system says instead of bytes is no damage: nobody has seen the bytes."""
+        """An error of the file system is not damage: the bytes were not read."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -109,7 +109,7 @@ class _Place:
 
 
 class ParquetEntries:
-    """An open file. Blocking, for one thread at a time; who drops it closes it."""
+    """An open file. Blocking, for one thread at a time; dropping it closes it."""
 
     def __init__(self, cold: ColdFile, ledger: LedgerId, base: Base | None) -> None:
         self.ledger = ledger
@@ -120,9 +120,9 @@ class ParquetEntries:
         self._file: Any = self._safely(self._open)
         self._heads: tuple[int, list[_Head]] = (-1, [])
         self._last: tuple[int, list[Entry]] = (-1, [])
-        """The group last read for one entry: whoever searches comes back to it."""
+        """The group last read for one entry: a search comes back to it."""
         self._damaged: dict[int, str] = {}
-        """Groups that cannot be read, and why: who looks for what is left asks for every entry."""
+        """Groups that cannot be read, and why: a search for sound records asks for every entry."""
 
     def _open(self) -> Any:
         self._place.open()
@@ -145,7 +145,7 @@ class ParquetEntries:
         return file
 
     def groups(self, first: EntryId, last: EntryId) -> range:
-        """The row groups in which entries lie."""
+        """The row groups that hold entries."""
         return range(self._group_of(first), self._group_of(last) + 1)
 
     def _group_of(self, entry: EntryId) -> int:
@@ -308,5 +308,5 @@ class ColdReader:
 async def open_file(
     cold: ColdFile, ledger: LedgerId, last: EntryId, base: Base | None
 ) -> ColdReader:
-    """Open a segment's file. See the module for what it raises."""
+    """Open a segment's file. The module's head names the errors."""
     return ColdReader(await asyncio.to_thread(ParquetEntries, cold, ledger, base), last)

@@ -1,4 +1,4 @@
-"""A tier as a place: what is below it, whether it takes files, and how files leave it.
+"""A tier as a place: its files, whether it takes new ones, and how files leave it.
 
 A record of the metadata store can name any place, so a record is never enough. A path is believed
 when its last directory is the log's id and its name is the name of an attempt (cold_files.py): this
@@ -45,7 +45,7 @@ def locate(uri: str) -> tuple[Any, str]:
 
 @contextmanager
 def tier_errors(uri: str) -> Iterator[None]:
-    """What a file system says about more than one file is a matter of trying again."""
+    """Errors of a file system about several files are worth another try."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -66,7 +66,7 @@ def list_names(tier: str, log_id: str) -> list[str]:
 
 
 def list_files(tier: str, log_id: str) -> tuple[set[str], set[str]]:
-    """Return the names of a log's files in a tier, and of those that are attempts, or were lately.
+    """Return the names of a log's files in a tier, present and recent attempts included.
 
     Attempts are listed first: a file that is moved meanwhile is in both. Raises as `list_names`.
     """
@@ -117,7 +117,7 @@ def delete_file(uri: str, log_id: str) -> None:
     """
     system, path = _ours(uri, log_id)
     _, attempt = _ours(attempt_of(uri), log_id)
-    for each in (attempt, path):  # in this order: what is gone as an attempt is not moved any more
+    for each in (attempt, path):  # in this order: an attempt that is gone cannot move any more
         with tier_errors(uri), suppress(FileNotFoundError):
             system.delete_file(each)
 

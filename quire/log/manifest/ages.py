@@ -1,7 +1,7 @@
-"""How old the segments of a log are, by clocks of which any may be wrong.
+"""The age of a log's segments, by clocks that may each be wrong.
 
-A log keeps a count of its own time, in milliseconds. Whoever leads it adds, with each change of the
-manifest that it makes, what has passed since the change before. A span of time counts only as far
+A log keeps a count of its own time, in milliseconds. With each change of
+the manifest, the leader adds the time since the change before. A span of time counts only as far
 as two clocks say so:
 
   * the wall clock of the process, and
@@ -9,13 +9,13 @@ as two clocks say so:
     it started; else the clock of the metadata store, if it has one
 
 The shorter of the two counts, never less than nothing. Where only one clock is at hand, nothing
-counts. So the count is behind the true time or equal to it as long as, in each span, one of the two
+counts. So the count is never ahead of the true time as long as, in each span, one of the two
 clocks goes right; a clock that jumps, however often and however far, makes nothing older. A span in
 which a clock goes back is lost, the next one counts in full.
 
 The age of a segment is the difference of two counts: the one of now, and the one of a change that
 was made when the segment was already sealed (its *mark*). A manifest keeps `MARKS_MAX` marks; when
-one more comes, the one with the closest neighbours goes, and what it stood for counts as sealed at
+one more comes, the one with the closest neighbours goes, and its segments count as sealed at
 the next one.
 
 The rule needs clocks of machines that do not run faster than time, and no leader to help it.
@@ -31,14 +31,14 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 MARKS_MAX: Final = 64
-"""Marks in a manifest, 25 bytes each: what is kept longer is a few hundredths of the retention."""
+"""Marks in a manifest, 25 bytes each: records stay a few hundredths of the retention longer."""
 
 APART_MS: Final = 60_000
-"""Clocks that differ by more do not agree; those of machines that run NTP differ by less."""
+"""Clocks that differ by more do not agree; clocks of machines that run NTP differ by less."""
 
 
 class Reading(NamedTuple):
-    """What the clocks of a process say at one moment."""
+    """The clocks of a process, read at one moment."""
 
     wall_ms: int
     machine: str
@@ -55,7 +55,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """The count of a log. `wall_ms`, `machine` and `store_ms` are those of its last change."""
+    """The count of a log. `wall_ms`, `machine` and `store_ms` are the clocks at its last change."""
 
     counted_ms: int = 0
     reading: Reading | None = None
@@ -110,7 +110,7 @@ class Ages:
 
     def marked(self, now: Reading, first: int, sealed: int) -> Ages:
         """Return the ages as of now, with a mark: segments below `sealed` are sealed now, and
-        `first` is the first left. What is not counted yet gets no mark.
+        `first` is the first left. Time that is not counted yet gets no mark.
         """
         after = self.at(now)
         return self if after is self else after._mark(first, sealed)
@@ -152,7 +152,7 @@ def ages_of_row(row: Sequence[Any]) -> Ages:
 
 
 def _closest(marks: Sequence[Mark]) -> int:
-    """Return the place of the mark, not the first or last, whose neighbours are the closest."""
+    """Return the place of the mark, not the first or last, with the closest neighbours."""
     spans = [
         (after.counted_ms - before.counted_ms, place)
         for place, (before, after) in enumerate(zip(marks, marks[2:], strict=False), start=1)

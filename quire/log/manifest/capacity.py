@@ -1,4 +1,4 @@
-"""Capacity: how large a log's manifest may grow, and what is left for what must always work.
+"""Capacity: the largest manifest of a log, and the space kept for calls that must always work.
 
 A store takes values up to `VALUE_BYTES_MAX`. The manifest has a row for each segment, so a log that
 rolls and never trims comes to that limit. What makes it grow is refused before, in this order:
@@ -6,7 +6,7 @@ rolls and never trims comes to that limit. What makes it grow is refused before,
     WARNING_BYTES          the leader warns: from half of the limit on
     GROWTH_BYTES_MAX       rolls, adoptions, offloads are refused; a leader stays in its segment
     TAKEOVER_BYTES_MAX     takeovers are refused, before the present leader is fenced
-    VALUE_BYTES_MAX        sealing, settings, trimming and deletion have what is left
+    VALUE_BYTES_MAX        sealing, settings, trimming and deletion have the rest
 
 Between the second and the third fit some 1,000 takeovers. A trim makes the manifest smaller at any
 size, and needs no leader. Source: docs/protocol.md, "Logs".

@@ -1,4 +1,4 @@
-"""The clocks of a process that uses logs: the wall clock, and one that only goes forward."""
+"""The clocks of a process that uses logs: the wall clock, and a clock that only goes forward."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quire.steady import SteadyClock
 
 
 class Clocks(NamedTuple):
-    """What a process can ask for the time. No decision rests on one of them alone (ages.py)."""
+    """The clocks of a process. No decision rests on a single clock (ages.py)."""
 
     wall: Callable[[], float]
     """Seconds (Unix)."""
@@ -21,5 +21,5 @@ class Clocks(NamedTuple):
         return int(self.wall() * 1000)
 
     def reading(self) -> Reading:
-        """Return what the clocks say now."""
+        """Return the present reading of both clocks."""
         return Reading(self.now_ms(), self.steady.name, int(1000 * self.steady.seconds()))

@@ -1,4 +1,4 @@
-"""Cold segments: what a manifest knows about a segment's records in a file outside the bookies.
+"""Cold segments: the manifest's row for a segment's records in a file outside the bookies.
 
 A *tier* is a directory of one log's files, by URI; a file holds one whole segment. A manifest that
 names a tier is written as version 2, which a program that knows nothing of cold segments refuses.
@@ -35,7 +35,7 @@ class ColdFile(NamedTuple):
     size: int
     """Bytes of the file."""
     checksum: int
-    """CRC32C of its footer, which has those of everything else (checksums.py)."""
+    """CRC32C of its footer, which has the sums of all other parts (checksums.py)."""
     alone: bool = False
     """Whether the segment's ledger has left the log, so that this is the only copy."""
 
@@ -74,7 +74,7 @@ def tier_of(target: str, log_id: str) -> str:
 
 
 def log_id_of(uri: str) -> str:
-    """Return the id of the log to which a file of a tier belongs, as its directory says."""
+    """Return the id of the log that owns a file of a tier, as its directory says."""
     return uri.partition("?")[0].split("/")[-2]
 
 
@@ -97,7 +97,7 @@ def file_name(number: int, ledger: LedgerId, token: int) -> str:
 
 
 def segment_of(name: str) -> int | None:
-    """Return whose segment a file of a tier is, None when the name is of another form."""
+    """Return the segment of a file of a tier, None if the name has another form."""
     return int(name.partition("-")[0]) if _FILE.fullmatch(name) else None
 
 
@@ -138,7 +138,7 @@ def to_row(cold: ColdFile, tiers: Sequence[str]) -> list[Any]:
 
 
 def from_row(row: Sequence[Any], tiers: Sequence[str]) -> ColdFile:
-    """The file a row stands for. Raises ValueError for a tier that is none."""
+    """The file a row stands for. Raises ValueError if the tier is not listed."""
     tier, *rest = row
     if not 0 <= tier < len(tiers):
         raise ValueError(f"tier {tier} of {len(tiers)}")

@@ -1,4 +1,4 @@
-"""Work whose ledgers a log adopts, and whether work is what the log remembers under its name.
+"""Work whose ledgers a log adopts, and whether work equals the work remembered under its name.
 
 A job of batches is known by its name and its sequence. A stream counts its batches from 0 whenever
 it begins with a new checkpoint, so for a stream this is not enough: the log also remembers which
@@ -71,13 +71,13 @@ class Forgotten(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What a log knows of its jobs, the longest silent one first."""
+    """The jobs that a log remembers, the longest silent job first."""
 
     jobs: tuple[Job, ...] = ()
     forgotten: tuple[Forgotten, ...] = ()
 
     def find(self, log: str, name: str) -> Job | None:
-        """Return what is remembered of a job, None when it is new.
+        """Return the remembered work of a job, None when it is new.
 
         Raises `ForgottenJobError`.
         """
@@ -87,7 +87,7 @@ class Memory(NamedTuple):
         return found
 
     def remember(self, log: str, work: Job, limits: Limits, counted_ms: int) -> Memory:
-        """Return what a log knows once work is adopted.
+        """Return the memory of a log after it adopts work.
 
         Jobs of batches are forgotten before streams. `counted_ms` is the time that the log counted.
         Raises `TooManyJobsError` when a new job would make the log drop a fingerprint too early.
@@ -134,12 +134,12 @@ def _grouped(forgotten: Sequence[tuple[int, str]]) -> tuple[Forgotten, ...]:
 
 
 def check_continues(log: str, found: Job | None, work: Job) -> None:
-    """Raise `JobReusedError` unless work is new, or is what the log remembers of its job.
+    """Raise `JobReusedError` unless work is new, or equals the remembered work of its job.
 
     Args:
         log: name of the log, for the error.
-        found: what the log remembers under the name of the job, None for nothing.
-        work: what a process wants adopted.
+        found: the work remembered under the name of the job, None for nothing.
+        work: the work to adopt.
 
     A later batch of the same query is new, an equal number with equal content is a repetition. A
     job without a query that is remembered (an older program wrote it) is followed by greater

@@ -1,6 +1,6 @@
 """A leader's options as they are now: its own, with the log's settings laid over them.
 
-Settings can change while a leader writes. Whoever needs an option looks it up when it is used, or
+Settings can change while a leader writes. Code that needs an option looks it up when it is used, or
 asks to be told: a leader never has to be restarted for one.
 """
 
@@ -30,13 +30,13 @@ class LiveOptions:
         self._listeners.append(listener)
 
     def call_nobody(self) -> None:
-        """Call nobody any more: the leader is gone, and a call of it may still see a manifest."""
+        """Stop all calls: the leader is gone, and one of its calls may still see a manifest."""
         self._listeners = []
 
     def follow(self, settings: Mapping[str, str]) -> None:
         """Obey the settings of a manifest just seen.
 
-        Those that make no sense to this leader (written by a newer quire, or impossible together
+        Settings that make no sense to this leader (written by a newer quire, or impossible together
         with its own options) change nothing: a log that is being written goes on.
         """
         if settings == self._settings:

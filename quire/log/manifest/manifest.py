@@ -1,12 +1,12 @@
 """The manifest: a log's one record, which says which ledgers it is made of.
 
 Every change of a log's shape is one of the edits below, applied to the manifest just read and
-written by compare-and-set. Edits are pure and refuse what would break an invariant (`check`):
+written by compare-and-set. Edits are pure and refuse to break an invariant (`check`):
 
-  numbers       segment numbers grow and are never used again, not even that of an empty segment
+  numbers       segment numbers grow and are never used again, not even after an empty segment
   epochs        never decrease along the segments, nor pass the log's
   ledgers       no ledger is listed twice
-  two-open      at most the last two segments are open: who recovers those has recovered all
+  two-open      at most the last two segments are open: recovering both recovers all
   offsets       every segment starts where the one before ended; unknown only while that one is open
   transactions  the last ids of sealed segments never decrease
   sealed        a sealed log has no open segment
@@ -18,7 +18,7 @@ A sealed segment's ledger is closed at the very entry that the segment names. Se
 which nothing was written drops it. `doomed` are ledgers that left the log and are still to be
 deleted.
 
-The trim point is kept in its lowest form: behind the last record removed, not before the first one
+The trim point is kept in its lowest form: after the last record removed, not before the first one
 left. Any position from there on lost nothing, whichever way its owner wrote it down.
 
 Pure: no clock and no I/O.
@@ -65,7 +65,7 @@ class LogManifest:
     segments: tuple[Segment, ...] = ()
     next_segment: int = FIRST_SEGMENT
     first_offset: int = 0
-    """Offset of the first record of the first segment, or of the next record when there is none."""
+    """Offset of the first record of the first segment, or of the next record without a segment."""
     trimmed_to: Position = BEGINNING
     trimmed_transaction: int = NO_TRANSACTION
     """The last transaction id of the segments that have left the log."""
@@ -78,9 +78,9 @@ class LogManifest:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Options that hold for every leader of this log (options.py), by name."""
     jobs: tuple[Job, ...] = ()
-    """The last work of every job whose ledgers were adopted, the latest last."""
+    """The last work of every job with adopted ledgers, the latest last."""
     forgotten_jobs: tuple[Forgotten, ...] = ()
-    """Fingerprints of the jobs whose work is no longer remembered, the oldest first."""
+    """Fingerprints of the forgotten jobs, the oldest first."""
     tiers: tuple[str, ...] = ()
     """Where files of cold segments are, or may be: URIs, in the order in which they were named."""
     doomed_files: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class LogManifest:
     ages: Ages = NO_AGES
     """How much time the log has counted, and when segments were sealed by that."""
 
-    # What a reader or leader asks.
+    # Questions of a reader or leader.
 
     @property
     def open_segments(self) -> tuple[Segment, ...]:
@@ -105,13 +105,13 @@ class LogManifest:
 
     @property
     def last_transaction(self) -> int:
-        """The last transaction id of the sealed segments, `NO_TRANSACTION` when there is none."""
+        """The last transaction id of the sealed segments, or `NO_TRANSACTION`."""
         ends = [each.end.last_transaction for each in self.segments if each.end]
         return ends[-1] if ends else self.trimmed_transaction
 
     @property
     def last_timestamp_ms(self) -> int:
-        """The time that the last record of the sealed segments bears; 0 when there is none."""
+        """The time that the last record of the sealed segments bears, or 0."""
         times = [each.end.last_timestamp_ms for each in self.segments if each.end]
         return times[-1] if times else self.trimmed_timestamp_ms
 
@@ -134,7 +134,7 @@ class LogManifest:
     def take_over(
         self, ends: Mapping[int, SegmentEnd], ledger: LedgerId, now_ms: int
     ) -> LogManifest:
-        """Begin the next epoch: seal what was open (ends by segment number), append a ledger."""
+        """Begin the next epoch: seal the open segments (ends by number), append a ledger."""
         return self._next_epoch(ends).append_segment(ledger, now_ms)
 
     def retire(self, ends: Mapping[int, SegmentEnd]) -> LogManifest:
@@ -157,9 +157,9 @@ class LogManifest:
         now_ms: int,
         limits: Limits = DEFAULT_LIMITS,
     ) -> LogManifest:
-        """Begin an epoch that is over at once: seal what was open, append closed ledgers.
+        """Begin an epoch that is over at once: seal the open segments, append closed ledgers.
 
-        Their records are all of one time, that of the adoption (times.py). `job`
+        Their records all have the time of the adoption (times.py). `job`
         is remembered, so that the same work is not adopted a second time. Raises
         `TooManyJobsError`.
         """
@@ -268,8 +268,8 @@ class LogManifest:
         )
 
     def aged(self, now: Reading) -> LogManifest:
-        """Count the time until now, and mark what is sealed (ages.py). Whoever makes the change
-        must be the log's leader, and `now` must be a reading made after everything in it.
+        """Count the time until now, and mark sealed segments (ages.py). The change must be made by
+        the log's leader, and `now` must be a reading made after everything in it.
         """
         open_ones = self.open_segments
         sealed = open_ones[0].number if open_ones else self.next_segment
@@ -290,7 +290,7 @@ class LogManifest:
     def set_settings(self, settings: Mapping[str, str]) -> LogManifest:
         """Lay options that hold for every leader over those set before; "" takes one back.
 
-        Raises `ConfigurationError` for a value that is no text: a record with one is no manifest.
+        Raises `ConfigurationError` for a value that is not text: a manifest cannot hold it.
         """
         for name, value in settings.items():
             if not isinstance(value, str):

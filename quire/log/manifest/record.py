@@ -1,8 +1,8 @@
 """The manifest in the metadata store: read it, watch it, change it by compare-and-set.
 
-An edit is a function from the manifest as it is now (None: there is none) to the one it should be.
+An edit is a function from the manifest as it is now (None if it does not exist) to the next.
 It is applied to whatever was read, again after every conflict, and again after an unknown outcome;
-so it has to recognise its own work (return what it was given) and to refuse by raising. This is
+so it has to recognise its own work (return its argument) and to refuse by raising. This is
 the only place that writes a manifest, which is why an unknown outcome is settled in one place.
 """
 
@@ -25,7 +25,7 @@ from quire.metastore.layout import log_path
 from quire.metastore.store import MetadataStore
 
 EDIT_ATTEMPTS_MAX: Final = 64
-"""Each lost attempt is somebody else's success, so this many in a row are no accident."""
+"""Each lost attempt is another process's success, so this many in a row are not an accident."""
 
 Edit: TypeAlias = Callable[[LogManifest | None], LogManifest]
 
@@ -36,8 +36,8 @@ Look: TypeAlias = Callable[[], Awaitable[None]]
 def once(edit: Edit, error: Exception) -> Edit:
     """Return an edit that raises an error instead of creating the record a second time.
 
-    Whoever creates a manifest that lists ledgers, hears nothing, and finds none, cannot know
-    whether he did not, or did and somebody deleted it, with its ledgers.
+    A process that creates a manifest with ledgers, hears nothing, and finds no manifest cannot
+    know whether the creation failed, or another process deleted the log with its ledgers.
     """
     creations = 0
 
@@ -88,11 +88,11 @@ class ManifestRecord:
 
         If the edit creates the record, the changes of `along` are made with it or not at all.
 
-        What `look` saw holds when the edit is made, if whoever changes it does so together with
+        The result of `look` holds when the edit is made, if its writers change it together with
         `unchanged`: the manifest was read before.
 
-        Raises what the edit raises, which is final: the manifest it saw lacks the change, and a
-        change of ours whose outcome was unknown can no longer land, the version having moved on.
+        Raises the errors of the edit, which are final: the manifest lacks the change, and an
+        earlier change with an unknown outcome can no longer land, because the version moved on.
         Raises `StoreOutcomeUnknownError` when it could not be settled, `StoreUnavailableError` when
         nothing was changed, `ConflictError` after `EDIT_ATTEMPTS_MAX` conflicts.
         """
@@ -111,7 +111,7 @@ class ManifestRecord:
                 await self._write(after, version, along)
                 return after
             except (ConflictError, NoSuchNodeError):
-                continue  # changed, or deleted: the edit says what that means to it
+                continue  # changed, or deleted: the edit decides
             except StoreOutcomeUnknownError as error:
                 unknown = error
             except StoreUnavailableError as error:
@@ -121,8 +121,9 @@ class ManifestRecord:
         )
 
     def unchanged(self, manifest: LogManifest | None, version: int | None) -> Sequence[Change]:
-        """Return the change that can be made only as long as the record is as it was found. Of one
-        that does not exist that cannot be said: nothing then.
+        """Return the change that can be made only while the record is as it was found.
+
+        Nothing for a record that does not exist, because the store cannot check that.
         """
         if manifest is None or version is None:
             return ()
@@ -141,7 +142,7 @@ class ManifestRecord:
     async def delete(self, version: int, along: Sequence[Change] = ()) -> None:
         """Delete the record if it is still at `version`, and make other changes with it or none.
 
-        Raises `ConflictError`, `NoSuchLogError`, and what the other changes raise.
+        Raises `ConflictError`, `NoSuchLogError`, and the errors of the other changes.
         """
         try:
             await self._store.commit([Delete(self.path, version), *along])

@@ -1,4 +1,4 @@
-"""What the processes that change a log's list of segments share: recovery, access, labels.
+"""Shared steps of processes that change a log's list of segments: recovery, access, labels.
 
 A takeover, the ingest of a job's ledgers and the search for orphans all end open segments in the
 same way, and ask the same questions before they do.
@@ -86,7 +86,7 @@ async def check_kept(
 async def recover_open_segments(
     catalog: LedgerCatalog, manifest: LogManifest, password: bytes
 ) -> dict[int, SegmentEnd]:
-    """Recover what is open, oldest first, and return the ends by segment number."""
+    """Recover the open segments, oldest first, and return the ends by segment number."""
     ends: dict[int, SegmentEnd] = {}
     offset = None
     for segment in manifest.open_segments:
@@ -101,7 +101,7 @@ async def find_last_transaction(
     catalog: LedgerCatalog, manifest: LogManifest, password: bytes
 ) -> int:
     """Return the last transaction id of a log, as far as it is announced; `NO_TRANSACTION` when it
-    has none. A leader that took over now would begin behind it. Never fences.
+    has none. A leader that took over now would begin after it. Never fences.
 
     Raises the ledger's errors.
     """
@@ -119,8 +119,8 @@ async def check_password(
 ) -> LedgerMetadata | None:
     """Return the metadata of a log's last ledger, None when there is none, or no more.
 
-    Raises `UnauthorizedError` for a password that is not the ledger's: a log whose ledgers have
-    different ones could be read by nobody.
+    Raises `UnauthorizedError` for a password that is not the ledger's: no reader could read a log
+    with different passwords.
     """
     if manifest.tail is None:
         return None

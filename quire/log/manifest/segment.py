@@ -1,4 +1,4 @@
-"""Segments: what a manifest knows of each ledger of its log, and the rows they are written as.
+"""Segments: the manifest's facts about each ledger of its log, and their rows.
 
 Pure: no clock and no I/O.
 """
@@ -17,7 +17,7 @@ from quire.log.records.transactions import NO_TRANSACTION
 
 
 class SegmentEnd(NamedTuple):
-    """What is known of a segment once it is over; last entry −1 and zeros when it is empty."""
+    """The end of a segment; last entry −1 and zeros when it is empty."""
 
     last_entry: EntryId
     last_slots: int
@@ -49,7 +49,7 @@ class Segment:
 
     @property
     def base(self) -> Base | None:
-        """What the headers of an adopted ledger are to be counted from."""
+        """The numbers from which the headers of an adopted ledger count."""
         if not self.adopted:
             return None
         assert self.first_offset is not None
@@ -79,14 +79,14 @@ class Segment:
 
     @property
     def end_position(self) -> Position | None:
-        """The first position behind the last record; None while open."""
+        """The first position after the last record; None while open."""
         if self.end is None:
             return None
         return Position(self.number, self.end.last_entry, self.end.last_slots)
 
     @property
     def end_offset(self) -> int | None:
-        """Offset of the first record behind the segment; None while it is not known."""
+        """Offset of the first record after the segment; None while it is not known."""
         if self.end is None or self.first_offset is None:
             return None
         return self.first_offset + self.end.records

@@ -1,4 +1,4 @@
-"""Times of records, by clocks of which any may be wrong, and which record a time stands for.
+"""Times of records, by clocks that may each be wrong, and the record that a time stands for.
 
 Within a segment times never decrease. A leader goes on from the time of the record before, if that
 is not more than `APART_MS` after its own clock; otherwise one of the two clocks is wrong, and the
@@ -12,7 +12,7 @@ is, but for two kinds, which count as *undated*:
   * a time that is more than `APART_MS` before that of a dated record in front of it
 
 An undated record stands for the time of the next dated one: it was written before that. A search
-ends at the first record that is not older than what was asked for. So no record that bears a right
+ends at the first record that is not older than the time asked for. So no record that bears a right
 time is left out, if the reader's clock is right; and older ones come along only where two clocks
 contradict each other.
 
@@ -28,7 +28,7 @@ from quire.log.records.position import Position
 
 
 def begin_ms(last_ms: int, now_ms: int) -> int:
-    """Return from which time on the records of a new segment go, after one of another time."""
+    """Return the time at which a new segment begins, after a segment of another time."""
     return now_ms if last_ms - now_ms > APART_MS else max(last_ms, now_ms)
 
 
@@ -67,7 +67,7 @@ class TimeSearch:
 
         Args:
             segment: the segment.
-            entry: its first entry whose time is not before what is looked for.
+            entry: its first entry with a time that is not before the time looked for.
             before_ms: the time of the entry before, None when it is the first.
             at_ms: its time.
         """

@@ -1,6 +1,6 @@
 """Watching logs: their names, and what one of them is made of.
 
-What comes and goes between two looks is left out; the last state never is. While metadata is out of
+A state between two looks may be left out; the last state never is. While metadata is out of
 reach nothing is yielded.
 """
 
@@ -19,12 +19,12 @@ from quire.metastore.store import MetadataStore
 
 
 def names_of(children: Sequence[str]) -> list[str]:
-    """Return the names of logs, sorted, from those of their records."""
+    """Return the names of logs, sorted, from the names of their records."""
     return sorted(unquote_name(each) for each in children)
 
 
 async def watch_names(store: MetadataStore, rng: Random) -> AsyncGenerator[Sequence[str], None]:
-    """Yield the names of all logs, and again whenever they differ, for ever."""
+    """Yield the names of all logs, and again whenever they differ, without end."""
     seen: list[str] | None = None
     while True:
         found = await retry(partial(store.children, LOGS), rng)
@@ -38,7 +38,7 @@ async def watch_manifest(record: ManifestRecord, rng: Random) -> AsyncGenerator[
     """Yield a log's manifest, and again whenever it differs, until the log is deleted.
 
     A log of the same name that was made meanwhile is not taken for it. Raises `NoSuchLogError` when
-    there is none to begin with.
+    the log does not exist at first.
     """
     seen: LogManifest | None = None
     while True:
