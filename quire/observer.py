@@ -33,8 +33,11 @@ class Source(StrEnum):
     RECOVERY = "recovery"
     COPY = "copy"
     """Another bookie had them: this one lost them, or its copy was damaged."""
+    FOUND = "found"
+    """They were in the journal when the process began, and are not durable anew: after a sync that
+    failed before, a power cut can still take them."""
     REPLAY = "replay"
-    """They were in the journal when the process began. They may have been told before."""
+    """They were found in the journal, and are durable anew. They may have been told before."""
 
 
 class RecoveryObserver:
@@ -59,10 +62,14 @@ class Observer:
     """Told of what one process does. Does nothing; subclasses write down."""
 
     def held(self, ledger: LedgerId, entries: Sequence[EntryId], source: Source) -> None:
-        """Entries of one run are durable, can be read, and are not answered for yet."""
+        """Entries of one run are durable, can be read, and are not answered for yet. Entries that
+        were only found may be lost again, and are told once more when they are durable.
+        """
 
     def fenced(self, ledger: LedgerId) -> None:
-        """A fence is durable, and every entry that was accepted before it as well."""
+        """A fence is durable, and every entry that was accepted before it as well. Each life of a
+        bookie tells of its fences again before it serves.
+        """
 
     def denied(self, ledger: LedgerId, first: EntryId, last: EntryId) -> None:
         """A fencing read of first..last is about to be answered with "no such entry"."""

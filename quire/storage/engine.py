@@ -122,6 +122,8 @@ class Engine:
         self._failure: str | None = None
         self._suspect: Callable[[LedgerId, EntryId], None] = lambda *_: None
         self._replayed = ReplayCounts()
+        self._found: list[ScannedRun] = []
+        """Replayed, and not flushed yet."""
         self._counted: dict[str, DataclassInstance] = {
             "replay": self._replayed,
             "compaction": self.compactor.counts,
@@ -170,8 +172,7 @@ class Engine:
             await self.storage.flush(lambda: position)  # replaces the first: formatting.py
         await self._segments.release(position.segment)
         await self._stock(is_first)
-        for ledger in self.storage.limbo():
-            self.observer.salvaged(ledger)
+        self._tell_of_ledgers()
         self._journal.start(segment, end.sequence)
         self.upkeep.start()
         self._tell_of_replay(asyncio.get_running_loop().time() - begun)
@@ -210,6 +211,9 @@ class Engine:
 
     async def _flush_replayed(self, position: JournalPosition) -> None:
         await self._with_reserve(lambda: self.storage.flush(lambda: position))
+        for run in self._found:
+            self.observer.held(run.ledger, run.entries, Source.REPLAY)
+        self._found.clear()
 
     async def _with_reserve(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do a step of the start, on a full disk in the space of the reserve."""
@@ -222,6 +226,16 @@ class Engine:
             await self._segments.drop_spares()  # spares that the replay has released
             return await work()
 
+    def _tell_of_ledgers(self) -> None:
+        """Tell the observer of fences and limbo. A fence that was replayed is durable only now, and
+        a life that ended between its flush and here did not tell of it.
+        """
+        for ledger, state in sorted(self.storage.states.items()):
+            if state.in_limbo:
+                self.observer.salvaged(ledger)
+            elif state.is_fenced:
+                self.observer.fenced(ledger)
+
     def _tell_of_replay(self, seconds: float) -> None:
         found = self._replayed
         if found.records:
@@ -233,11 +247,15 @@ class Engine:
         self._replayed.records += 1
         self._replayed.bytes += len(record.body)
         if record.kind is RecordKind.RUN:
-            self._apply_one(_Run(scan_run(record.body), Source.REPLAY))
+            run = scan_run(record.body)
+            if self.storage.apply_run(run):
+                self.observer.held(run.ledger, run.entries, Source.FOUND)
+                self._found.append(run)
         elif record.kind is not RecordKind.MARK:
-            make = _Key if record.kind is RecordKind.LEDGER else _Fence
+            is_key = record.kind is RecordKind.LEDGER
+            apply = self.storage.apply_key if is_key else self.storage.apply_fence
             (ledger,) = _LEDGER.unpack_from(record.body)
-            self._apply_one(make(ledger, record.body[_LEDGER.size :]))
+            apply(ledger, record.body[_LEDGER.size :])
 
     def _apply(self, subjects: list[_Subject]) -> None:
         for subject in subjects:

@@ -24,7 +24,8 @@ class Kind(StrEnum):
     DELETING = "deleting"  # none: a deletion is on its way, and may have been made
     ADDED = "added"  # Add: a bookie holds entries of the writer durably
     WRITTEN_BACK = "written back"  # WriteBack, by a recovery or for a copy that was lost
-    REPLAYED = "replayed"  # Add or WriteBack, found in the journal by the next life
+    FOUND = "found"  # none: in the journal at a start, and not durable anew
+    REPLAYED = "replayed"  # Add or WriteBack, found in the journal, and durable anew
     REFUSED = "refused"  # a bookie refused the writer because of a fence
     FENCED = "fenced"  # Fence
     DENIED = "denied"  # ReadNo: "no such entry" of the whole range that was asked for
@@ -55,6 +56,7 @@ SOURCES: Final = {
     Source.WRITER: Kind.ADDED,
     Source.RECOVERY: Kind.WRITTEN_BACK,
     Source.COPY: Kind.WRITTEN_BACK,
+    Source.FOUND: Kind.FOUND,
     Source.REPLAY: Kind.REPLAYED,
 }
 """What a bookie tells of entries that it holds now."""

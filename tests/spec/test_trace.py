@@ -273,6 +273,24 @@ def test_a_recovery_below_an_ack_is_refused_though_it_was_denied() -> None:
     assert "B3" in refusal.reason
 
 
+def test_what_a_start_found_may_be_lost_until_it_is_durable_anew() -> None:
+    """The sync failed, the next life read the page cache, and the power failed after it."""
+    trace = recovered()
+    denied = next(number for number, each in enumerate(trace) if each.kind is Kind.DENIED)
+    found, replayed = Event(Kind.FOUND, "b1", 2, 2), Event(Kind.REPLAYED, "b1", 2, 2)
+    shown = recovery(Kind.SHOWN, "b1", 2, 2)
+    assert judge(SHAPE, [*trace[:2], found, *trace[2:]]) is None
+    assert judge(SHAPE, [*trace[:2], found, *trace[2:denied], shown]) is None
+    for wrong, rule in (
+        ([*trace[:2], found, replayed, *trace[2:]], "B3"),
+        ([*trace[:2], found, *trace[2:denied], shown, *trace[denied:]], "B3"),
+        ([*trace[:2], found, *trace[2 : denied + 1], shown], "L4"),
+    ):
+        refusal = judge(SHAPE, wrong)
+        assert refusal is not None
+        assert rule in refusal.reason
+
+
 def test_a_writer_that_hears_late_counts_its_own_ensemble() -> None:
     """The recovery gave the last entry another ensemble; the writer had it acknowledged before."""
     trace = recovered()[:-2]

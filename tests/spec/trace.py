@@ -103,6 +103,9 @@ class Behaviour:
         self._sent: set[tuple[str, int]] = set()
         self._added: set[tuple[str, int]] = set()
         self._held: set[tuple[str, int]] = set()
+        self._found: set[tuple[str, int]] = set()
+        """What bookies may hold: a life that found it may have ended before it was durable anew, or
+        before it could tell."""
         self._known: set[int] = set()
         self._denied: set[tuple[str, int, int]] = set()
         self._fenced: set[str] = set()
@@ -120,6 +123,7 @@ class Behaviour:
             Kind.DELETED: self._deleted,
             Kind.ADDED: self._add,
             Kind.WRITTEN_BACK: self._write_back,
+            Kind.FOUND: self._find,
             Kind.REPLAYED: self._replay,
             Kind.REFUSED: self._refuse,
             Kind.FENCED: self._fence,
@@ -236,14 +240,22 @@ class Behaviour:
         _need(not unknown, f"L4: {unknown} are written back, and no bookie held them")
         self._hold(event)
 
-    def _replay(self, event: Event) -> None:
-        """What was durable when a process ended before it could tell. It may have told."""
+    def _find(self, event: Event) -> None:
+        """What a process had written when it ended before it could tell. It may have told. Else no
+        answer left: it may be lost again (docs/formats.md: a failed sync), and be denied then.
+        """
         bookie = event.bookie
         fresh = [(bookie, e) for e in event.entries if (bookie, e) not in self._held]
         unknown = [each for each in fresh if each not in self._sent and each[1] not in self._known]
         _need(not unknown, f"L4: {unknown} are in a journal, and nobody sent them")
         if bookie not in self._fenced:
             self._added.update(fresh)
+        self._found.update(fresh)
+        self._known.update(event.entries)
+
+    def _replay(self, event: Event) -> None:
+        """What was found is durable: no answer denies it from now on."""
+        self._find(event)
         self._hold(event)
 
     def _fence(self, event: Event) -> None:
@@ -269,8 +281,12 @@ class Behaviour:
         is_fenced = bookie in self._fenced or self._is_over()
         _need(is_fenced, "B6: a fencing read is answered before the fence is durable")
         reach = range(event.first, min(event.last, self._last) + 1)
-        wrong = [e for e in reach if (bookie, e) in self._held and self._owes(bookie, e)]
+        owed = [e for e in reach if self._owes(bookie, e)]
+        wrong = [e for e in owed if (bookie, e) in self._held]
         _need(not wrong, f"B3: {wrong} are denied, and were acknowledged")
+        lost = self._found.intersection((bookie, e) for e in owed) - self._held
+        self._found -= lost
+        self._added -= lost
         self._denied.add((bookie, event.first, event.last))
 
     def _owes(self, bookie: str, entry: int) -> bool:
@@ -355,6 +371,7 @@ class Behaviour:
     def _show(self, event: Event) -> None:
         recovery, bookie = self._recovery(event), event.bookie
         lacking = [e for e in event.entries if (bookie, e) not in self._held]
+        lacking = [e for e in lacking if (bookie, e) not in self._found]
         if bookie in self._salvaged:
             lacking = [e for e in lacking if (bookie, e) not in self._sent]
         _need(not lacking, f"L4: {lacking} are shown, and were never held")

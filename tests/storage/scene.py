@@ -10,6 +10,7 @@ from functools import partial
 
 from quire.bookie import list_all
 from quire.entry import DigestKind, Sealer
+from quire.observer import SILENT, Observer
 from quire.run import pack_run, split_run
 from quire.storage.disk.port import Disk
 from quire.storage.identity.cookie import format_bookie
@@ -51,6 +52,7 @@ class Scene:
 
     seed: int = 1
     options: StorageOptions = SMALL
+    observer: Observer = SILENT
     fatal: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -64,7 +66,11 @@ class Scene:
         self.mount = self.disk.mount()
         disk, bookie, cluster = await self.formatted(self.mount)
         self.node = await BookieNode.open(
-            disk, bookie, cluster, rng=self.rng, on_fatal=self.fatal.append, options=self.options
+            *(disk, bookie, cluster),
+            rng=self.rng,
+            on_fatal=self.fatal.append,
+            options=self.options,
+            observer=self.observer,
         )
         return self.node
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from unittest.mock import AsyncMock, patch
 
 import pytest
@@ -14,6 +15,7 @@ from quire.errors import (
     NoSuchEntryError,
     ReadOnlyBookieError,
 )
+from quire.observer import Observer, Source
 from quire.storage.journal.options import StorageOptions
 from tests.sim.disk import Cut
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
@@ -60,6 +62,58 @@ def test_a_failed_journal_write_is_not_tried_again(held: int) -> None:
         await scene.start()
         assert list(await scene.entries(7)) == list(range(held))
         await scene.close()
+
+    drive(main())
+
+
+class _Told(Observer):
+    """Keeps what an observer is told to be durable of one ledger."""
+
+    def __init__(self) -> None:
+        self.found: set[int] = set()
+        self.durable: set[int] = set()
+        self.is_fenced = False
+
+    def held(self, ledger: int, entries: Sequence[int], source: Source) -> None:
+        (self.found if source is Source.FOUND else self.durable).update(entries)
+
+    def fenced(self, ledger: int) -> None:
+        self.is_fenced = True
+
+
+@pytest.mark.parametrize("work", ["add", "fence"])
+def test_what_a_start_tells_is_durable_and_what_is_durable_is_told(work: str) -> None:
+    """The sync failed, so the journal that a start reads is in the page cache alone."""
+
+    async def attempt(change: int) -> tuple[bool, bool]:
+        """Return whether the start was done in time, and whether the power cut took the work."""
+        told = _Told()
+        scene = Scene(observer=told)
+        node = await scene.start()
+        await node.add(7, KEY, run_of(7, 0))
+        scene.disk.fail_sync("journal/0000000000000001.spare")
+        is_add = work == "add"
+        with pytest.raises(BookieUnavailableError):
+            await (node.add(7, KEY, run_of(7, 1)) if is_add else node.read_tail(7, fence_key=KEY))
+        assert (told.durable, told.is_fenced) == ({0}, False)
+        await scene.kill()
+        is_done = await scene.cut_short(change, scene.start(), Cut.LOSES)
+        durable, is_fenced = set(told.durable), told.is_fenced
+        told.is_fenced = False
+        node = await scene.start()
+        held = set(await scene.entries(7))
+        assert durable <= held <= told.durable | told.found
+        assert is_fenced <= told.is_fenced == (await node.read_tail(7)).fenced
+        await scene.close()
+        is_kept = 1 in held if is_add else told.is_fenced
+        return is_done, not is_kept
+
+    async def main() -> None:
+        ends: list[tuple[bool, bool]] = []
+        while not ends or not ends[-1][0]:
+            ends.append(await attempt(len(ends) + 1))
+        assert any(is_lost for _, is_lost in ends)
+        assert ends[-1] == (True, False)
 
     drive(main())
 
