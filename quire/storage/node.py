@@ -211,7 +211,8 @@ class BookieNode:
         """Raise `CorruptEntryError` when an entry of a run is held with other bytes.
 
         A writer repeats an entry with the same bytes: it seals an entry once. A damaged copy may be
-        replaced.
+        replaced. A copy that the disk cannot read now may be sound: nothing is compared with it,
+        and nothing replaces it.
         """
         await self._engine.settle()
         frames = dict(split_run(run))
@@ -221,6 +222,8 @@ class BookieNode:
             try:
                 found = await self._engine.from_disk(reading)
             except CorruptEntryError as error:
+                if isinstance(error.__cause__, OSError):
+                    raise
                 first = max(first, error.entry) + 1  # a chunk is named by its first entry
                 continue
             if found is None:

@@ -271,7 +271,9 @@ def _take(
     for stretch, group in _shared(chunks, plan, wanted):
         if stretch.data is None:
             reason = f"its file cannot be read: {stretch.error}"
-            return found, CorruptEntryError(ledger, group[0].first, reason)
+            damage = CorruptEntryError(ledger, group[0].first, reason)
+            damage.__cause__ = stretch.error
+            return found, damage
         is_whole = wanted is not None and wanted[0] <= group[0].first <= group[-1].last <= wanted[1]
         if is_whole:
             try:

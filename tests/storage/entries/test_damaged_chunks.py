@@ -54,6 +54,29 @@ def test_entries_before_a_damaged_chunk_are_denied_and_not_damaged() -> None:
     drive(main())
 
 
+@pytest.mark.parametrize("payload", [None, b"other"])
+def test_an_entry_is_not_replaced_while_the_disk_fails_to_read_it(
+    payload: bytes | None,
+) -> None:
+    """The copy is sound, and the next read returns it (B12)."""
+
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        held = run_of(LEDGER, *range(ENTRIES))
+        await node.add(LEDGER, KEY, held)
+        await scene.close()
+        node = await scene.start()
+        scene.disk.faults.read_error = "entries"
+        with pytest.raises(CorruptEntryError, match="cannot be read"):
+            await node.add(LEDGER, KEY, run_of(LEDGER, 3, payload=payload))
+        scene.disk.faults.read_error = None
+        assert await node.read(LEDGER, 0, ENTRIES) == held
+        await scene.close()
+
+    drive(main())
+
+
 def test_an_add_that_meets_a_damaged_chunk_ends() -> None:
     """The bookie compares what it is sent with what it holds, and passes over the damage."""
 
