@@ -107,35 +107,14 @@ class Directory:
     changes: list[Change] = field(default_factory=list)
     is_forsaken: bool = False
     """As of a file: later syncs save nothing until the process ends."""
-    made: dict[str, Inode] = field(default_factory=dict)
-    """The directories in it."""
-    lost: dict[str, Inode] = field(default_factory=dict)
-    """Directories in it that a failed sync lost: the next process cannot make them again, because
-    they are there. Its first change to this directory writes them along: a file system keeps the
-    names together, or takes no more changes at all.
-    """
 
     def apply(self, change: Change) -> None:
         change(self.names)
-        lost = {} if self.is_forsaken else dict(self.lost)
-
-        def change_on_disk(names: dict[str, Inode]) -> None:
-            names.update(lost)
-            change(names)
-
-        self.changes.append(change_on_disk)
-
-    def make(self, name: str) -> None:
-        """Make a directory in this one."""
-        inode = self.made[name] = Inode()
-        self.apply(lambda names: names.__setitem__(name, inode))
+        self.changes.append(change)
 
     def forsake(self) -> None:
         """Fail a sync: what changed since the last one is called clean, and is not."""
         self.changes.clear()
-        self.lost = {
-            name: inode for name, inode in self.made.items() if self.durable.get(name) is not inode
-        }
         self.is_forsaken = True
 
     def settle(self) -> None:
@@ -155,6 +134,4 @@ class Directory:
             if cut.survives(rng):
                 change(self.durable)
         self.names = dict(self.durable)
-        self.made = {name: self.made[name] for name in self.made if name in self.names}
-        self.lost.clear()
         self.changes.clear()
