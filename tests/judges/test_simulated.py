@@ -11,7 +11,7 @@ from tests.judges.settle import settle
 from tests.judges.simulated import simulate
 
 
-@pytest.mark.parametrize(("seed", "workload"), [(5, "log"), (10, "log"), (9, "election")])
+@pytest.mark.parametrize(("seed", "workload"), [(5, "log"), (10, "log"), (10, "election")])
 def test_a_run_is_a_history(seed: int, workload: str) -> None:
     run = simulate(seed, workload)
     assert run.result.verdict == "ok", run.result.error

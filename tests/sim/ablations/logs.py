@@ -81,8 +81,10 @@ def write_ahead_of_the_drain() -> list[Patch]:
 
 def install_over_anybody() -> list[Patch]:
     async def install(
-        self: Any, seen: Any, base: Any, ends: Any, ledger: int, deadline: float
+        self: Any, seen: Any, base: Any, ends: Any, writer: Any, deadline: float
     ) -> Any:
+        ledger = writer.ledger
+
         def edit(manifest: Any) -> Any:
             mine = manifest is not None and manifest.lists(ledger)
             return manifest if mine else base.take_over(ends, ledger, self._now_ms())
