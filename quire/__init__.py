@@ -31,7 +31,10 @@ from quire.log.records.position import BEGINNING, LATEST, AtCursor, AtTransactio
 from quire.log.records.producers import Stamp
 from quire.service import Application, Applied, Role, Service, ServiceOptions
 
-__version__ = _metadata.version("quire")
+try:
+    __version__ = _metadata.version("quire")
+except _metadata.PackageNotFoundError:  # run from a source tree that was not installed
+    __version__ = "unknown (not installed)"
 
 __all__ = [
     "BEGINNING",

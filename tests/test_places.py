@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import MARKS
+
 ROOT = Path(__file__).resolve().parent.parent
 NAMED = re.compile(r"`((?:quire|tests|docs|spec|tutorial)/[\w./-]+)`")
 PAGES = (
@@ -29,6 +31,12 @@ def named() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "path"), named())
 def test_a_named_path_exists(page: str, path: str) -> None:
     assert (ROOT / path).exists(), f"{page} names {path}"
+
+
+def test_marks_are_for_places_that_exist() -> None:
+    """A mark of a place that moved would make `make quick` slow without a word."""
+    places = [place for group in MARKS.values() for place in group]
+    assert [place for place in places if not (ROOT / "tests" / place).exists()] == []
 
 
 def test_pages_name_paths() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 import click
 
+from quire import __version__
 from quire.cli.bench import bench
 from quire.cli.bookie import bookie
 from quire.cli.cluster import cluster
@@ -19,15 +18,8 @@ from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.spark import spark
 
 
-def _version() -> str:
-    try:
-        return version("quire")
-    except PackageNotFoundError:  # run from a source tree that was not installed
-        return "unknown (not installed)"
-
-
 @click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(_version(), package_name="quire", prog_name="quire")
+@click.version_option(__version__, package_name="quire", prog_name="quire")
 @store_option(envvar="QUIRE_STORE")
 @json_option
 @click.pass_context

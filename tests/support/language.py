@@ -69,13 +69,13 @@ def rate(files: list[Prose]) -> float:
 @cache
 def code() -> list[Prose]:
     """Docstrings and comments of the package."""
-    return [Prose(path, _without_code("\n".join(_prose(path)))) for path in _sources()]
+    return [Prose(path, without_code("\n".join(_prose(path)))) for path in _sources()]
 
 
 @cache
 def messages() -> list[Prose]:
     """What the program says: texts of errors and of `--help`."""
-    return [Prose(path, _without_code("\n".join(_messages(path)))) for path in _sources()]
+    return [Prose(path, without_code("\n".join(_messages(path)))) for path in _sources()]
 
 
 @cache
@@ -83,7 +83,7 @@ def documents() -> list[Prose]:
     """Every page for readers, the style guide included; the changelog and this list excluded."""
     paths = sorted({path for glob in DOCUMENTS for path in ROOT.glob(glob)})
     texts = [(path, path.read_text(encoding="utf-8")) for path in paths]
-    return [Prose(path, _without_code(text)) for path, text in texts if path.name != "CHANGELOG.md"]
+    return [Prose(path, without_code(text)) for path, text in texts if path.name != "CHANGELOG.md"]
 
 
 def _sources() -> list[Path]:
@@ -115,7 +115,8 @@ def _literals(node: ast.AST) -> Iterator[str]:
             yield child.value
 
 
-def _without_code(text: str) -> str:
+def without_code(text: str) -> str:
+    """Return prose without its blocks and spans of code."""
     return QUOTED.sub("", text)
 
 
