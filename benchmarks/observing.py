@@ -1,4 +1,4 @@
-"""What an observer costs, nobody listening and with an event log: `python -m benchmarks.observing`.
+"""Measure an observer without a listener and with an event log: `python -m benchmarks.observing`.
 
 Processor time of one call, the best of some repetitions, less that of an empty loop.
 """
@@ -36,7 +36,7 @@ def main() -> None:
         log = EventLog(Path(directory), "bookie", "b")
         for name, statement in calls.items():
             silent, told = (nanoseconds(statement, each) - empty for each in (SILENT, log))
-            print(f"{name}: {silent:.0f} ns where nobody listens, {told:,.0f} ns with an event log")
+            print(f"{name}: {silent:.0f} ns without a listener, {told:,.0f} ns with an event log")
         log.close()
 
 

@@ -190,8 +190,10 @@ class RestoredWorkload:
         if operator.is_running:
             operator.end_life()
         self.world.tree.wake()
-        if not Cluster.decode(self.world.tree.get(CLUSTER).value).adopted:
-            calm = self.world.client("patient operator")
+        attempts = 0
+        while not Cluster.decode(self.world.tree.get(CLUSTER).value).adopted:
+            attempts += 1  # an operator that was stopped in between begins again
+            calm = self.world.client(f"patient operator {attempts}")
             self.world.network.cut.clear()
             await join(calm, calm.run(work))
 

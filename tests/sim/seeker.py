@@ -3,7 +3,7 @@ goes on.
 
 C9  a reader begins at the first record that it asked for: at none before it, and none between
     the one it asked for and the one it was given first was left out, but what was trimmed. At the
-    end that is whatever somebody began to append after the reader was made. A record of a leader
+    end that is any record whose append began after the reader was made. A record of a leader
     whose clock was years off bears no time that counts.
 """
 

@@ -47,7 +47,7 @@ class WrongClocks:
         self._store_off = 0.0
         self._manifest: LogManifest | None = None
         self._written: dict[int, float] = {}
-        """When somebody began to append the last record of a segment, as far as confirmed."""
+        """When the append of a segment's last confirmed record began."""
         if self.wanted:
             world.tree.listeners.append(self._changed)
             if self._is_store_wrong or rng.random() < 0.6:
@@ -95,7 +95,7 @@ class WrongClocks:
         self._written[segment] = max(begun, self._written.get(segment, 0.0))
 
     def _changed(self, path: str, value: bytes | None, version: int) -> None:
-        """Listener of the tree: nobody but retention trims here."""
+        """Listener of the tree: only retention trims here."""
         if path != log_path(self._log) or not value:
             return
         before, after = self._manifest, LogManifest.decode(path, value)

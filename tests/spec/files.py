@@ -157,7 +157,7 @@ def _lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
         try:
             fields = json.loads(raw)
         except ValueError as error:
-            raise DamagedError(f"{place} is no JSON: {error}") from None
+            raise DamagedError(f"{place} is not JSON: {error}") from None
         if fields.get("n") != number:
             raise DamagedError(f"{place} has number {fields.get('n')}: lines are missing")
         found.append((place, fields))

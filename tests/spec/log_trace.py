@@ -12,7 +12,7 @@ judge stops there.
 
 One change may be several actions in a row: a takeover seals what it recovered, and a segment that
 was sealed empty or before the trim point leaves at once. Files of cold segments, jobs and settings
-are no part of the specification: a change of them alone is no step.
+are no part of the specification: a change of them alone is not a step.
 
 Not here: how the steps are gathered (tests/sim/log_conformance.py).
 """
@@ -239,7 +239,7 @@ class LogJudge:
         return known is not None and known.is_there
 
     def _kept(self, old: Segment, new: Segment) -> None:
-        """Seal, or a change that is no step: a file of a cold segment."""
+        """Seal, or a change that is not a step: a file of a cold segment."""
         number, known = old.number, self._ledgers.get(old.ledger)
         is_same = (new.ledger, new.epoch) == (old.ledger, old.epoch)
         _need(is_same, f"C4: segment {number} is another one")

@@ -148,7 +148,7 @@ def test_a_line_that_is_missing_is_found(recorded: Path, tmp_path: Path) -> None
 
 def test_a_line_that_was_changed_is_found(recorded: Path, tmp_path: Path) -> None:
     directory = spoiled(recorded, tmp_path / "events", lambda data: data.replace(b"{", b"[", 1))
-    with pytest.raises(DamagedError, match="is no JSON"):
+    with pytest.raises(DamagedError, match="is not JSON"):
         validate(directory)
 
 

@@ -244,7 +244,7 @@ WRONG: dict[str, tuple[Callable[[], Trace], Callable[[Trace], Trace], str]] = {
         "L5",
     ),
     "a drop without a deletion": (recovered, _without(Kind.DELETED), "deletion"),
-    "a record that nobody wrote": (
+    "a record without a writer": (
         changed,
         lambda t: [*t, Event(Kind.RECORDED, version=4)],
         "at 3",

@@ -247,7 +247,7 @@ class Behaviour:
         bookie = event.bookie
         fresh = [(bookie, e) for e in event.entries if (bookie, e) not in self._held]
         unknown = [each for each in fresh if each not in self._sent and each[1] not in self._known]
-        _need(not unknown, f"L4: {unknown} are in a journal, and nobody sent them")
+        _need(not unknown, f"L4: {unknown} are in a journal, and no writer sent them")
         if bookie not in self._fenced:
             self._added.update(fresh)
         self._found.update(fresh)

@@ -37,7 +37,7 @@ async def open_source(
 ) -> Source:
     """Open what holds a segment's entries, without disturbing its writer.
 
-    A file that is missing is no loss as long as bookies keep the ledger: that is opened then.
+    A file that is missing is not a loss as long as bookies keep the ledger: that is opened then.
     Raises the ledger's errors, and for a file `ConfigurationError` where pyarrow is missing,
     `ColdFileMissingError`, `CorruptStorageError`, `ColdTierError`.
     """

@@ -86,8 +86,8 @@ async def _open_part(
         except CorruptStorageError as error:
             raise CorruptStorageError(f"{part.path}/{error.path}", error.reason) from error
         if found is None:
-            nobody = "no bookie (it has no cookie: is the right disk mounted there?)"
-            raise WrongBookieError(what, f"bookie {cookie.bookie}", nobody)
+            unowned = "no bookie (it has no cookie: is the right disk mounted there?)"
+            raise WrongBookieError(what, f"bookie {cookie.bookie}", unowned)
         cookie.check(what, found)
         if found.part != part.id:
             raise WrongBookieError(what, f"part {part.id}", f"part {found.part or 'main'}")

@@ -16,7 +16,7 @@ def race(mix: FaultMix) -> None:
 
 
 def silence(mix: FaultMix) -> None:
-    """Requests that are lost or slow, clogged lines, writers that hear late: nobody crashes."""
+    """Requests that are lost or slow, clogged lines, writers that hear late: no process crashes."""
     mix.theme = Theme.RACE
     mix.rates = {"swizzle": 2.0}
     mix.weather.watch_late, mix.weather.watch_lost = 0.9, 0.0
