@@ -4,10 +4,9 @@ Everything a program needs is here, and the error tree in `quire.errors`. The bl
 this are in `quire.sync`, Spark's data source in `quire.spark`.
 """
 
-from importlib import metadata as _metadata
-
 from quire.bookie import BookieAddress, BookieInfo
-from quire.client import Client, connect
+from quire.client import Client
+from quire.connection import connect
 from quire.election.election import Election, Leader, Leadership
 from quire.entry import NO_ENTRY, DigestKind, Entry
 from quire.errors import QuireError
@@ -30,11 +29,7 @@ from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, AtTransaction, Position, Record
 from quire.log.records.producers import Stamp
 from quire.service import Application, Applied, Role, Service, ServiceOptions
-
-try:
-    __version__ = _metadata.version("quire")
-except _metadata.PackageNotFoundError:  # run from a source tree that was not installed
-    __version__ = "unknown (not installed)"
+from quire.version import __version__ as __version__
 
 __all__ = [
     "BEGINNING",

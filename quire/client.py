@@ -1,10 +1,7 @@
-"""`connect`: a client of a quire cluster, and where its parts are put together.
+"""A client of a cluster: every call of an application. `connect` (connection.py) makes it.
 
-This is the composition root of the client side: the one place that chooses implementations (the
-metadata store by its URI, gRPC for bookies, real randomness, the wall clock) and hands them to
-the layers below. No layer creates another layer's objects. A `Client` does nothing itself: it
-forwards to the catalog, the log directory and the election, and remembers the handles it opened, so
-that none outlives it.
+A `Client` does nothing itself: it forwards to the catalog, the log directory and the election, and
+remembers the handles it opened, so that none outlives it.
 """
 
 from __future__ import annotations
@@ -13,21 +10,17 @@ import contextlib
 import os
 import random
 import socket
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Election
 from quire.entry import BookieId, DigestKind, LedgerId
-from quire.event_log import observing
-from quire.leaving import LEAVE_SECONDS, OpenHandles, Stage
+from quire.leaving import OpenHandles, Stage
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.inventory import Inventory, take_inventory
-from quire.ledger.links import link_bookie
 from quire.ledger.metadata import LedgerMetadata
-from quire.ledger.observed_store import observed
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -48,16 +41,11 @@ from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Start
 from quire.metadata.check import Finding, check_ledgers
 from quire.metadata.recordless import RecordlessLedgers, find_recordless
-from quire.metastore import open_store
-from quire.metastore.place import resolve_store
 from quire.metastore.store import MetadataStore
-from quire.opening import Opening, OpeningReader
+from quire.opening import OpeningReader
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
-from quire.service.snapshots import Snapshots, sweep_snapshots
-from quire.steady import machine_clock
-
-CONNECT_SECONDS: Final = 5.0
+from quire.service.snapshots import sweep_snapshots
 
 SESSION_SECONDS: Final = 6.0
 """Default seconds without a heartbeat after which a leader loses its leadership."""
@@ -70,87 +58,6 @@ _CLOSED: Final = contextlib.nullcontext()
 def always() -> bool:
     """Return True: the default of `is_leader`, for a log without an election."""
     return True
-
-
-def connect(
-    store: str,
-    *,
-    options: LedgerOptions | None = None,
-    timeout: float = CONNECT_SECONDS,
-    leave_timeout: float = LEAVE_SECONDS,
-) -> Opening[Client]:
-    """Connect to a cluster: `async with quire.connect(store) as client:`.
-
-    `client = await quire.connect(store)` works, too; `await client.close()` then takes the place of
-    leaving the block.
-
-    The client contacts bookies when it needs them. Leaving the block in order closes the open
-    handles: services hand over, logs, ledgers and readers are closed, leaders resign. That takes at
-    most `leave_timeout` seconds, and a few more to give up. Handles that are still open then,
-    because bookies or the metadata store do not answer, are abandoned, and a warning names them. A
-    warning also names a log that failed earlier, if no call has raised its error.
-
-    Args:
-        store: `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
-            local cluster. A SQLite file must exist: `quire cluster up` and `quire bookie format`
-            create it, and for elections without a cluster `quire.metastore.create_store`.
-        options: limits of the ledgers that this client writes and reads; None for the defaults.
-        timeout: seconds to wait for a connection to the metadata store.
-        leave_timeout: seconds to close the open handles in, on leaving the block.
-
-    Raises:
-        ConfigurationError: the store does not exist, or cannot exist.
-        StoreUnavailableError: the store did not answer within `timeout` seconds, with the reason.
-        OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
-            `LeavingTimeoutError`: writers were abandoned at the deadline.
-        RetryError: on leaving, a writer could not be closed. An error that a handle had raised
-            before is not raised again.
-
-    Cancellation: if an exception or a cancellation leaves the block, writers are abandoned as by a
-        crash, and a warning names them.
-
-    Guarantees: after leaving in order, every submitted record is confirmed, and every plain read
-        sees it. After an abandoned writer, every acknowledged record is safe, and a plain read may
-        miss the last ones until the log is opened again (docs/decisions/0023-leaving-connect.md).
-    """
-    return Opening(_connected(store, options or LedgerOptions(), timeout, leave_timeout))
-
-
-@contextlib.asynccontextmanager
-async def _connected(
-    store: str, limits: LedgerOptions, timeout: float, leave_timeout: float
-) -> AsyncIterator[Client]:
-    uri = resolve_store(store)
-    rng = random.Random()
-    handles = OpenHandles(leave_timeout)
-    opened = await open_store(uri, timeout=timeout)
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(handles.release, "the metadata store", opened.close)
-        observer = stack.enter_context(observing("client", str(os.getpid())))
-        metadata_store = observed(opened, observer)
-        roster = BookieRoster(
-            metadata_store,
-            lambda address: link_bookie(address, request_timeout=limits.request_timeout),
-        )
-        stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
-        await roster.start()
-        catalog = LedgerCatalog(
-            *(metadata_store, roster),
-            rng=rng,
-            clock=time.time,
-            options=limits,
-            observer=observer,
-        )
-        logs = LogDirectory(
-            metadata_store,
-            catalog,
-            rng=rng,
-            clock=time.time,
-            steady=machine_clock(rng),
-            attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
-        )
-        stack.push_async_exit(handles.leave)
-        yield Client(metadata_store, roster, catalog, logs, rng, limits, handles)
 
 
 class Client:

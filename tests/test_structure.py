@@ -30,6 +30,7 @@ VALUES = (
 
 ARROWS: dict[str, tuple[str, ...]] = {
     "quire.errors": (),
+    "quire.version": (),
     "quire.timing": (),
     "quire.steady": (),
     "quire.directory_lock": ("quire.errors",),
@@ -76,7 +77,6 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.client": (
         "quire.leaving",
         "quire.opening",
-        "quire.event_log",
         "quire.metadata",
         *VALUES,
         "quire.service",
@@ -85,11 +85,23 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.ledger",
         "quire.metastore",
     ),
+    "quire.connection": (
+        *VALUES,
+        "quire.client",
+        "quire.leaving",
+        "quire.opening",
+        "quire.event_log",
+        "quire.service",
+        "quire.log",
+        "quire.ledger",
+        "quire.metastore",
+    ),
     "quire.sync": (
         *VALUES,
         "quire.sync",
         "quire.leaving",
         "quire.client",
+        "quire.connection",
         "quire.metadata",
         "quire.cluster",
         "quire.service",
@@ -99,11 +111,12 @@ ARROWS: dict[str, tuple[str, ...]] = {
     ),
     "quire.cluster": (*VALUES, "quire.cluster", "quire.client", "quire.metastore", "quire.storage"),
     "quire.testing": (*VALUES, "quire.testing", "quire.ledger", "quire.metastore", "quire.sync"),
-    "quire.testing.plugin": ("quire.testing", "quire.sync", "quire.client"),
+    "quire.testing.plugin": ("quire.testing", "quire.sync", "quire.client", "quire.connection"),
     "quire.bench": (
         *VALUES,
         "quire.bench",
         "quire.client",
+        "quire.connection",
         "quire.election",
         "quire.cluster",
         "quire.ledger",
@@ -192,7 +205,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.bench",
     ),
     "time": (
-        "quire.client",
+        "quire.connection",
         "quire.cli",
         "quire.bench",
         "quire.cluster",
@@ -230,7 +243,7 @@ LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
 RATCHET: dict[str, tuple[int, str]] = {
-    "quire/client.py": (735, "its docstrings are the reference of the public interface"),
+    "quire/client.py": (640, "its docstrings are the reference of the public interface"),
 }
 """Allowed excess: "path" or "path:function" → (lines, reason). Only ever shrinks."""
 

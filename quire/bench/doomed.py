@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from quire.bench.crash import LEADS, LOG, stand
-from quire.client import connect
+from quire.connection import connect
 
 
 async def lead(store: str) -> None:

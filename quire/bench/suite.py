@@ -14,8 +14,9 @@ from quire.bench.figures import COPIES, Figures, Report
 from quire.bench.logs import LogReport, measure_log
 from quire.bench.raw import measure_limits
 from quire.bench.reads import measure_reads
-from quire.client import Client, connect
+from quire.client import Client
 from quire.cluster import LocalCluster
+from quire.connection import connect
 from quire.ledger.quorum import Replication
 
 RAW_SHARE: Final = 0.25

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from quire import __version__
 from quire.cli.bench import bench
 from quire.cli.bookie import bookie
 from quire.cli.cluster import cluster
@@ -16,6 +15,7 @@ from quire.cli.log import log
 from quire.cli.metadata import metadata
 from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.spark import spark
+from quire.version import __version__
 
 
 @click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})

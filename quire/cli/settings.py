@@ -16,7 +16,8 @@ import click
 
 from quire.cli.ending import handling
 from quire.cli.payloads import stdin_chunks
-from quire.client import Client, connect
+from quire.client import Client
+from quire.connection import connect
 from quire.errors import ConfigurationError
 from quire.metastore import create_store
 from quire.metastore.place import resolve_store

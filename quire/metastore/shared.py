@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from quire.errors import ConfigurationError
 from quire.metastore.store import MetadataStore
@@ -16,12 +16,12 @@ from quire.metastore.store import MetadataStore
 SCHEME: Final = "memory"
 
 
-class SharedTree:
+class SharedTree(Protocol):
     """A tree offered under a name; `open` makes a client's store over it."""
 
     def open(self) -> MetadataStore:
         """Return a new client's store. Called on the loop that the tree belongs to."""
-        raise NotImplementedError
+        ...
 
 
 @dataclass(slots=True)

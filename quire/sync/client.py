@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from quire import client as asynchronous
+from quire import connection as asynchronous
 from quire.bookie import BookieAddress, BookieInfo
-from quire.client import CONNECT_SECONDS, SESSION_SECONDS, Client, always
+from quire.client import SESSION_SECONDS, Client, always
+from quire.connection import CONNECT_SECONDS
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leaving import LEAVE_SECONDS
 from quire.ledger.inventory import Inventory

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from quire import sync
-from quire.client import Client, connect
+from quire.client import Client
+from quire.connection import connect
 from quire.sync import SyncClient
 from quire.testing.cluster import MemoryCluster
 from quire.testing.processes import ProcessCluster

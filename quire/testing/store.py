@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from quire.errors import StoreUnavailableError
 from quire.metastore.memory import MemoryStore, MemoryTree
-from quire.metastore.shared import SharedTree
 
 
-class SwitchedTree(SharedTree):
+class SwitchedTree:
     """A tree that can cut its clients off, and end their sessions."""
 
     def __init__(self, name: str) -> None:

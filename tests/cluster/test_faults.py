@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from quire.client import Client, connect
+from quire.client import Client
 from quire.cluster import LocalCluster, ProcessState
+from quire.connection import connect
 from quire.errors import (
     BookieUnavailableError,
     ConfigurationError,

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from quire.client import connect
 from quire.cluster import LocalCluster
 from quire.cluster.zookeeper.ensemble import ZooKeeperEnsemble
 from quire.cluster.zookeeper.local import LocalZooKeeper
+from quire.connection import connect
 from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.metastore.place import resolve_store
 from tests.support.command import is_running, quire, started

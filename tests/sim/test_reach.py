@@ -36,6 +36,7 @@ UNREACHED: Final = {
     "bench": "bench",
     "cli": "cluster/test_commands.py",
     "client.py": "cluster",
+    "connection.py": "cluster",
     "cluster": "cluster",
     "directory_lock.py": "test_directory_lock.py",
     "leaving.py": "test_leaving.py",

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from quire import client, sync
+from quire import connection, sync
 from quire.client import Client
 from quire.cluster import LocalCluster
 from quire.election.election import Election, Leadership
@@ -110,7 +110,7 @@ def blocking(annotation: str) -> str:
 
 
 def test_connect_has_a_twin() -> None:
-    mine, theirs = inspect.signature(sync.connect), inspect.signature(client.connect)
+    mine, theirs = inspect.signature(sync.connect), inspect.signature(connection.connect)
     assert list(mine.parameters.values()) == list(theirs.parameters.values())
 
 

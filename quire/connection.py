@@ -1,0 +1,115 @@
+"""`connect`: where the parts of a client are put together.
+
+This is the composition root of the client side: the one place that chooses implementations (the
+metadata store by its URI, links to bookies by their addresses, real randomness, the wall clock) and
+hands them to the layers below. No layer creates another layer's objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import AsyncIterator
+from typing import Final
+
+from quire.client import Client
+from quire.event_log import observing
+from quire.leaving import LEAVE_SECONDS, OpenHandles
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.links import link_bookie
+from quire.ledger.observed_store import observed
+from quire.ledger.options import LedgerOptions
+from quire.ledger.roster import BookieRoster
+from quire.log.directory import LogDirectory
+from quire.log.manifest.options import LogOptions
+from quire.metastore import open_store
+from quire.metastore.place import resolve_store
+from quire.opening import Opening
+from quire.service.snapshots import Snapshots
+from quire.steady import machine_clock
+
+CONNECT_SECONDS: Final = 5.0
+"""Default seconds to wait for the metadata store."""
+
+
+def connect(
+    store: str,
+    *,
+    options: LedgerOptions | None = None,
+    timeout: float = CONNECT_SECONDS,
+    leave_timeout: float = LEAVE_SECONDS,
+) -> Opening[Client]:
+    """Connect to a cluster: `async with quire.connect(store) as client:`.
+
+    `client = await quire.connect(store)` works, too; `await client.close()` then takes the place of
+    leaving the block.
+
+    The client contacts bookies when it needs them. Leaving the block in order closes the open
+    handles: services hand over, logs, ledgers and readers are closed, leaders resign. That takes at
+    most `leave_timeout` seconds, and a few more to give up. Handles that are still open then,
+    because bookies or the metadata store do not answer, are abandoned, and a warning names them. A
+    warning also names a log that failed earlier, if no call has raised its error.
+
+    Args:
+        store: `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
+            local cluster. A SQLite file must exist: `quire cluster up` and `quire bookie format`
+            create it, and for elections without a cluster `quire.metastore.create_store`.
+        options: limits of the ledgers that this client writes and reads; None for the defaults.
+        timeout: seconds to wait for a connection to the metadata store.
+        leave_timeout: seconds to close the open handles in, on leaving the block.
+
+    Raises:
+        ConfigurationError: the store does not exist, or cannot exist.
+        StoreUnavailableError: the store did not answer within `timeout` seconds, with the reason.
+        OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
+            `LeavingTimeoutError`: writers were abandoned at the deadline.
+        RetryError: on leaving, a writer could not be closed. An error that a handle had raised
+            before is not raised again.
+
+    Cancellation: if an exception or a cancellation leaves the block, writers are abandoned as by a
+        crash, and a warning names them.
+
+    Guarantees: after leaving in order, every submitted record is confirmed, and every plain read
+        sees it. After an abandoned writer, every acknowledged record is safe, and a plain read may
+        miss the last ones until the log is opened again (docs/decisions/0023-leaving-connect.md).
+    """
+    return Opening(_connected(store, options or LedgerOptions(), timeout, leave_timeout))
+
+
+@contextlib.asynccontextmanager
+async def _connected(
+    store: str, limits: LedgerOptions, timeout: float, leave_timeout: float
+) -> AsyncIterator[Client]:
+    uri = resolve_store(store)
+    rng = random.Random()
+    handles = OpenHandles(leave_timeout)
+    opened = await open_store(uri, timeout=timeout)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(handles.release, "the metadata store", opened.close)
+        observer = stack.enter_context(observing("client", str(os.getpid())))
+        metadata_store = observed(opened, observer)
+        roster = BookieRoster(
+            metadata_store,
+            lambda address: link_bookie(address, request_timeout=limits.request_timeout),
+        )
+        stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
+        await roster.start()
+        catalog = LedgerCatalog(
+            *(metadata_store, roster),
+            rng=rng,
+            clock=time.time,
+            options=limits,
+            observer=observer,
+        )
+        logs = LogDirectory(
+            metadata_store,
+            catalog,
+            rng=rng,
+            clock=time.time,
+            steady=machine_clock(rng),
+            attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
+        )
+        stack.push_async_exit(handles.leave)
+        yield Client(metadata_store, roster, catalog, logs, rng, limits, handles)
