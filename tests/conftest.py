@@ -20,14 +20,25 @@ MARKS: Final = {
     "slow": (
         "acceptance",
         "bench",
+        "cli/test_exits.py",
+        "cli/test_streams.py",
         "cluster",
+        "election/test_expired_candidates.py",
         "judges",
+        "ledger/test_recovery_fuzz.py",
+        "ledger/test_shards.py",
+        "log/cold",
+        "log/leader/test_takeover_crashes.py",
         "metastore/test_sqlite.py",
         "netns",
         "repair",
         "sim",
         "spark",
+        "spec/test_files.py",
+        "spec/test_log_model.py",
         "spec/test_model.py",
+        "storage/entries/test_read_path.py",
+        "storage/entries/test_reserve.py",
         "storage/test_crash_images.py",
         "storage/test_crash_points.py",
         "storage/test_full_disk.py",
@@ -35,13 +46,19 @@ MARKS: Final = {
         "storage/test_server.py",
         "storage/identity",
         "storage/maintenance/test_collection_process.py",
+        "storage/maintenance/test_compaction.py",
+        "storage/serving",
         "test_cancellation.py",
+        "test_client.py",
         "test_language.py",
         "test_readme.py",
+        "test_records.py",
         "testing/test_page.py",
         "testing/test_plugin.py",
         "tutorial",
+        "wire/test_forks.py",
         "wire/test_fuzz.py",
+        "wire/test_link_breaking.py",
         "wire/test_link_limits.py",
     ),
     "root": ("netns",),
@@ -68,5 +85,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, places in MARKS.items():
             if any(place == each or place.startswith(f"{each}/") for each in places):
                 item.add_marker(mark)
+        subject = getattr(item, "callspec", None) and item.name.partition("[")[2]
+        if place.startswith(("contract/", "election/")) and subject and "memory" not in subject:
+            item.add_marker("slow")  # a port over a disk, a file or a connection
         if "zookeeper" in item.nodeid.lower():
             item.add_marker("java")
