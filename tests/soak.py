@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import quire
+from quire.cli.settings import run
 from quire.cluster import LocalCluster
 from tests.judges.history import last_read, save
 from tests.soak_worker import LOG, SESSION_SECONDS, now
@@ -350,8 +351,11 @@ def main() -> None:
     print(f"soak: sessions of {SESSION_SECONDS} s, seed {options.seed}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="quire-events-") as directory:
         places = (options.events or Path(directory), options.history)
-        work = soak(options.minutes * 60, options.kills, options.seed, options.zookeeper, *places)
-        good = asyncio.run(work)
+        good = run(
+            lambda: soak(
+                options.minutes * 60, options.kills, options.seed, options.zookeeper, *places
+            )
+        )
     sys.exit(0 if good else 1)
 
 

@@ -11,7 +11,6 @@ a history illegal. `Unknown` (a judge ran out of time) and "not fed" are reporte
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import multiprocessing
 import shutil
@@ -20,9 +19,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from quire.cli.settings import run
 from tests.judges.drills import DRILLS, run_drill
 from tests.judges.history import History, load, save
 from tests.judges.judging import ILLEGAL, OK, Court, Verdict, is_condemned, summary
@@ -80,7 +81,7 @@ class Session:
         directory = self.directory / name.replace(" ", "-").lower()
         with tempfile.TemporaryDirectory(prefix="quire-events-") as events:
             places = (Path(events), directory)
-            if not asyncio.run(soak(minutes * 60, SOAK_KILLS, SOAK_SEED, zookeeper, *places)):
+            if not run(lambda: soak(minutes * 60, SOAK_KILLS, SOAK_SEED, zookeeper, *places)):
                 self.fail(f"{name}: its own checks failed")
         self._judge_directory(name, directory)
 
@@ -88,7 +89,7 @@ class Session:
         """Run and judge drills on real processes."""
         for name in names:
             directory = self.directory / f"drill-{name}"
-            report = asyncio.run(run_drill(name, directory))
+            report = run(partial(run_drill, name, directory))
             print(report)
             if report.wrong:
                 self.fail(f"drill {name}: its own checks failed")
@@ -101,7 +102,7 @@ class Session:
         of linearizability may pass the history. The drill and our own checker have to see it.
         """
         directory = self.directory / "drill-that-fails"
-        report = asyncio.run(run_drill(FAILING, directory, size=FAILING_SIZE, rounds=1, mode=LAZY))
+        report = run(partial(run_drill, FAILING, directory, size=FAILING_SIZE, rounds=1, mode=LAZY))
         verdicts = self.court.judge({"late syncs": load(sorted(directory.glob("*.ndjson")))})
         print("\n".join([str(report), *(f"  {each}"[:200] for each in verdicts)]))
         is_seen = any(each.judge == "anomalies" and each.verdict == ILLEGAL for each in verdicts)
@@ -129,12 +130,12 @@ class Session:
         self.hear(title, verdicts)
 
     def _keep(self, runs: Sequence[Simulated]) -> dict[str, History]:
-        for run in runs:
-            if run.result.failed:
-                self.fail(f"{run.name}: {run.result.error}")
-            if run.history:
-                save(self.directory / "simulated" / f"{run.name}.ndjson", run.history)
-        return {run.name: run.history for run in runs if run.history}
+        for simulated in runs:
+            if simulated.result.failed:
+                self.fail(f"{simulated.name}: {simulated.result.error}")
+            if simulated.history:
+                save(self.directory / "simulated" / f"{simulated.name}.ndjson", simulated.history)
+        return {simulated.name: simulated.history for simulated in runs if simulated.history}
 
 
 def _expected(verdict: Verdict) -> str | None:
