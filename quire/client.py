@@ -17,6 +17,7 @@ from typing import Final
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Election
 from quire.entry import BookieId, DigestKind, LedgerId
+from quire.leading import LeadingLog, Turn
 from quire.leaving import OpenHandles, Stage
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.inventory import Inventory, take_inventory
@@ -307,6 +308,60 @@ class Client:
         """
         log = await self._logs.open(name, options, is_leader=is_leader)
         return self._handles.remember(log, Stage.WRITER)
+
+    def lead_log(
+        self,
+        name: str,
+        options: LogOptions | None = None,
+        *,
+        election: str | None = None,
+        candidate: str | None = None,
+        session_timeout: float = SESSION_SECONDS,
+    ) -> LeadingLog:
+        """Lead a log whenever this process is elected: `async with` it in a loop.
+
+            while True:
+                async with client.lead_log("board") as log:
+                    await log.append(b"...")
+
+        Entering the block waits for the election and takes the log over. Bookies or a store that
+        are away are tried again, with a warning. When the leadership is lost the block is
+        interrupted as by `asyncio.timeout`, the loss is logged, and the loop goes on. When the
+        block ends, by `break` for example, the log is closed and another candidate can lead.
+
+        Begin the block by reading the log: appends of the last turn that had no answer may be
+        there.
+
+        Args:
+            name: the log's name.
+            options: options of this leader; None for the defaults.
+            election: the election's name; by default the log's name.
+            candidate: the name that other candidates see; by default host and process id.
+            session_timeout: seconds without a heartbeat after which a leader loses its leadership.
+
+        Returns:
+            A context manager for one turn. Call `lead_log` again for the next turn.
+
+        Raises:
+            HandleClosedError: the client was closed.
+            UnauthorizedError, DecryptionError, LogSealedError, LogFullError, ConfigurationError:
+                on entering; waiting does not mend it. `open_log` has the conditions.
+            OutcomeUnknownError, RetryError: the block ended in order, and its log could not be
+                closed: submitted records may be unconfirmed.
+
+        Cancellation: while it waits, gives up the place in the queue. In the block, closes the log
+            and resigns.
+
+        Guarantees: an error is swallowed only if the leadership is lost and the error says so
+            (`OutcomeUnknownError`, `LeadershipLostError`, `SessionExpiredError`, or a group of
+            them). The log is closed before the leadership ends, so the successor needs no recovery.
+        """
+        stands = self.election(election or name, candidate, session_timeout=session_timeout)
+
+        async def open_log(is_leader: Callable[[], bool]) -> Log:
+            return await self.open_log(name, options, is_leader=is_leader)
+
+        return LeadingLog(Turn(stands, open_log, self._rng))
 
     def read_log(
         self,

@@ -12,6 +12,7 @@ from quire.sync.client import SyncClient, connect
 from quire.sync.cluster import SyncLocalCluster
 from quire.sync.cursors import SyncCursor, SyncLogCursors
 from quire.sync.elections import SyncElection, SyncLeadership
+from quire.sync.leading import SyncLeadingLog
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter, SyncNumberedWriter
 from quire.sync.logs import SyncLog, SyncLogDirectory, SyncLogReader
 from quire.sync.offloads import SyncOffload
@@ -23,6 +24,7 @@ __all__ = [
     "SyncCursor",
     "SyncElection",
     "SyncLeadership",
+    "SyncLeadingLog",
     "SyncLedgerReader",
     "SyncLedgerWriter",
     "SyncLocalCluster",

@@ -30,6 +30,7 @@ from quire.service.service import R
 from quire.sync.adoption import SyncAdoption
 from quire.sync.cursors import SyncLogCursors
 from quire.sync.elections import SyncElection
+from quire.sync.leading import SyncLeadingLog
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
 from quire.sync.logs import SyncLog, SyncLogDirectory, SyncLogReader
 from quire.sync.portal import Portal
@@ -140,6 +141,30 @@ class SyncClient:
         """See `Client.open_log`."""
         work = self._client.open_log(name, options, is_leader=is_leader)
         return SyncLog(self._portal, self._portal.call(work))
+
+    def lead_log(
+        self,
+        name: str,
+        options: LogOptions | None = None,
+        *,
+        election: str | None = None,
+        candidate: str | None = None,
+        session_timeout: float = SESSION_SECONDS,
+    ) -> SyncLeadingLog:
+        """See `Client.lead_log`. A thread is not interrupted when the leadership is lost.
+
+        The log then ends: its next call raises, and `SyncLog.has_ended` tells it before.
+        """
+        leading = self._portal.call_plain(
+            lambda: self._client.lead_log(
+                name,
+                options,
+                election=election,
+                candidate=candidate,
+                session_timeout=session_timeout,
+            )
+        )
+        return SyncLeadingLog(self._portal, leading)
 
     def read_log(
         self,

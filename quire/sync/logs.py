@@ -63,6 +63,11 @@ class SyncLog(SyncHandle):
         return self._log.has_ended
 
     @property
+    def failure(self) -> str | None:
+        """See `Log.failure`."""
+        return self._log.failure
+
+    @property
     def next_offset(self) -> int:
         """See `Log.next_offset`."""
         return self._log.next_offset

@@ -118,23 +118,27 @@ class Portal:
                 self._loop.call_soon_threadsafe(callback)
 
     @contextlib.contextmanager
-    def hold(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    def hold(self, manager: AbstractAsyncContextManager[T, bool | None]) -> Iterator[T]:
         """Hold an asynchronous context manager from a blocking `with` block.
 
-        An exception of the block is shown to the manager; Ctrl-C appears to it as a cancellation.
+        An exception of the block is shown to the manager, which may swallow it; Ctrl-C appears to
+        it as a cancellation.
         """
         held = _Held(manager)
         try:
             yield self.call(held.enter())
         except BaseException as error:
-            self._leave(held, error)
-            raise
-        self._leave(held, None)
+            if not self._leave(held, error):
+                raise
+        else:
+            self._leave(held, None)
 
-    def _leave(self, held: _Held[T], error: BaseException | None) -> None:
+    def _leave(self, held: _Held[T], error: BaseException | None) -> bool:
+        """Let the manager end; return whether it swallowed the error."""
         # A child that was forked in the block holds nothing, and at exit the loop let go of all.
         if os.getpid() == self._process and not self._loop.is_closed():
-            self.call(held.leave(error))
+            return self.call(held.leave(error))
+        return False
 
     def iterate(
         self, source: Callable[[], AsyncIterator[T]], weigh: Callable[[T], int]
@@ -245,7 +249,7 @@ def _copy(inner: asyncio.Future[T], outer: concurrent.futures.Future[T]) -> None
 class _Held(Generic[T]):
     """One asynchronous context manager, entered and left by one task."""
 
-    def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
+    def __init__(self, manager: AbstractAsyncContextManager[T, bool | None]) -> None:
         self._manager = manager
         self._task: asyncio.Task[None] | None = None
 
@@ -261,18 +265,23 @@ class _Held(Generic[T]):
             await asyncio.gather(self._task, return_exceptions=True)
             raise
 
-    async def leave(self, error: BaseException | None) -> None:
-        """Let the manager end, showing it an error of the block; harmless if it never began."""
+    async def leave(self, error: BaseException | None) -> bool:
+        """Let the manager end, showing it an error of the block; harmless if it never began.
+
+        Returns whether the manager swallowed the error.
+        """
         if self._task is None or self._task.done():
-            return
+            return False
+        is_shown = isinstance(error, Exception) and not isinstance(error, StopIteration)
         if error is None:
             self._left.set_result(None)
-        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+        elif is_shown:
             self._left.set_exception(error)
         else:
             self._left.cancel()  # a KeyboardInterrupt set in a future would end the loop
         try:
             await asyncio.shield(self._task)
+            return is_shown
         except asyncio.CancelledError:
             self._task.cancel()  # no work continues after its caller was interrupted
             await asyncio.gather(self._task, return_exceptions=True)
@@ -281,6 +290,7 @@ class _Held(Generic[T]):
         except BaseException as raised:
             if error is None or (raised is not error and isinstance(raised, Exception)):
                 raise
+        return False
 
     async def _live(self) -> None:
         try:

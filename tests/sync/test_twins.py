@@ -11,6 +11,7 @@ from quire import connection, sync
 from quire.client import Client
 from quire.cluster import LocalCluster
 from quire.election.election import Election, Leadership
+from quire.leading import LeadingLog
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
@@ -28,6 +29,7 @@ PAIRS: dict[type, type] = {
     LedgerReader: sync.SyncLedgerReader,
     Log: sync.SyncLog,
     LogReader: sync.SyncLogReader,
+    LeadingLog: sync.SyncLeadingLog,
     LogCursors: sync.SyncLogCursors,
     Cursor: sync.SyncCursor,
     Election: sync.SyncElection,
@@ -49,6 +51,7 @@ INTERNAL: dict[type, frozenset[str]] = {
     Election: frozenset({"abandon", "close", "has_ended"}),
     Service: frozenset({"abandon", "has_ended"}),
     LogReader: frozenset({"abandon", "has_ended"}),
+    LeadingLog: frozenset({"turn"}),
     NumberedWriter: frozenset({"has_ended"}),
     LedgerReader: frozenset(
         {"confirm", "confirmed", "refresh", "version", "wait_handle_closed"}

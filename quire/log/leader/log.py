@@ -182,6 +182,11 @@ class Log(Handle):
         """Why this handle failed, if no call has raised it yet."""
         return self._failure.untold
 
+    @property
+    def failure(self) -> str | None:
+        """Why this handle failed, so that outcomes are unknown; None if it did not fail."""
+        return self._failure.reason
+
     async def wait_deposed(self) -> None:
         """Return when this handle leads no more: deposed, failed, sealed or closed."""
         await self._over.wait()
