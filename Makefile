@@ -21,7 +21,7 @@ S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak judges s2 netns bench proto format clean spec tlc
+	ablations mutations soak judges s2 netns bench proto format clean spec tlc docs
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,10 @@ $(VENV)/test.stamp: $(VENV)/core.stamp
 
 $(VENV)/lint.stamp: $(VENV)/core.stamp
 	@$(PIP) install --group lint
+	@touch $@
+
+$(VENV)/docs.stamp: $(VENV)/core.stamp
+	@$(PIP) install --group docs
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/core.stamp
@@ -82,6 +86,10 @@ structure: $(VENV)/test.stamp ## who may import whom, sizes, banned names
 
 coverage: $(VENV)/test.stamp ## the quick tests with coverage of each module; html in build/coverage
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov=quire --cov-report=term:skip-covered --cov-report=html:build/coverage $(QUICK)
+
+docs: $(VENV)/test.stamp $(VENV)/docs.stamp ## build the site into build/site; a broken link or a name without docstring fails
+	@$(BIN)/python -m pytest tests/docs/test_links.py tests/docs/test_site.py tests/docs/test_docstrings.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lock: $(VENV)/test.stamp $(VENV)/lint.stamp ## renew requirements-dev.lock from what is installed
 	@{ echo "# Every package of the development environment, as \`make lock\` found it."; \

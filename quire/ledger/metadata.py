@@ -130,6 +130,7 @@ class LedgerMetadata:
 
     @property
     def is_closed(self) -> bool:
+        """Whether the ledger's end is fixed: it has no writer."""
         return self.state is LedgerState.CLOSED
 
     @property

@@ -57,6 +57,7 @@ class NumberedWriter(Handle):
 
     @property
     def ledger(self) -> LedgerId:
+        """The ledger's id."""
         return self.writer.ledger
 
     @property

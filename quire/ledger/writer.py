@@ -128,6 +128,7 @@ class LedgerWriter(Handle):
 
     @property
     def ledger(self) -> LedgerId:
+        """The ledger's id."""
         return self._record.ledger
 
     def unchanged(self) -> Sequence[Change]:

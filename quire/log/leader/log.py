@@ -150,6 +150,7 @@ class Log(Handle):
 
     @property
     def name(self) -> str:
+        """The log's name."""
         return self._record.name
 
     @property

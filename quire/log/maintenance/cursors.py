@@ -96,6 +96,7 @@ class Cursor:
 
     @property
     def name(self) -> str:
+        """The cursor's name."""
         return self._state.name
 
     @property
@@ -123,7 +124,7 @@ class Cursor:
         back.
 
         Args:
-            place: a position, an offset, or `LATEST`, the end at the time of this call.
+            position: a position, an offset, or `LATEST`, the end at the time of this call.
 
         Returns:
             The cursor's position afterwards. It is further on if another consumer was faster.

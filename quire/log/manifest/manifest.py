@@ -92,10 +92,12 @@ class LogManifest:
 
     @property
     def open_segments(self) -> tuple[Segment, ...]:
+        """The segments without an end: their leader may still write them."""
         return tuple(each for each in self.segments if each.end is None)
 
     @property
     def tail(self) -> Segment | None:
+        """The last segment, None if the log has no segment."""
         return self.segments[-1] if self.segments else None
 
     @property

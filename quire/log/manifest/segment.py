@@ -58,18 +58,22 @@ class Segment:
 
     @property
     def last_entry(self) -> EntryId | None:
+        """The last entry's id, None while the segment is open."""
         return self.end.last_entry if self.end else None
 
     @property
     def records(self) -> int | None:
+        """Number of records, None while the segment is open."""
         return self.end.records if self.end else None
 
     @property
     def bytes(self) -> int | None:
+        """Bytes of the segment's entries, None while it is open."""
         return self.end.bytes if self.end else None
 
     @property
     def last_timestamp_ms(self) -> int | None:
+        """Time of the last record in Unix milliseconds, None while the segment is open."""
         return self.end.last_timestamp_ms if self.end else None
 
     @property

@@ -127,6 +127,7 @@ class LogReader(Handle):
 
     @property
     def name(self) -> str:
+        """The log's name."""
         return self._record.name
 
     @property
