@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple
 
@@ -76,6 +77,14 @@ class ScannedRun:
     def size(self) -> int:
         """Bytes of all frames with their sizes."""
         return len(self.data)
+
+    @property
+    def is_ascending(self) -> bool:
+        """Whether each id is above the one before; a column of consecutive ids costs no look."""
+        entries = self.entries
+        if isinstance(entries, range):
+            return entries.step > 0
+        return all(map(lt, entries, islice(entries, 1, None)))
 
     @property
     def column_bytes(self) -> int:

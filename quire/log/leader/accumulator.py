@@ -251,6 +251,10 @@ class Outbox:
             waiting.append((outcome, count))
             if has_columns:
                 marked.append((count or 1, marks))
+        assert len(waiting) == 1 or (size <= bytes_max and len(records) <= records_max), (
+            f"a batch of {size} bytes in {len(records)} records exceeds {bytes_max} bytes or "
+            f"{records_max} records"
+        )
         columns = self._columns(marked, body_size(records)) if has_columns else b""
         parcel = self._parcel(records, size, waiting, now_ms, columns)
         for _ in waiting:

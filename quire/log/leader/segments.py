@@ -290,6 +290,8 @@ class Chain:
         """Move the writes over. Every entry of the current segment must be decided."""
         assert self.successor is not None
         assert self.previous is None
+        before, after = self.current.number, self.successor.number
+        assert after == before + 1, f"segment {after} cannot follow segment {before}"
         self.previous, self.current, self.successor = self.current, self.successor, None
 
     async def seal_previous(self) -> None:

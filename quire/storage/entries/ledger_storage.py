@@ -200,6 +200,7 @@ class LedgerStorage:
 
     def apply_run(self, run: ScannedRun) -> bool:
         """Return whether the run is kept: a retired ledger takes none."""
+        assert run.is_ascending, f"the run of ledger {run.ledger} is not in order of its ids"
         if run.ledger in self.retired:
             self._cache.bytes += cost(run)  # given back by the next flush, as if it were kept
             return False

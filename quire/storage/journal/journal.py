@@ -248,6 +248,8 @@ class Journal(Generic[SubjectT]):
 
     async def _commit(self, batch: list[_Pending[SubjectT]]) -> None:
         data, end = self._encode(batch)
+        assert not self._offset % BLOCK_BYTES, f"offset {self._offset} starts no block"
+        assert end <= self._options.segment_bytes, f"the batch ends at {end}, after its segment"
         await self._segment.file.write(self._offset, data, sync=True)
         self._offset = end
         self._durable += len(batch)

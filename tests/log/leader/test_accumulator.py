@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,5 +89,18 @@ def test_a_full_batch_is_known_and_dropping_empties_it() -> None:
         assert [len(outbox), outbox.has_full_batch] == [3, True]
         assert outbox.drop_all() == futures
         assert len(outbox) == 0
+
+    asyncio.run(main())
+
+
+def test_a_batch_that_exceeds_its_bounds_is_a_defect() -> None:
+    """Groups that hold more records than they count would make a larger batch than was agreed."""
+
+    async def main() -> None:
+        outbox = _outbox(batch_records=10)
+        for _ in range(2):
+            outbox.put([b"x"] * 20, 20, asyncio.get_running_loop().create_future(), 2)
+        with pytest.raises(AssertionError, match="40 bytes in 40 records exceeds"):
+            outbox.cut(0)
 
     asyncio.run(main())

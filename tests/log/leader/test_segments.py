@@ -81,6 +81,23 @@ def test_nothing_is_trimmed_that_is_not_confirmed() -> None:
     run(main)
 
 
+def test_the_writes_move_to_the_next_segment_only() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            await log.append(b"0")
+            chain = log._chain
+            await chain.install_successor(1)
+            assert chain.successor is not None
+            chain.successor.number = 3
+            with pytest.raises(AssertionError, match="segment 3 cannot follow segment 1"):
+                chain.switch()
+            assert chain.current.number == 1
+            log.abandon()
+
+    run(main)
+
+
 def test_a_leader_does_not_lead_the_next_log_of_its_name() -> None:
     """The log is deleted and recreated; the new one has the same name, epoch and segment."""
 

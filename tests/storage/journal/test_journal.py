@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from quire.errors import BookieUnavailableError
 from quire.storage.disk.blocks import BLOCK_BYTES
-from quire.storage.journal.journal import Journal
+from quire.storage.journal.journal import Journal, _Pending
 from quire.storage.journal.record import RecordKind
 from quire.storage.journal.segments import JOURNAL, Segments
-from tests.sim.disk import SimDisk, SimFile
+from tests.sim.disk import SimDisk, SimFile, SimMount
 from tests.storage.scene import BOOKIE, SMALL, drive
 
 STREAMS, ROUNDS = 4, 20
@@ -38,6 +39,55 @@ class Batches:
         patch.setattr(SimFile, "write", write)
 
 
+async def started(disk: SimMount, applied: list[int], fatal: list[BaseException]) -> Journal[int]:
+    """Return a journal in its first, empty segment."""
+    await disk.make_directory(JOURNAL)
+    segments = Segments(disk, BOOKIE, SMALL, random.Random(1), print)
+    await segments.load(1)
+    journal = Journal[int](
+        segments,
+        SMALL,
+        bookie=BOOKIE,
+        apply=applied.extend,
+        on_fatal=fatal.append,
+        on_idle=lambda: None,
+        on_refused=print,
+    )
+    journal.start(await segments.create(0), 0)
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("offset", "reason"),
+    [(BLOCK_BYTES + 1, "starts no block"), (SMALL.segment_bytes, "after its segment")],
+)
+def test_a_batch_at_an_impossible_place_is_not_written(
+    offset: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not be found again, or would overwrite a batch that is durable."""
+
+    async def main() -> None:
+        disk = SimDisk(random.Random(1)).mount()
+        applied: list[int] = []
+        fatal: list[BaseException] = []
+        journal = await started(disk, applied, fatal)
+        await journal.append(RecordKind.RUN, b"body", 1)
+        encode = journal._encode
+
+        def encode_elsewhere(batch: list[_Pending[int]]) -> tuple[list[bytes], int]:
+            journal._offset = offset
+            return encode(batch)
+
+        monkeypatch.setattr(journal, "_encode", encode_elsewhere)
+        with pytest.raises(BookieUnavailableError, match=reason):
+            await journal.append(RecordKind.RUN, b"body", 2)
+        assert [applied, list(map(type, fatal))] == [[1], [AssertionError]]
+        await journal.abort()
+        await disk.close()
+
+    drive(main())
+
+
 def test_those_who_are_answered_share_the_next_batch_with_those_who_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -45,20 +95,8 @@ def test_those_who_are_answered_share_the_next_batch_with_those_who_wait(
 
     async def main() -> None:
         disk = SimDisk(random.Random(1)).mount()
-        await disk.make_directory(JOURNAL)
-        segments = Segments(disk, BOOKIE, SMALL, random.Random(1), print)
-        await segments.load(1)
         applied: list[int] = []
-        journal = Journal[int](
-            segments,
-            SMALL,
-            bookie=BOOKIE,
-            apply=applied.extend,
-            on_fatal=print,
-            on_idle=lambda: None,
-            on_refused=print,
-        )
-        journal.start(await segments.create(0), 0)
+        journal = await started(disk, applied, [])
         batches = Batches(monkeypatch)
 
         async def stream() -> None:
