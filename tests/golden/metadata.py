@@ -1,0 +1,206 @@
+"""Golden metadata records: one for each kind, and one for each variant of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from quire.bookie import BookieAddress
+from quire.election.ballot import (
+    Term,
+    decode_candidate,
+    decode_term,
+    encode_candidate,
+    encode_term,
+)
+from quire.entry import DigestKind
+from quire.ledger.ids import Counter, decode_counter, encode_counter
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.quorum import Replication
+from quire.log.maintenance.cursors import CursorState
+from quire.log.manifest.ages import Ages, Mark, Reading
+from quire.log.manifest.cold_files import ColdFile
+from quire.log.manifest.jobs import Forgotten, Job
+from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
+from quire.log.records.position import Position
+from quire.metastore.cluster import Cluster
+from quire.metastore.record import decode_record, encode_record
+from quire.metastore.registration import decode_registration, encode_registration
+from quire.service.snapshots import Snapshot
+from quire.storage.identity.cookie import BookieCookie, Part, Role
+from tests.golden.golden import Golden
+
+PATH = "/path"
+Reader: TypeAlias = Callable[[bytes], Any]
+BOOKIES = ("a" * 32, "b" * 32, "c" * 32)
+
+LEDGER = LedgerMetadata(
+    7,
+    Replication(3, 3, 2),
+    DigestKind.CRC32C,
+    "0" * 64,
+    (Fragment(0, BOOKIES), Fragment(9, ("a" * 32, "d" * 32, "c" * 32))),
+    custom={"application": "quire", "owner": "büro"},
+    created_ms=1_700_000_000_000,
+    token="00ff",
+)
+CLOSED = LedgerMetadata(
+    8,
+    Replication(3, 2, 2),
+    DigestKind.HMAC_SHA256,
+    "f" * 64,
+    (Fragment(0, BOOKIES),),
+    LedgerState.CLOSED,
+    12,
+    4096,
+    created_ms=1_700_000_000_000,
+    token="00ff",
+    full_quorum=True,
+    incarnation=2,
+)
+IN_RECOVERY = LedgerMetadata(
+    9,
+    Replication(3, 3, 2),
+    DigestKind.CRC32,
+    "0" * 64,
+    (Fragment(0, BOOKIES),),
+    LedgerState.IN_RECOVERY,
+)
+
+NEW_LOG = LogManifest("orders", "1" * 32, 1_700_000_000_000)
+LOG = LogManifest(
+    "orders",
+    "1" * 32,
+    1_700_000_000_000,
+    3,
+    (
+        Segment(2, 5, 1, 1_700_000_000_100, 40, SegmentEnd(11, 2, 60, 4000, 1_700_000_000_200)),
+        Segment(
+            3, 6, 2, 1_700_000_000_300, 100, SegmentEnd(0, 5, 5, 50, 1_700_000_000_300, 7), True
+        ),
+        Segment(4, 7, 3, 1_700_000_000_400, 105),
+    ),
+    5,
+    40,
+    Position(2, 3, 1),
+    -1,
+    1_700_000_000_050,
+    doomed=(3, 4),
+    settings={"roll_bytes": "1000", "replication": "3/3/2"},
+    jobs=(Job("load", 3), Job("stream", 9, "query", "0123456789abcdef")),
+    forgotten_jobs=(Forgotten(470_000, "AAAAAAAABBBBBBBB"),),
+    ages=Ages(900, Reading(1_700_000_000_400, "machine", 77), 88, (Mark(3, 100), Mark(4, 800))),
+)
+TIER = "file:///tiers/" + "1" * 32
+COLD_LOG = LogManifest(
+    "orders",
+    "1" * 32,
+    1_700_000_000_000,
+    1,
+    (
+        Segment(
+            *(1, 5, 1, 1_700_000_000_100, 0),
+            SegmentEnd(11, 2, 60, 4000, 1_700_000_000_200),
+            cold=ColdFile(TIER, "00000001-5-0000abcd.parquet", 900, 0xFEEDBEEF, True),
+        ),
+        Segment(
+            *(2, 6, 1, 1_700_000_000_300, 60),
+            SegmentEnd(0, 5, 5, 50, 1_700_000_000_300, 7),
+            True,
+            ColdFile(TIER, "00000002-6-0000abcd.parquet", 901, 1),
+        ),
+    ),
+    3,
+    sealed=True,
+    tiers=(TIER, "s3://bucket/" + "1" * 32),
+    doomed_files=(TIER + "/00000000-4-0000abcd.parquet",),
+)
+RETIRED_LOG = LogManifest(
+    *("gone", "2" * 32, 1_700_000_000_000), 4, next_segment=3, sealed=True, retired=True
+)
+
+COOKIE = BookieCookie("b" * 32, "c" * 32)
+SPREAD = BookieCookie(
+    "b" * 32,
+    "c" * 32,
+    2,
+    (Part("d" * 32, Role.JOURNAL, "/fast"), Part("e" * 32, Role.ENTRIES, "")),
+)
+PART = BookieCookie("b" * 32, "c" * 32, 2, part="d" * 32)
+BOOKIE = BookieAddress("b" * 32, "host:3181", True, "host:3182")
+READ_ONLY = BookieAddress("b" * 32, "host:3181", False)
+TERM = Term(3, "anna", "c-0000000001", "00ff")
+NAMED = Term(4, "anna", "c-0000000002", "00ff", "c-0000000003")
+
+
+def _bookie(data: bytes) -> BookieAddress:
+    return decode_registration("b" * 32, data)
+
+
+def _twin(data: bytes) -> BookieCookie:
+    return BookieCookie.of(PATH, decode_record(PATH, "cookie", data)[1])
+
+
+def _body(kind: str) -> Golden:
+    """A kind without a type of its own: its body is the value."""
+    body = {} if kind == "part" else {"cluster": "c", "following": 9, "records": 3, "made_ms": 5}
+    return Golden(
+        f"{kind}.record",
+        body,
+        lambda: encode_record(kind, 1, body),
+        lambda data: decode_record(PATH, kind, data)[1],
+        (f"`{kind}`",),
+    )
+
+
+def _of(
+    kind: str, value: Any, write: Callable[[], bytes], read: Reader, variant: str = ""
+) -> Golden:
+    return Golden(f"{kind}{variant}.record", value, write, read, (f"`{kind}`",))
+
+
+def _record(kind: str, value: Any, variant: str = "") -> Golden:
+    return _of(kind, value, value.encode, lambda data: type(value).decode(PATH, data), variant)
+
+
+def _term(data: bytes) -> Term:
+    return decode_term(PATH, data)
+
+
+RESTORED = Cluster("c" * 32, 3, False, counted=True)
+CURSOR = CursorState("spark", "1" * 32, Position(3, 1, 4), 1_700_000_000_000)
+
+METADATA = (
+    _of("cluster", Cluster("c" * 32), Cluster("c" * 32).encode, Cluster.decode),
+    _of("cluster", RESTORED, RESTORED.encode, Cluster.decode, "-restored"),
+    _of("ledger-ids", Counter(4711), lambda: encode_counter(4711), decode_counter),
+    _of(
+        "ledger-ids",
+        Counter(4711, True),
+        lambda: encode_counter(4711, is_withheld=True),
+        decode_counter,
+        "-withheld",
+    ),
+    _record("ledger", LEDGER),
+    _record("ledger", CLOSED, "-closed"),
+    _record("ledger", IN_RECOVERY, "-in-recovery"),
+    _of("bookie", BOOKIE, lambda: encode_registration(BOOKIE), _bookie),
+    _of("bookie", READ_ONLY, lambda: encode_registration(READ_ONLY), _bookie, "-read-only"),
+    _of("cookie", SPREAD, lambda: encode_record("cookie", 1, SPREAD.body()), _twin),
+    _record("log", NEW_LOG, "-new"),
+    _record("log", LOG),
+    _record("log", COLD_LOG, "-cold"),
+    _record("log", RETIRED_LOG, "-retired"),
+    _record("cursor", CURSOR),
+    _record("snapshot", Snapshot("1" * 32, 9, Position(3, 1, 4), 103)),
+    _body("part"),
+    _body("restoring"),
+    _of("epoch", TERM, lambda: encode_term(TERM), _term),
+    _of("epoch", NAMED, lambda: encode_term(NAMED), _term, "-successor"),
+    _of(
+        "candidate",
+        "anna",
+        lambda: encode_candidate("anna", "00ff"),
+        lambda data: decode_candidate(PATH, data),
+    ),
+)

@@ -1,0 +1,211 @@
+"""Golden messages: one of each kind that the protocol has, and a conversation in plain frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from quire.bookie import BookieInfo, LedgerTail
+from quire.errors import (
+    BookieBusyError,
+    BookieUnavailableError,
+    CorruptEntryError,
+    CorruptStorageError,
+    EntryUnknownError,
+    InvalidRequestError,
+    LedgerFencedError,
+    LedgerRetiredError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    QuireError,
+    ReadOnlyBookieError,
+    UnauthorizedError,
+    WrongBookieError,
+)
+from quire.wire import bookie_pb2 as pb
+from quire.wire.adds import decode_reply, decode_request, encode_lac, encode_request, encode_run
+from quire.wire.codec import (
+    decode_failure,
+    decode_info,
+    decode_ranges,
+    decode_tail,
+    encode_failure,
+    encode_info,
+    encode_ranges,
+    encode_tail,
+)
+from quire.wire.reads import decode_part, encode_parts
+from tests.golden.golden import Golden
+
+BOOKIE, KEY, RUN, PACKET = "b" * 32, bytes(range(20)), b"a run's bytes", b"a packet"
+INFO = BookieInfo(BOOKIE, True, 5, 10, 3, 1, {"flushes": 4})
+TAIL = LedgerTail(b"frame", b"packet", 8, True)
+ERRORS: tuple[QuireError, ...] = (
+    BookieUnavailableError(BOOKIE, "its disk is slow"),
+    BookieBusyError(BOOKIE, "its memory is full"),
+    ReadOnlyBookieError(BOOKIE, "its disk is full"),
+    LedgerFencedError(7),
+    NoSuchLedgerError(7),
+    LedgerRetiredError(7),
+    NoSuchEntryError(7, 3),
+    EntryUnknownError(7, 3, "it is in limbo"),
+    CorruptEntryError(7, 3, "its digest does not match"),
+    CorruptStorageError("entries/1", "its footer is damaged"),
+    UnauthorizedError(7),
+    WrongBookieError("the server", "a", "b"),
+    InvalidRequestError("a run of no frames"),
+)
+
+
+def _request() -> bytes:
+    runs = [
+        encode_run(7, KEY, RUN),
+        encode_run(8, KEY, RUN, recovery=True),
+        encode_run(9, KEY, RUN, deferred=True),
+        encode_lac(7, KEY, PACKET),
+    ]
+    return encode_request(1, BOOKIE, runs)
+
+
+def _read_request(data: bytes) -> Any:
+    request = decode_request(data)
+    runs = [
+        (each.ledger, each.key, each.run, each.recovery, each.deferred, each.lac_packet)
+        for each in request.runs
+    ]
+    return request.bookie, request.first, runs
+
+
+REQUEST = (
+    BOOKIE,
+    1,
+    [
+        (7, KEY, RUN, False, False, b""),
+        (8, KEY, RUN, True, False, b""),
+        (9, KEY, RUN, False, True, b""),
+        (7, KEY, b"", False, False, PACKET),
+    ],
+)
+
+
+def _reply() -> bytes:
+    failure = encode_failure(LedgerFencedError(8), BOOKIE)
+    return pb.AddReply(
+        settled=4, failures=[pb.AddFailure(number=2, failure=failure)]
+    ).SerializeToString()
+
+
+def _read_reply(data: bytes) -> Any:
+    reply = decode_reply(data)
+    failures = [(each.number, repr(decode_failure(each.failure))) for each in reply.failures]
+    return reply.settled, failures
+
+
+def _errors() -> bytes:
+    failures = [pb.AddFailure(failure=encode_failure(error, BOOKIE)) for error in ERRORS]
+    return pb.AddReply(failures=failures).SerializeToString()
+
+
+def _read_errors(data: bytes) -> Any:
+    return [repr(decode_failure(each.failure)) for each in decode_reply(data).failures]
+
+
+def _message(name: str, message: Any, read: Callable[[Any], Any], value: Any) -> Golden:
+    kind = type(message)
+    return Golden(
+        f"{name}.message",
+        value,
+        lambda: message.SerializeToString(),
+        lambda data: read(kind.FromString(data)),
+        (f"Wire: {kind.__name__}",),
+    )
+
+
+def _fields(message: Any) -> dict[str, Any]:
+    return {field.name: value for field, value in message.ListFields()}
+
+
+_ASKED: dict[str, Any] = {"bookie": BOOKIE, "ledger": 7}
+_READ: dict[str, Any] = {**_ASKED, "first": 2, "last": 9, "fence_key": KEY, "bytes_max": 4096}
+_SYNC: dict[str, Any] = {**_ASKED, "key": KEY, "first": 2, "last": 9}
+
+WIRE = (
+    Golden(
+        "add-request.message",
+        REQUEST,
+        _request,
+        _read_request,
+        ("Wire", "Wire: AddRequest", "Wire: AddRun"),
+    ),
+    Golden(
+        "add-reply.message",
+        (4, [(2, repr(LedgerFencedError(8)))]),
+        _reply,
+        _read_reply,
+        ("Wire: AddReply", "Wire: AddFailure"),
+    ),
+    Golden(
+        "failures.message",
+        [repr(error) for error in ERRORS],
+        _errors,
+        _read_errors,
+        ("Wire: Failure",),
+    ),
+    Golden(
+        "read-reply.message",
+        (13, RUN),
+        lambda: next(encode_parts(RUN)),
+        lambda data: (decode_part(data).size, bytes(decode_part(data).data)),
+        ("Wire: ReadReply",),
+    ),
+    _message("read-request", pb.ReadRequest(**_READ), _fields, _READ),
+    _message(
+        "read-tail-request",
+        pb.ReadTailRequest(**_ASKED, fence_key=KEY),
+        _fields,
+        {**_ASKED, "fence_key": KEY},
+    ),
+    _message(
+        "wait-tail-request",
+        pb.WaitTailRequest(**_ASKED, above=3, timeout_ms=50),
+        _fields,
+        {**_ASKED, "above": 3, "timeout_ms": 50},
+    ),
+    _message("sync-request", pb.SyncRequest(**_SYNC), _fields, _SYNC),
+    _message(
+        "list-entries-request",
+        pb.ListEntriesRequest(**_ASKED, first=0),
+        _fields,
+        {**_ASKED, "first": 0},
+    ),
+    _message(
+        "list-ledgers-request",
+        pb.ListLedgersRequest(bookie=BOOKIE, first=3),
+        _fields,
+        {"bookie": BOOKIE, "first": 3},
+    ),
+    _message("info-request", pb.InfoRequest(bookie=BOOKIE), _fields, {"bookie": BOOKIE}),
+    _message("tail-reply", encode_tail(TAIL), decode_tail, TAIL),
+    _message(
+        "list-entries-reply", encode_ranges([(0, 3), (9, 9)]), decode_ranges, [(0, 3), (9, 9)]
+    ),
+    _message("info-reply", encode_info(INFO), decode_info, INFO),
+    Golden(
+        "client.frames",
+        [REQUEST],
+        lambda: b"quire/runs/1\n" + len(_request()).to_bytes(4, "big") + _request(),
+        lambda data: [_read_request(each) for each in _framed(data)],
+        ("Wire: greeting",),
+    ),
+)
+
+
+def _framed(data: bytes) -> list[bytes]:
+    """Take a conversation of version 1 apart, by what docs/formats.md says."""
+    assert data.startswith(b"quire/runs/1\n")
+    at, messages = len(b"quire/runs/1\n"), []
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        messages.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    return messages
