@@ -67,7 +67,7 @@ class ConstantReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         values: dict[str, Any] = {
             "log": "log", "segment": 1, "ledger": 1, "entry": 1, "slot": 1, "offset": 1, "epoch": 1,
-            "timestamp": datetime.now(UTC), "transaction": None, "payload": os.urandom(self._size),
+            "timestamp": datetime.now(UTC), "txid": None, "payload": os.urandom(self._size),
         }  # fmt: skip
         schema = arrow_schema(list(LOG_COLUMNS))
         columns = [pa.array([values[each.name]] * ROWS_MAX, each.type) for each in schema]

@@ -22,12 +22,12 @@ from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.gaps import Gap
 from quire.log.reading.reader import LogReader
-from quire.log.reading.search import Tail
+from quire.log.reading.search import LogEnd
 from quire.log.reading.span import Span
 from quire.log.records.batch import Compression
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import BEGINNING, LATEST, AtCursor, AtTransaction, Position, Record
-from quire.log.records.producers import Stamp
+from quire.log.records.position import BEGINNING, LATEST, AtCursor, AtTxid, Position, Record
+from quire.log.records.producers import ProducerSequence
 from quire.service import Application, Applied, Role, Service, ServiceOptions
 from quire.version import __version__ as __version__
 
@@ -38,7 +38,7 @@ __all__ = [
     "Application",
     "Applied",
     "AtCursor",
-    "AtTransaction",
+    "AtTxid",
     "BookieAddress",
     "BookieInfo",
     "Client",
@@ -60,11 +60,13 @@ __all__ = [
     "LedgerWriter",
     "Log",
     "LogCursors",
+    "LogEnd",
     "LogManifest",
     "LogOptions",
     "LogReader",
     "NumberedWriter",
     "Position",
+    "ProducerSequence",
     "QuireError",
     "Record",
     "Replication",
@@ -73,7 +75,5 @@ __all__ = [
     "Service",
     "ServiceOptions",
     "Span",
-    "Stamp",
-    "Tail",
     "connect",
 ]

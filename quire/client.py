@@ -30,13 +30,13 @@ from quire.ledger.writer import LedgerWriter
 from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
 from quire.log.maintenance.cursors import LogCursors
-from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.ingest import Ingest
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import OnGap
 from quire.log.reading.reader import LogReader
-from quire.log.reading.search import Tail
+from quire.log.reading.search import LogEnd
 from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Start
@@ -46,7 +46,7 @@ from quire.metastore.store import MetadataStore
 from quire.opening import OpeningReader
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
-from quire.service.snapshots import sweep_snapshots
+from quire.service.snapshots import gc_snapshots
 
 SESSION_SECONDS: Final = 6.0
 """Default seconds without a heartbeat after which a leader loses its leadership."""
@@ -109,7 +109,7 @@ class Client:
         *,
         password: bytes = b"",
         digest: DigestKind = DigestKind.CRC32C,
-        custom: Mapping[str, str] | None = None,
+        custom_metadata: Mapping[str, str] | None = None,
         deferred_sync: bool = False,
         full_quorum: bool = False,
     ) -> LedgerWriter:
@@ -139,7 +139,7 @@ class Client:
             replication,
             password=password,
             digest=digest,
-            custom=custom,
+            custom_metadata=custom_metadata,
             deferred_sync=deferred_sync,
             full_quorum=full_quorum,
         )
@@ -383,7 +383,7 @@ class Client:
         Args:
             name: the log's name.
             start: a position, `BEGINNING`, `LATEST`, a record's offset, an aware datetime (the
-                first record not older), `AtCursor(name)` or `AtTransaction(id)`. `LATEST` is the
+                first record not older), `AtCursor(name)` or `AtTxid(id)`. `LATEST` is the
                 end when the reader is opened: every later record is returned, and with
                 `wait_for_log` all records of a log that does not exist yet.
             follow: wait for more records, until the log is sealed. Without it the iterator ends at
@@ -463,7 +463,7 @@ class Client:
         """
         return self._logs.read_span(span, password=password, keyring=keyring)
 
-    def log_adoption(self, name: str) -> Adoption:
+    def log_ingest(self, name: str) -> Ingest:
         """Return the jobs that write ledgers for a log to adopt.
 
         Args:
@@ -472,11 +472,11 @@ class Client:
         Returns:
             The log's jobs. The caller closes the writers that it creates with them.
         """
-        return self._logs.adoption(name)
+        return self._logs.ingest(name)
 
-    async def tail_log(
+    async def log_end(
         self, name: str, *, linearizable: bool = False, password: bytes = b""
-    ) -> Tail:
+    ) -> LogEnd:
         """Return the earliest position and offset that a log's next record can have.
 
         Args:
@@ -547,7 +547,7 @@ class Client:
             ConfigurationError: a name or a value is not valid.
             NoSuchLogError: the log does not exist.
         """
-        return await self._logs.set_settings(name, settings)
+        return await self._logs.set_options(name, settings)
 
     async def trim_log(
         self,
@@ -651,13 +651,13 @@ class Client:
         )
         return self._handles.remember(service, Stage.SERVICE)
 
-    async def sweep_snapshots(self) -> Sequence[LedgerId]:
+    async def gc_snapshots(self) -> Sequence[LedgerId]:
         """Delete ledgers of unfinished snapshots, from services that ended while writing one.
 
         Returns:
             The deleted ledgers. No service would ever have read them.
         """
-        return await sweep_snapshots(self._store, self._catalog)
+        return await gc_snapshots(self._store, self._catalog)
 
     def bookies(self) -> list[BookieAddress]:
         """Return the bookies that are registered now, sorted by id."""

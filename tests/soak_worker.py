@@ -130,7 +130,7 @@ class Worker:
             await asyncio.sleep(LOOK_SECONDS)
             called = now()
             try:
-                tail = await self.client.tail_log(LOG, linearizable=True)
+                tail = await self.client.log_end(LOG, linearizable=True)
             except QuireError:
                 continue  # there is no log yet, its leader died just now, or bookies are away
             process, number = self.journal.number("end")

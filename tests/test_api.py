@@ -17,7 +17,7 @@ PUBLIC = {
     "Application",
     "Applied",
     "AtCursor",
-    "AtTransaction",
+    "AtTxid",
     "BookieAddress",
     "BookieInfo",
     "Client",
@@ -52,8 +52,8 @@ PUBLIC = {
     "Service",
     "ServiceOptions",
     "Span",
-    "Stamp",
-    "Tail",
+    "ProducerSequence",
+    "LogEnd",
     "connect",
 }
 """Taking a name off this list breaks somebody's program: say so in the changelog."""

@@ -17,7 +17,7 @@ import pytest
 from quire.errors import LeadershipLostError, OutcomeUnknownError, QuireError
 from quire.log.records.position import LATEST
 from quire.service import Role
-from tests.log.parts import adopt, write_part
+from tests.log.parts import ingest, write_part
 from tests.service.replicas import Replica
 from tests.support.interrupted import at_wait, cancelled_at
 from tests.support.log_cluster import NAME, PATH, LogCluster, numbered, run, whole_client
@@ -61,7 +61,7 @@ async def two_lives_of_a_log(cluster: LogCluster, acked: list[bytes]) -> None:
                 await log.roll()
         async with await client.read_log(NAME) as reader:
             assert [record.payload async for record in reader] == acked
-        await client.tail_log(NAME, linearizable=True)
+        await client.log_end(NAME, linearizable=True)
     acked.clear()
     await client.trim_log(NAME, LATEST)
     await client.delete_log(NAME)
@@ -73,10 +73,10 @@ async def two_jobs(cluster: LogCluster, acked: list[bytes]) -> None:
     for sequence in range(2):
         first = 100 * sequence
         parts = [await write_part(client, "job", first + at, 3) for at in (0, 3)]
-        await adopt(client, parts, sequence=sequence)
+        await ingest(client, parts, sequence=sequence)
         acked += numbered(first, 6)
     await write_part(client, "given up", 900, 3)
-    await client.logs.adoption(NAME).drop("given up")
+    await client.logs.ingest(NAME).drop("given up")
 
 
 async def a_lost_manifest(cluster: LogCluster, acked: list[bytes]) -> None:
@@ -110,8 +110,8 @@ async def go_on(cluster: LogCluster, acked: list[bytes]) -> None:
             await log.append(b"next")
     assert (await client.payloads())[: len(acked)] == acked
     for job in ("job", "given up"):
-        await client.logs.adoption(NAME).drop(job)
-    await client.logs.sweep()
+        await client.logs.ingest(NAME).drop(job)
+    await client.logs.gc()
     await cluster.check_all_listed()
 
 
@@ -175,7 +175,7 @@ def test_a_service_that_ends_lets_nobody_wait(
             async def use() -> None:
                 while not ended.is_set():
                     with suppress(QuireError):
-                        await service.wait_role(Role.LEADS)
+                        await service.wait_role(Role.LEADER)
                         users.extend(asyncio.create_task(submit()) for _ in range(5))
                         await asyncio.sleep(0)
                         await service.hand_over()

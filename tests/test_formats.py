@@ -13,7 +13,7 @@ from quire.log.records import batch
 from quire.log.records.encryption import Encryption
 from quire.log.records.keyring import Keyring
 from quire.log.records.producers import encode_columns
-from quire.log.records.transactions import TRANSACTIONS, encode_transactions
+from quire.log.records.txids import TXIDS, encode_txids
 from quire.metastore.record import encode_record as encode_metadata
 from quire.run import pack_run
 from quire.storage.entries import entry_log, ledger_state
@@ -47,7 +47,7 @@ def vectors() -> dict[str, str]:
         "record-header": encode_record(RecordKind.RUN, pack_run([frame]), 2, 1, 3, 1).hex(),
         "state-row": encode_row(state).hex(),
     }
-    columns = encode_columns({TRANSACTIONS: encode_transactions([5, 9])})
+    columns = encode_columns({TXIDS: encode_txids([5, 9])})
     plain = batch.encode_batch(
         [b"buy", b"sell"], first_offset=3, epoch=2, timestamp_ms=1000, columns=columns
     )

@@ -393,8 +393,8 @@ def test_a_service_hands_over_before_the_connection_ends() -> None:
             handles.remember(leader.service, Stage.SERVICE)
             await leader.service.submit(b"x")
             await in_order(handles)
-            await other.service.wait_role(Role.LEADS)
-            assert leader.service.role is Role.ENDED
+            await other.service.wait_role(Role.LEADER)
+            assert leader.service.role is Role.STOPPED
             assert other.state.commands == [b"x"]
             await other.service.close()
 
@@ -412,7 +412,7 @@ def test_an_exception_abandons_a_service_and_names_it(caplog: pytest.LogCaptureF
                 await by(handles, KeyError("of the program"))
             (said,) = [each.getMessage() for each in caplog.records]
             assert f"KeyError: abandons service {SERVICE!r};" in said
-            assert leader.service.role is Role.ENDED
+            assert leader.service.role is Role.STOPPED
             assert len((await leader.client.logs.describe(SERVICE)).open_segments) == 1
 
     run(main)

@@ -40,7 +40,7 @@ LEDGER = LedgerMetadata(
     DigestKind.CRC32C,
     "0" * 64,
     (Fragment(0, ("a", "b", "c")), Fragment(9, ("a", "d", "c"))),
-    custom={"owner": "somebody"},
+    custom_metadata={"owner": "somebody"},
     token="00ff",
 )
 MANIFEST = LogManifest("a", "id", 5).take_over({}, 7, 6)

@@ -230,9 +230,13 @@ async def _show(settings: Settings, ledger: int) -> None:
         fragments: list[Value] = [
             {"first": each.first, "bookies": list(each.bookies)} for each in metadata.fragments
         ]
-        print_json({**fields, "custom": dict(metadata.custom), "fragments": fragments})
+        print_json(
+            {**fields, "custom_metadata": dict(metadata.custom_metadata), "fragments": fragments}
+        )
         return
-    print_fields({**fields, **{f"custom {name}": text for name, text in metadata.custom.items()}})
+    print_fields(
+        {**fields, **{f"custom {name}": text for name, text in metadata.custom_metadata.items()}}
+    )
     click.echo()
     rows = [(each.first, "  ".join(each.bookies)) for each in metadata.fragments]
     print_table(("first entry", "bookies"), rows, empty="")

@@ -16,7 +16,7 @@ from quire.cli.output import Value, confirm, flush, note, print_json, progress, 
 from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
 from quire.cli.replication import key_file_option, password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
-from quire.cli.upkeep import rebuild, sweep
+from quire.cli.upkeep import gc, rebuild
 from quire.client import Client
 from quire.errors import NoSuchLogError
 from quire.ledger.quorum import Replication
@@ -24,16 +24,16 @@ from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
 from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import LATEST, AtTransaction, Position, Record
-from quire.log.records.transactions import check_order
+from quire.log.records.position import LATEST, AtTxid, Position, Record
+from quire.log.records.txids import check_order
 
 RECORD_BYTES_MAX: Final = BATCH_BYTES_MAX - 4
 """The largest record that fits a batch of one, without its length field."""
 
 
-def _parse_start(text: str) -> Position | int | datetime | AtTransaction:
-    if text.startswith("tx:") and text[3:].isdecimal():
-        return AtTransaction(int(text[3:]))
+def _parse_start(text: str) -> Position | int | datetime | AtTxid:
+    if text.startswith("txid:") and text[5:].isdecimal():
+        return AtTxid(int(text[5:]))
     if not text.isdecimal():  # digits alone are an offset, though they may be a day too
         with contextlib.suppress(ValueError):
             return datetime.fromisoformat(text)
@@ -46,7 +46,7 @@ _start = click.option(
     "start",
     type=_parse_start,
     metavar="POSITION",
-    help="Where to start: segment.entry.slot, an offset, tx:ID (a transaction), a time "
+    help="Where to start: segment.entry.slot, an offset, txid:ID, a time "
     "(2026-07-31T09:30:00Z), beginning or latest.",
 )
 
@@ -56,7 +56,7 @@ def log() -> None:
     """Write and read logs."""
 
 
-for command in (cursor, create, list_, show, watch, set_, rebuild, sweep):
+for command in (cursor, create, list_, show, watch, set_, rebuild, gc):
     log.add_command(command)
 
 
@@ -64,9 +64,9 @@ for command in (cursor, create, list_, show, watch, set_, rebuild, sweep):
 @_name
 @click.argument("records_", metavar="[RECORD]...", nargs=-1)
 @click.option(
-    "--transaction",
+    "--txid",
     type=click.IntRange(0, 2**63 - 1),
-    help="Transaction id of the records: a number that never decreases along a log.",
+    help="Txid of the records: a number that never decreases along a log.",
 )
 @payload_option
 @password_option
@@ -77,7 +77,7 @@ def append(
     settings: Settings,
     name: str,
     records_: tuple[str, ...],
-    transaction: int | None,
+    txid: int | None,
     encoding: str,
     password: bytes,
     keyring: Keyring | None,
@@ -92,18 +92,18 @@ def append(
     \b
     Examples:
       quire log append orders 'buy 100' 'sell 20'
-      quire log append orders 'buy 7' --transaction 1042
+      quire log append orders 'buy 7' --txid 1042
       tail -F app.log | quire log append app
     """
     options = LogOptions(replication=replication, password=password, keyring=keyring)
-    run(lambda: _append(settings, name, records_, transaction, encoding, options))
+    run(lambda: _append(settings, name, records_, txid, encoding, options))
 
 
 async def _append(
     settings: Settings,
     name: str,
     arguments: Sequence[str],
-    transaction: int | None,
+    txid: int | None,
     encoding: str,
     options: LogOptions,
 ) -> None:
@@ -116,15 +116,13 @@ async def _append(
         if batch is None:
             note("There is no record to append; nothing was opened.")
             return
-        if transaction is not None:
-            await _check_transaction(client, name, transaction, options)
+        if txid is not None:
+            await _check_txid(client, name, txid, options)
         opened = await client.open_log(name, options)
         with progress(f"Appending to {name}", len(arguments) or None) as advance:
             async with opened:
                 while batch is not None:
-                    futures = [
-                        await opened.submit(record, transaction=transaction) for record in batch
-                    ]
+                    futures = [await opened.submit(record, txid=txid) for record in batch]
                     for future in futures:
                         _print_position(settings, await future)
                     flush()
@@ -132,13 +130,11 @@ async def _append(
                     batch = await anext(batches, None)
 
 
-async def _check_transaction(
-    client: Client, name: str, transaction: int, options: LogOptions
-) -> None:
-    """Raise `TransactionOrderError` when a log has had a record of a later transaction."""
+async def _check_txid(client: Client, name: str, txid: int, options: LogOptions) -> None:
+    """Raise `TxidOrderError` when a log has had a record of a later txid."""
     with contextlib.suppress(NoSuchLogError):
-        last = await client.logs.last_transaction(name, password=options.password)
-        check_order(name, transaction, last)
+        last = await client.logs.last_txid(name, password=options.password)
+        check_order(name, txid, last)
 
 
 def _print_position(settings: Settings, position: Position) -> None:
@@ -164,7 +160,7 @@ def _print_position(settings: Settings, position: Position) -> None:
 def read(
     settings: Settings,
     name: str,
-    start: Position | int | datetime | AtTransaction | None,
+    start: Position | int | datetime | AtTxid | None,
     limit: int | None,
     encoding: str,
     password: bytes,
@@ -180,7 +176,7 @@ def read(
     Examples:
       quire log read orders
       quire log read orders --from 3.17.0 --limit 10 --json
-      quire log read orders --from tx:1042
+      quire log read orders --from txid:1042
       quire log read orders --recover
       quire log read orders --from 2026-07-31T09:30:00+02:00
     """
@@ -199,7 +195,7 @@ def read(
 def tail(
     settings: Settings,
     name: str,
-    start: Position | int | datetime | AtTransaction | None,
+    start: Position | int | datetime | AtTxid | None,
     limit: int | None,
     encoding: str,
     password: bytes,
@@ -220,7 +216,7 @@ def tail(
 async def _read(
     settings: Settings,
     name: str,
-    start: Position | int | datetime | AtTransaction | None,
+    start: Position | int | datetime | AtTxid | None,
     follow: bool,
     limit: int | None,
     password: bytes,
@@ -262,7 +258,7 @@ def _printer(settings: Settings, encoding: str) -> Callable[[Record], None]:
             "offset": record.offset,
             "epoch": record.epoch,
             "timestamp_ms": record.timestamp_ms,
-            "transaction": record.transaction,
+            "txid": record.txid,
         }
         print_json({**fields, **payload_fields(record.payload, encoding)})
 

@@ -1,4 +1,4 @@
-"""`quire log rebuild` and `quire log sweep`: after accidents."""
+"""`quire log rebuild` and `quire log gc`: after accidents."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ async def _rebuild(settings: Settings, name: str, password: bytes) -> None:
 
 @click.command(short_help="Delete orphans: leftovers of crashes.")
 @with_settings
-def sweep(settings: Settings) -> None:
+def gc(settings: Settings) -> None:
     """Delete orphans: ledgers, files and snapshots that a crash left and no record will ever name.
 
     \b
     Example:
-      quire log sweep
+      quire log gc
     """
-    run(lambda: _sweep(settings))
+    run(lambda: _gc(settings))
 
 
-async def _sweep(settings: Settings) -> None:
+async def _gc(settings: Settings) -> None:
     async with settings.connect() as client:
-        orphans = [*await client.logs.sweep(), *await client.sweep_snapshots()]
-        files = await client.logs.sweep_files()
-        unlisted = await client.logs.unlisted()
+        orphans = [*await client.logs.gc(), *await client.gc_snapshots()]
+        files = await client.logs.gc_files()
+        kept = await client.logs.unlisted()
     if settings.json:
-        kept: dict[str, Value] = {name: list(ledgers) for name, ledgers in unlisted.items()}
-        print_json({"deleted": list(orphans), "files": list(files), "unlisted": kept})
+        shown: dict[str, Value] = {name: list(ledgers) for name, ledgers in kept.items()}
+        print_json({"deleted": list(orphans), "files": list(files), "kept": shown})
     else:
         also = f", and {len(files)} files of cold segments" if files else ""
         note(f"{len(orphans)} ledgers{also} were orphans and are deleted.")
-        for name, ledgers in sorted(unlisted.items()):
+        for name, ledgers in sorted(kept.items()):
             note(
                 f"Kept: ledgers {', '.join(map(str, ledgers))} hold records of a log {name} that "
                 f"has no manifest. `quire log rebuild {name}` rebuilds it if it is lost."

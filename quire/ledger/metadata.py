@@ -89,7 +89,7 @@ class LedgerMetadata:
     state: LedgerState = LedgerState.OPEN
     last_entry: EntryId | None = None
     length: int | None = None
-    custom: Mapping[str, str] = field(default_factory=dict)
+    custom_metadata: Mapping[str, str] = field(default_factory=dict)
     created_ms: int = 0
     token: str = ""
     full_quorum: bool = False
@@ -103,7 +103,9 @@ class LedgerMetadata:
     def _problem(self) -> str | None:
         if self.ledger < 0:
             return "id is negative"
-        strange = [each for pair in self.custom.items() for each in pair if type(each) is not str]
+        strange = [
+            each for pair in self.custom_metadata.items() for each in pair if type(each) is not str
+        ]
         if strange:
             return f"custom metadata is text only, {strange[0]!r} is none"
         firsts = [fragment.first for fragment in self.fragments]
@@ -241,7 +243,7 @@ class LedgerMetadata:
             "state": str(self.state),
             "last_entry": self.last_entry,
             "length": self.length,
-            "custom": dict(self.custom),
+            "custom": dict(self.custom_metadata),
             "created_ms": self.created_ms,
             "token": self.token,
             "full_quorum": self.full_quorum,
@@ -282,7 +284,9 @@ def _from_body(body: Mapping[str, Any]) -> LedgerMetadata:
         state=LedgerState(body["state"]),
         last_entry=None if body["last_entry"] is None else _number(body["last_entry"]),
         length=None if body["length"] is None else _number(body["length"]),
-        custom={_text(key): _text(value) for key, value in _mapping(body["custom"]).items()},
+        custom_metadata={
+            _text(key): _text(value) for key, value in _mapping(body["custom"]).items()
+        },
         created_ms=_number(body["created_ms"]),
         token=_text(body["token"]),
         full_quorum=_flag(body["full_quorum"]),

@@ -15,22 +15,22 @@ from quire.log.leader.producer_state import Restoration
 from quire.log.leader.takeover import TakeOver
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.deletion import Attachment, delete_log
-from quire.log.maintenance.ingest import Adoption
-from quire.log.maintenance.offload import Offload, sweep_each
+from quire.log.maintenance.ingest import Ingest
+from quire.log.maintenance.offload import Offload, gc_each
 from quire.log.maintenance.orphans import find_orphans, find_unlisted, rebuild_log
 from quire.log.maintenance.trimming import trim_log
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
-from quire.log.manifest.recovery import find_last_transaction, recover_open_segments
+from quire.log.manifest.recovery import find_last_txid, recover_open_segments
 from quire.log.manifest.watching import names_of, watch_manifest, watch_names
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import OnGap
 from quire.log.reading.reader import LogReader
 from quire.log.reading.search import (
+    LogEnd,
     OpenSegment,
-    Tail,
     find_acknowledged_tail,
     find_tail,
     look,
@@ -172,7 +172,7 @@ class LogDirectory:
         """Return a reader that starts at a given place in a log.
 
         Args:
-            start: a position, offset, time, transaction or cursor, or `LATEST`: the end as of now.
+            start: a position, offset, time, txid or cursor, or `LATEST`: the end as of now.
             follow: continue until the log is sealed. Otherwise end at the last confirmed record.
             wait_for_log: a follower waits for a missing log, or for the next one after a deletion.
             log_id: identity of the position's log; the reader does not wait for it.
@@ -272,9 +272,9 @@ class LogDirectory:
             follow=False,
         )
 
-    def adoption(self, name: str) -> Adoption:
-        """Return the jobs of a log: ledgers written outside it that it adopts (ingest.py)."""
-        return Adoption(
+    def ingest(self, name: str) -> Ingest:
+        """Return the jobs of a log: ledgers written outside it that it ingests (ingest.py)."""
+        return Ingest(
             self._store, self._record(name), self._catalog, rng=self._rng, clocks=self._clocks
         )
 
@@ -282,7 +282,7 @@ class LogDirectory:
         """Return what moves a log's closed segments into Parquet files (offload.py)."""
         return Offload(self._record(name), self._catalog, rng=self._rng)
 
-    async def tail(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> Tail:
+    async def tail(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> LogEnd:
         """Return the earliest position of the next record, and its offset. Never fences.
 
         Args:
@@ -301,14 +301,14 @@ class LogDirectory:
         opener = self._opener(name, password)
         return await look(lambda: self._describe_living(name), lambda seen: find(seen, opener))
 
-    async def last_transaction(self, name: str, *, password: bytes = b"") -> int:
-        """Return the last transaction id of a log, ids of trimmed records included; −1 for a log
-        without transactions. The answer is the id announced last, and needs no key. Raises as
+    async def last_txid(self, name: str, *, password: bytes = b"") -> int:
+        """Return the last txid of a log, ids of trimmed records included; −1 for a log
+        without txids. The answer is the id announced last, and needs no key. Raises as
         `tail`.
         """
         return await look(
             lambda: self._describe_living(name),
-            lambda seen: find_last_transaction(self._catalog, seen, password),
+            lambda seen: find_last_txid(self._catalog, seen, password),
         )
 
     async def describe(self, name: str) -> LogManifest:
@@ -352,8 +352,8 @@ class LogDirectory:
         exists, and `ConfigurationError` for an invalid setting.
         """
         log_id = self._new_id()
-        new = LogManifest(name, log_id, int(self._clock() * 1000)).set_settings(settings or {})
-        LogOptions().with_settings(new.settings)
+        new = LogManifest(name, log_id, int(self._clock() * 1000)).set_options(settings or {})
+        LogOptions().with_stored(new.settings)
 
         def edit(found: LogManifest | None) -> LogManifest:
             if found is not None and found.log_id != log_id:
@@ -377,7 +377,7 @@ class LogDirectory:
         """
         return watch_manifest(self._record(name), self._rng)
 
-    async def set_settings(self, name: str, settings: Mapping[str, str]) -> LogManifest:
+    async def set_options(self, name: str, settings: Mapping[str, str]) -> LogManifest:
         """Store options that hold for every leader of the log, the present one too (`SETTINGS`).
 
         Those set before stay as they are; the value "" takes one back. Raises `ConfigurationError`
@@ -385,8 +385,8 @@ class LogDirectory:
         """
 
         def change(manifest: LogManifest) -> LogManifest:
-            changed = manifest.set_settings(settings)
-            LogOptions().with_settings(changed.settings)
+            changed = manifest.set_options(settings)
+            LogOptions().with_stored(changed.settings)
             return changed
 
         return await self._edit(name, change)
@@ -426,9 +426,9 @@ class LogDirectory:
         `InvalidRequestError` for a place that is not a tier of the log, `ColdTierError` for one
         that does not answer, and errors of recovery.
         """
-        record, cursors, adoption = self._record(name), self.cursors(name), self.adoption(name)
+        record, cursors, ingest = self._record(name), self.cursors(name), self.ingest(name)
         attached = self._attachments(name)
-        await delete_log(record, self._catalog, cursors, adoption, password, attached, forget_tiers)
+        await delete_log(record, self._catalog, cursors, ingest, password, attached, forget_tiers)
 
     async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """Recreate the manifest of a log that lost it, from the labels of its ledgers.
@@ -447,7 +447,7 @@ class LogDirectory:
             self._record(name), self._catalog, password, now_ms, self._new_id()
         )
 
-    async def sweep(self) -> Sequence[LedgerId]:
+    async def gc(self) -> Sequence[LedgerId]:
         """Delete the ledgers of logs that no log lists, nor ever will, and return them.
 
         One with records stays where its log has no manifest: that may be lost (`unlisted`).
@@ -464,13 +464,13 @@ class LogDirectory:
         """
         return await find_unlisted(self._catalog, self.describe)
 
-    async def sweep_files(self) -> Sequence[str]:
+    async def gc_files(self) -> Sequence[str]:
         """Delete files of cold segments that no log names or will name, and return their URIs.
 
         The failing tier of one log does not stop the sweep of the others. Raises
         `ConfigurationError` if pyarrow is missing, and `ColdTierError`.
         """
-        return await sweep_each([self.offload(name) for name in await self.list()])
+        return await gc_each([self.offload(name) for name in await self.list()])
 
     async def _edit(self, name: str, change: Callable[[LogManifest], LogManifest]) -> LogManifest:
         def edit(manifest: LogManifest | None) -> LogManifest:

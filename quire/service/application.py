@@ -42,10 +42,10 @@ class Application(Protocol[R_co]):
 class Role(StrEnum):
     """The present role of a replica."""
 
-    FOLLOWS = "follows"
-    TAKES_OVER = "takes over"
-    LEADS = "leads"
-    ENDED = "ended"
+    FOLLOWER = "follower"
+    RECOVERING = "recovering"
+    LEADER = "leader"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class Service(Generic[R]):
         self._logs = logs
         self._options = options
         self._snapshots = Snapshots(store, catalog, election.name, options.log)
-        self._role = Role.FOLLOWS
+        self._role = Role.FOLLOWER
         self._role_changed = asyncio.Event()
         self._log_id: str | None = None
         self._next = BEGINNING
@@ -171,7 +171,7 @@ class Service(Generic[R]):
     async def wait_role(self, role: Role) -> None:
         """Return when this replica has a role. Raises the error that ended the service."""
         while self._role is not role:
-            if self._role is Role.ENDED:
+            if self._role is Role.STOPPED:
                 raise self._ending_error() or HandleClosedError(self.title)
             await self._wait_role()
 
@@ -180,7 +180,7 @@ class Service(Generic[R]):
         await self._role_changed.wait()
 
     def _set_role(self, role: Role) -> None:
-        self._role = Role.ENDED if self._role is Role.ENDED else role
+        self._role = Role.STOPPED if self._role is Role.STOPPED else role
         self._role_changed.set()
 
     # Its life.
@@ -214,7 +214,7 @@ class Service(Generic[R]):
                         await (self._left_office() if self._resign.is_set() else self.hand_over())
         finally:
             await stop(self._main)
-            self._set_role(Role.ENDED)
+            self._set_role(Role.STOPPED)
         if (failure := self._ending_error()) is not None:
             raise failure
 
@@ -260,17 +260,17 @@ class Service(Generic[R]):
                 await asyncio.sleep(PAUSE_SECONDS)
             except Exception as error:
                 self._failure = self._failure or _cause(error)
-                self._set_role(Role.ENDED)
+                self._set_role(Role.STOPPED)
                 return
             finally:
                 await stop(following)
-                self._set_role(Role.FOLLOWS)
+                self._set_role(Role.FOLLOWER)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         if self._main is not None:
             self._main.cancel()
-        self._set_role(Role.ENDED)
+        self._set_role(Role.STOPPED)
 
     # Following.
 
@@ -360,7 +360,7 @@ class Service(Generic[R]):
         return self._office
 
     async def _lead(self, leadership: Leadership) -> None:
-        self._set_role(Role.TAKES_OVER)
+        self._set_role(Role.RECOVERING)
         self._resign.clear()
         name, options = self._election.name, self._options.log
         log = await self._logs.open(name, options, is_leader=lambda: not leadership.is_lost)
@@ -368,7 +368,7 @@ class Service(Generic[R]):
             await self._read_on(follow=False)
             self._log_id = log.log_id
             self._office = office = Office(log, partial(self._apply_confirmed, log))
-            self._set_role(Role.LEADS)
+            self._set_role(Role.LEADER)
             ends = (log.wait_deposed(), leadership.wait_lost(), self._resign.wait())
             await first_of(*ends)
             if self._resign.is_set() and not leadership.is_lost:
@@ -392,7 +392,7 @@ class Service(Generic[R]):
                 await stop(self._snapshotting)
         finally:
             self._office = None
-            self._set_role(Role.FOLLOWS)
+            self._set_role(Role.FOLLOWER)
 
     def _apply_confirmed(self, log: Log, payload: bytes, position: Position) -> list[R]:
         """Carry out a confirmed record: the next record of the log."""

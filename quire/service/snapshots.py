@@ -5,7 +5,7 @@
 The record only moves forward, so any replica may write a snapshot, also a deposed leader:
 the state of a replica is always the state after some prefix of the log. A process that ends in
 between leaves a ledger that no record names, labelled with service, log and offset
-(`sweep_snapshots`). The deletion of a log deletes record and ledger (log/maintenance/deletion.py).
+(`gc_snapshots`). The deletion of a log deletes record and ledger (log/maintenance/deletion.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from quire.log.manifest.record import ManifestRecord
 from quire.log.records.batch import decode_batch, encode_batch
 from quire.log.records.encryption import Decryption, Encryption
 from quire.log.records.position import Position
-from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.records.txids import NO_TXID
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import service_path
 from quire.metastore.record import decode_record, encode_record
@@ -105,7 +105,7 @@ class Snapshots:
         """Return the state. Raises `NoSuchLedgerError` when a newer one has replaced it."""
         password = self._options.password
         async with await self._catalog.open(snapshot.ledger, password=password) as reader:
-            if ENCRYPTED not in reader.metadata.custom:
+            if ENCRYPTED not in reader.metadata.custom_metadata:
                 return b"".join([entry.payload async for entry in reader.read()])
             return b"".join([self._decrypted(entry) async for entry in reader.read()])
 
@@ -117,7 +117,7 @@ class Snapshots:
 
     def _chunks(self, state: bytes, metadata: LedgerMetadata) -> list[bytes]:
         chunks = [state[at : at + CHUNK_BYTES] for at in range(0, len(state), CHUNK_BYTES)] or [b""]
-        if ENCRYPTED not in metadata.custom:
+        if ENCRYPTED not in metadata.custom_metadata:
             return chunks
         encryption = Encryption.of(self._options.keyring, metadata)
         assert encryption is not None
@@ -125,7 +125,7 @@ class Snapshots:
             encryption.seal(
                 encode_batch([chunk], first_offset=entry, epoch=1, timestamp_ms=0),
                 entry,
-                NO_TRANSACTION,
+                NO_TXID,
             )
             for entry, chunk in enumerate(chunks)
         ]
@@ -139,14 +139,14 @@ class Snapshots:
         replication: Replication,
     ) -> bool:
         """Store a state; returns whether it is the newest now."""
-        custom = {SERVICE: self._name, LOG_ID: log_id, OFFSET: str(offset)}
+        custom_metadata = {SERVICE: self._name, LOG_ID: log_id, OFFSET: str(offset)}
         if self._options.keyring is not None and self._options.keyring.current is not None:
-            custom[ENCRYPTED] = "true"
+            custom_metadata[ENCRYPTED] = "true"
         writer = await self._catalog.create(
             replication,
             password=self._options.password,
             digest=self._options.digest,
-            custom=custom,
+            custom_metadata=custom_metadata,
         )
         snapshot = Snapshot(log_id, writer.ledger, position, offset)
         try:
@@ -211,7 +211,7 @@ class Snapshots:
         return Snapshot.decode(self._path, found.value), found.version
 
 
-async def sweep_snapshots(store: MetadataStore, catalog: LedgerCatalog) -> Sequence[LedgerId]:
+async def gc_snapshots(store: MetadataStore, catalog: LedgerCatalog) -> Sequence[LedgerId]:
     """Delete the ledgers of snapshots that no record names or will ever name; return them.
 
     This is certain once the service's record names a snapshot with as much of the same log.
@@ -219,7 +219,7 @@ async def sweep_snapshots(store: MetadataStore, catalog: LedgerCatalog) -> Seque
     """
     orphans: list[LedgerId] = []
     async for metadata in catalog.each():
-        ledger, labels = metadata.ledger, metadata.custom
+        ledger, labels = metadata.ledger, metadata.custom_metadata
         if SERVICE in labels and await _is_outdone(store, ledger, labels):
             with suppress(NoSuchLedgerError):
                 await catalog.delete(ledger)

@@ -16,7 +16,7 @@ from pyarrow import compute
 
 from quire.entry import Entry
 from quire.log.reading.span import Slice, Span
-from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.records.txids import NO_TXID
 
 _TYPES: Final = {
     "log": pa.string(),
@@ -27,7 +27,7 @@ _TYPES: Final = {
     "offset": pa.int64(),
     "epoch": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
-    "transaction": pa.int64(),
+    "txid": pa.int64(),
     "payload": pa.binary(),
 }
 """The types Spark checks record batches against; they belong to `options.LOG_COLUMNS`."""
@@ -141,8 +141,8 @@ class _Rows:
                 pa.int64(), self.count, [None, pa.py_buffer(_counting("q", range(self.count)))]
             )
             return compute.add(counted, pa.scalar(start, pa.int64()))
-        if name == "transaction":
-            return self._transactions()
+        if name == "txid":
+            return self._txids()
         return self._numbers(name)
 
     def _numbers(self, name: str) -> pa.Array:
@@ -156,19 +156,17 @@ class _Rows:
                 values.extend(array("q", [same]) * len(slots))
         return pa.Array.from_buffers(_TYPES[name], self.count, [None, pa.py_buffer(values)])
 
-    def _transactions(self) -> pa.Array:
+    def _txids(self) -> pa.Array:
         """Ids of the application; null before the log's first id."""
-        if not any(piece.batch.transactions for piece in self._slices):
+        if not any(piece.batch.txids for piece in self._slices):
             return pa.nulls(self.count, pa.int64())
         values = array("q")
         for _, slots, batch in self._slices:
-            ids = batch.transactions or (NO_TRANSACTION,)
+            ids = batch.txids or (NO_TXID,)
             same = len(ids) == 1
             values.extend(ids * len(slots) if same else ids[slots.start : slots.stop])
         found = pa.Array.from_buffers(pa.int64(), self.count, [None, pa.py_buffer(values)])
-        return compute.if_else(
-            compute.equal(found, NO_TRANSACTION), pa.scalar(None, pa.int64()), found
-        )
+        return compute.if_else(compute.equal(found, NO_TXID), pa.scalar(None, pa.int64()), found)
 
     def _payload(self) -> pa.Array:
         lengths = b"".join(self._lengths)

@@ -18,4 +18,4 @@ def end_of(client: SyncClient, log: str, password: bytes) -> int:
     if manifest.first_position[1:] == (0, 0):
         return manifest.first_offset
     # All that its first segment has was trimmed: the manifest has not counted that yet.
-    return client.tail_log(log, password=password).offset
+    return client.log_end(log, password=password).offset

@@ -33,10 +33,10 @@ LOG_COLUMNS: Final = {
     "offset": "long",
     "epoch": "long",
     "timestamp": "timestamp",
-    "transaction": "long",
+    "txid": "long",
     "payload": "binary",
 }
-"""One row per record; `timestamp` is when the leader made the batch, `transaction` may be null."""
+"""One row per record; `timestamp` is when the leader made the batch, `txid` may be null."""
 
 LEDGER_COLUMNS: Final = {"ledger": "long", "entry": "long", "payload": "binary"}
 """One row per entry of a raw ledger."""

@@ -1,6 +1,6 @@
 """Writing data frames and streams into a log: whole jobs or nothing.
 
-Every task writes ledgers of its own, parts; when all tasks are done the driver has the log adopt
+Every task writes ledgers of its own, parts; when all tasks are done the driver has the log ingest
 them in one compare-and-set, in the order of the partitions (quire/log/maintenance/ingest.py).
 Before that, no reader sees any of it. A write is a takeover: it deposes a leader that is writing
 the log.
@@ -32,12 +32,12 @@ from quire.errors import ConfigurationError, InvalidRequestError
 from quire.log.manifest.manifest import Job
 from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.encryption import Encryption
-from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.records.txids import NO_TXID
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.content import Content
 from quire.spark.options import WriteOptions
 from quire.spark.patience import patiently
-from quire.sync import SyncAdoption, SyncLedgerWriter
+from quire.sync import SyncIngest, SyncLedgerWriter
 
 UNKNOWN_QUERY: Final = "unknown"
 QUERY_DIGITS: Final = 16
@@ -79,11 +79,11 @@ class _Writing:
         self._job = job
 
     @property
-    def _adoption(self) -> SyncAdoption:
-        return worker_client(self._options.cluster).log_adoption(self._options.log)
+    def _ingest(self) -> SyncIngest:
+        return worker_client(self._options.cluster).log_ingest(self._options.log)
 
     def _write(self, batches: Iterator[Any]) -> Parts:
-        writer = _PartWriter(self._adoption, self._job, self._options)
+        writer = _PartWriter(self._ingest, self._job, self._options)
         try:
             for batch in batches:
                 writer.add(batch.column(0).to_pylist())
@@ -92,9 +92,9 @@ class _Writing:
             writer.abandon()
             raise
 
-    def _adopt(self, parts: Sequence[Parts], job: Job, remember: bool) -> None:
+    def _ingest_parts(self, parts: Sequence[Parts], job: Job, remember: bool) -> None:
         patiently(
-            self._adoption.adopt,
+            self._ingest.ingest,
             [ledger for each in parts for ledger in each.ledgers],
             job,
             remember=remember,
@@ -111,17 +111,17 @@ class LogWriter(_Writing, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write a partition's rows, in a worker."""
-        if self._options.job and patiently(self._adoption.has_done, self._work):
+        if self._options.job and patiently(self._ingest.has_done, self._work):
             return Parts(())
         return self._write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Put the whole job into the log."""
-        self._adopt(_parts(messages), self._work, bool(self._options.job))
+        self._ingest_parts(_parts(messages), self._work, bool(self._options.job))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete the ledgers that the tasks wrote."""
-        patiently(self._adoption.drop, self._job)
+        patiently(self._ingest.drop, self._job)
 
     @property
     def _work(self) -> Job:
@@ -153,11 +153,11 @@ class LogStreamWriter(_Writing, DataSourceStreamArrowWriter):
         if not parts:
             return  # no task ran, so that there is nothing to write and no query to remember
         content = reduce(Content.joined, (each.content for each in parts))
-        self._adopt(parts, Job(self._job, batchId, parts[0].query, content.digest), True)
+        self._ingest_parts(parts, Job(self._job, batchId, parts[0].query, content.digest), True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Delete the ledgers that the tasks wrote."""
-        patiently(self._adoption.drop, self._job)
+        patiently(self._ingest.drop, self._job)
 
 
 def running_query() -> str:
@@ -177,8 +177,8 @@ def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Parts]:
 class _PartWriter:
     """Packs records into entries and entries into parts."""
 
-    def __init__(self, adoption: SyncAdoption, job: str, options: WriteOptions) -> None:
-        self._adoption = adoption
+    def __init__(self, ingest: SyncIngest, job: str, options: WriteOptions) -> None:
+        self._ingest = ingest
         self._job = job
         self._options = options.log_options
         self._key_file = options.key_file
@@ -244,7 +244,7 @@ class _PartWriter:
         if not self._entries:
             return
         if self._writer is None:
-            self._writer = patiently(self._adoption.create_part, self._job, self._options)
+            self._writer = patiently(self._ingest.create_part, self._job, self._options)
         self._writer.append_many(self._encrypted(self._writer))
         self._entries, self._entry_bytes = [], 0
         if self._writer.length >= self._options.roll_bytes:
@@ -259,7 +259,7 @@ class _PartWriter:
             assert self._encryption is not None
         first = writer.last_pushed + 1
         return [
-            self._encryption.seal(each, entry, NO_TRANSACTION)
+            self._encryption.seal(each, entry, NO_TXID)
             for entry, each in enumerate(self._entries, first)
         ]
 

@@ -7,11 +7,11 @@
 Every name works as its asynchronous twin, without `await`; asynchronous iterators are plain ones.
 """
 
-from quire.sync.adoption import SyncAdoption
 from quire.sync.client import SyncClient, connect
 from quire.sync.cluster import SyncLocalCluster
 from quire.sync.cursors import SyncCursor, SyncLogCursors
 from quire.sync.elections import SyncElection, SyncLeadership
+from quire.sync.ingest import SyncIngest
 from quire.sync.leading import SyncLeadingLog
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter, SyncNumberedWriter
 from quire.sync.logs import SyncLog, SyncLogDirectory, SyncLogReader
@@ -19,10 +19,10 @@ from quire.sync.offloads import SyncOffload
 from quire.sync.services import SyncService
 
 __all__ = [
-    "SyncAdoption",
     "SyncClient",
     "SyncCursor",
     "SyncElection",
+    "SyncIngest",
     "SyncLeadership",
     "SyncLeadingLog",
     "SyncLedgerReader",

@@ -19,7 +19,7 @@ from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import OnGap
-from quire.log.reading.search import Tail
+from quire.log.reading.search import LogEnd
 from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Start
@@ -27,9 +27,9 @@ from quire.metadata.check import Finding
 from quire.metadata.recordless import RecordlessLedgers
 from quire.service import Application, ServiceOptions
 from quire.service.service import R
-from quire.sync.adoption import SyncAdoption
 from quire.sync.cursors import SyncLogCursors
 from quire.sync.elections import SyncElection
+from quire.sync.ingest import SyncIngest
 from quire.sync.leading import SyncLeadingLog
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
 from quire.sync.logs import SyncLog, SyncLogDirectory, SyncLogReader
@@ -78,7 +78,7 @@ class SyncClient:
         *,
         password: bytes = b"",
         digest: DigestKind = DigestKind.CRC32C,
-        custom: Mapping[str, str] | None = None,
+        custom_metadata: Mapping[str, str] | None = None,
         deferred_sync: bool = False,
         full_quorum: bool = False,
     ) -> SyncLedgerWriter:
@@ -87,7 +87,7 @@ class SyncClient:
             replication,
             password=password,
             digest=digest,
-            custom=custom,
+            custom_metadata=custom_metadata,
             deferred_sync=deferred_sync,
             full_quorum=full_quorum,
         )
@@ -214,13 +214,13 @@ class SyncClient:
         """See `Client.logs`."""
         return SyncLogDirectory(self._portal, self._client.logs)
 
-    def log_adoption(self, name: str) -> SyncAdoption:
-        """See `Client.log_adoption`."""
-        return SyncAdoption(self._portal, self._client.log_adoption(name))
+    def log_ingest(self, name: str) -> SyncIngest:
+        """See `Client.log_ingest`."""
+        return SyncIngest(self._portal, self._client.log_ingest(name))
 
-    def tail_log(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> Tail:
-        """See `Client.tail_log`."""
-        work = self._client.tail_log(name, linearizable=linearizable, password=password)
+    def log_end(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> LogEnd:
+        """See `Client.log_end`."""
+        work = self._client.log_end(name, linearizable=linearizable, password=password)
         return self._portal.call(work)
 
     def log_cursors(self, name: str, *, password: bytes = b"") -> SyncLogCursors:
@@ -281,9 +281,9 @@ class SyncClient:
         )
         return SyncService(self._portal, service)
 
-    def sweep_snapshots(self) -> Sequence[LedgerId]:
-        """See `Client.sweep_snapshots`."""
-        return self._portal.call(self._client.sweep_snapshots())
+    def gc_snapshots(self) -> Sequence[LedgerId]:
+        """See `Client.gc_snapshots`."""
+        return self._portal.call(self._client.gc_snapshots())
 
     def bookies(self) -> list[BookieAddress]:
         """See `Client.bookies`."""

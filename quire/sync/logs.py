@@ -16,7 +16,7 @@ from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
 from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Position, Record
-from quire.log.records.producers import Stamp
+from quire.log.records.producers import ProducerSequence
 from quire.sync.handle import SyncHandle
 from quire.sync.offloads import SyncOffload
 from quire.sync.portal import Portal
@@ -77,12 +77,12 @@ class SyncLog(SyncHandle):
         record: bytes,
         *,
         expected_offset: int | None = None,
-        stamp: Stamp | None = None,
-        transaction: int | None = None,
+        producer_sequence: ProducerSequence | None = None,
+        txid: int | None = None,
     ) -> Position:
         """See `Log.append`."""
         work = self._log.append(
-            record, expected_offset=expected_offset, stamp=stamp, transaction=transaction
+            record, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
         )
         return self._portal.call(work)
 
@@ -91,12 +91,12 @@ class SyncLog(SyncHandle):
         records: Sequence[bytes],
         *,
         expected_offset: int | None = None,
-        stamp: Stamp | None = None,
-        transaction: int | None = None,
+        producer_sequence: ProducerSequence | None = None,
+        txid: int | None = None,
     ) -> list[Position]:
         """See `Log.append_many`."""
         work = self._log.append_many(
-            records, expected_offset=expected_offset, stamp=stamp, transaction=transaction
+            records, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
         )
         return self._portal.call(work)
 
@@ -105,12 +105,12 @@ class SyncLog(SyncHandle):
         record: bytes,
         *,
         expected_offset: int | None = None,
-        stamp: Stamp | None = None,
-        transaction: int | None = None,
+        producer_sequence: ProducerSequence | None = None,
+        txid: int | None = None,
     ) -> concurrent.futures.Future[Position]:
         """See `Log.submit`; the future may be waited for in any thread."""
         work = self._log.submit(
-            record, expected_offset=expected_offset, stamp=stamp, transaction=transaction
+            record, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
         )
         return self._portal.submit(work)
 
@@ -162,9 +162,9 @@ class SyncLogDirectory:
         """See `LogDirectory.watch_log`."""
         return self._portal.iterate(lambda: self._logs.watch_log(name), lambda _: 0)
 
-    def last_transaction(self, name: str, *, password: bytes = b"") -> int:
-        """See `LogDirectory.last_transaction`."""
-        return self._portal.call(self._logs.last_transaction(name, password=password))
+    def last_txid(self, name: str, *, password: bytes = b"") -> int:
+        """See `LogDirectory.last_txid`."""
+        return self._portal.call(self._logs.last_txid(name, password=password))
 
     def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
         """See `LogDirectory.rebuild`."""
@@ -174,17 +174,17 @@ class SyncLogDirectory:
         """See `LogDirectory.recover`."""
         self._portal.call(self._logs.recover(name, password=password))
 
-    def sweep(self) -> Sequence[LedgerId]:
-        """See `LogDirectory.sweep`."""
-        return self._portal.call(self._logs.sweep())
+    def gc(self) -> Sequence[LedgerId]:
+        """See `LogDirectory.gc`."""
+        return self._portal.call(self._logs.gc())
 
     def unlisted(self) -> Mapping[str, Sequence[LedgerId]]:
         """See `LogDirectory.unlisted`."""
         return self._portal.call(self._logs.unlisted())
 
-    def sweep_files(self) -> Sequence[str]:
-        """See `LogDirectory.sweep_files`."""
-        return self._portal.call(self._logs.sweep_files())
+    def gc_files(self) -> Sequence[str]:
+        """See `LogDirectory.gc_files`."""
+        return self._portal.call(self._logs.gc_files())
 
     def offload(self, name: str) -> SyncOffload:
         """See `LogDirectory.offload`."""

@@ -33,6 +33,6 @@ class SyncOffload:
         """See `Offload.release`."""
         return self._portal.call(self._offload.release())
 
-    def sweep(self) -> Sequence[str]:
-        """See `Offload.sweep`."""
-        return self._portal.call(self._offload.sweep())
+    def gc(self) -> Sequence[str]:
+        """See `Offload.gc`."""
+        return self._portal.call(self._offload.gc())

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from quire.cli.log import _check_transaction
+from quire.cli.log import _check_txid
 from quire.log.manifest.options import LogOptions
-from quire.log.records.errors import TransactionOrderError
+from quire.log.records.errors import TxidOrderError
 from quire.log.records.position import LATEST
 from tests.support.log_cluster import NAME, LogCluster, run, whole_client
 
@@ -18,19 +18,19 @@ def test_an_id_below_one_that_was_trimmed_is_refused_and_the_largest_is_not() ->
         async with LogCluster() as cluster:
             client = whole_client(cluster)
 
-            async def check(transaction: int) -> None:
-                await _check_transaction(client, NAME, transaction, LogOptions())
+            async def check(txid: int) -> None:
+                await _check_txid(client, NAME, txid, LogOptions())
 
             await check(2**63 - 1)  # there is no log yet
             leader = await cluster.new_client().open()
-            await leader.append(b"a", transaction=100)
+            await leader.append(b"a", txid=100)
             await asyncio.sleep(1)  # until it is announced
             await client.trim_log(NAME, LATEST)
-            with pytest.raises(TransactionOrderError, match="5 cannot follow transaction 100"):
+            with pytest.raises(TxidOrderError, match="5 cannot follow txid 100"):
                 await check(5)
             await check(100)
             await check(2**63 - 1)
-            await leader.append(b"b", transaction=2**63 - 1)
+            await leader.append(b"b", txid=2**63 - 1)
             await asyncio.sleep(1)
             await check(2**63 - 1)
             await leader.close()

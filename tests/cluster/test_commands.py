@@ -59,13 +59,13 @@ class TestLogs:
 
     def test_transactions_are_written_shown_and_started_at(self, cluster: RunningCluster) -> None:
         for number in (5, 9):
-            command = ("log", "append", "numbered", f"in {number}", "--transaction", f"{number}")
+            command = ("log", "append", "numbered", f"in {number}", "--txid", f"{number}")
             assert quire(*command, store=cluster.store).code == 0
-        found = quire("log", "read", "numbered", "--from", "tx:6", "--json", store=cluster.store)
-        assert [(each["transaction"], each["payload"]) for each in found.json] == [(9, "in 9")]
-        late = quire("log", "append", "numbered", "x", "--transaction", "8", store=cluster.store)
+        found = quire("log", "read", "numbered", "--from", "txid:6", "--json", store=cluster.store)
+        assert [(each["txid"], each["payload"]) for each in found.json] == [(9, "in 9")]
+        late = quire("log", "append", "numbered", "x", "--txid", "8", store=cluster.store)
         assert late.code == 7
-        assert "transaction 8 cannot follow transaction 9" in late.err
+        assert "txid 8 cannot follow txid 9" in late.err
         wrong = quire("log", "append", "numbered", "x", "--payload", "hex", store=cluster.store)
         assert wrong.code == 2
         shown = quire("log", "show", "numbered", "--json", store=cluster.store).json

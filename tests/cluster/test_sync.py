@@ -38,7 +38,7 @@ def test_a_service_runs_without_asyncio(cluster: RunningCluster) -> None:
     with quire.sync.connect(cluster.store) as client:
         states = Counter(), Counter()
         with client.service("sums", states[0], "one") as first:
-            first.wait_role(Role.LEADS)
+            first.wait_role(Role.LEADER)
             with client.service("sums", states[1], "two") as second:
                 assert [first.submit(b"5"), first.submit(b"2")] == [5, 7]
                 with pytest.raises(LeadershipLostError):
@@ -47,12 +47,12 @@ def test_a_service_runs_without_asyncio(cluster: RunningCluster) -> None:
                 assert leader is not None
                 assert leader.candidate == "one"
                 first.hand_over("two")
-                second.wait_role(Role.LEADS)
+                second.wait_role(Role.LEADER)
                 second.barrier()
                 assert second.submit(b"1") == 8
                 assert (second.epoch or 0) > 1
                 assert states[1].thread != threading.current_thread().name
-        assert first.role is Role.ENDED
+        assert first.role is Role.STOPPED
 
 
 def test_entries_are_numbered_by_their_caller(cluster: RunningCluster) -> None:
@@ -75,23 +75,23 @@ def test_what_no_log_lists_and_no_service_names_is_swept(cluster: RunningCluster
             log_id = log.log_id
         options = ServiceOptions(snapshot_records=2)
         with client.service("swept", Counter(), "one", options=options) as service:
-            service.wait_role(Role.LEADS)
+            service.wait_role(Role.LEADER)
             while client.describe_log("swept").trimmed_to == BEGINNING:  # behind a snapshot
                 service.submit(b"1")
 
         def orphans() -> list[int]:
             of_log = {"log": "swept", "log_id": log_id, "epoch": "0", "segment": "1"}
             of_service = {"service": "swept", "log_id": log_id, "offset": "1"}
-            made = [client.create_ledger(custom=each) for each in (of_log, of_service)]
+            made = [client.create_ledger(custom_metadata=each) for each in (of_log, of_service)]
             for writer in made:
                 writer.close()
             return [writer.ledger for writer in made]
 
         log_ledger, snapshot_ledger = orphans()
-        assert log_ledger in client.logs.sweep()
-        assert client.sweep_snapshots() == [snapshot_ledger]
+        assert log_ledger in client.logs.gc()
+        assert client.gc_snapshots() == [snapshot_ledger]
         left = orphans()
-        swept = quire_command("log", "sweep", "--json", store=cluster.store)
+        swept = quire_command("log", "gc", "--json", store=cluster.store)
         assert swept.code == 0, swept.err
         assert set(left) <= set(swept.json[0]["deleted"])
         assert not set(left) & set(client.list_ledgers())

@@ -40,7 +40,7 @@ LEDGER = LedgerMetadata(
     DigestKind.CRC32C,
     "0" * 64,
     (Fragment(0, BOOKIES), Fragment(9, ("a" * 32, "d" * 32, "c" * 32))),
-    custom={"application": "quire", "owner": "büro"},
+    custom_metadata={"application": "quire", "owner": "büro"},
     created_ms=1_700_000_000_000,
     token="00ff",
 )

@@ -67,7 +67,7 @@ def _with_columns(data: bytes) -> Any:
         [tuple(each) if each else None for each in decode_stamps(columns[1], 3)],
         (memory.encode(), memory.encode_forgotten()) == (columns[2], columns[5]),
         decode_at(columns[3]),
-        batch.transactions,
+        batch.txids,
         columns[99],
     )
 

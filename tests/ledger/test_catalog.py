@@ -75,14 +75,14 @@ def test_a_ledger_is_what_was_asked_for() -> None:
             Replication(4, 3, 2),
             password=b"pw",
             digest=DigestKind.HMAC_SHA256,
-            custom={"owner": "dice"},
+            custom_metadata={"owner": "dice"},
         )
         metadata = await cluster.catalog.metadata(writer.ledger)
         assert metadata == writer.metadata
         assert metadata.state is LedgerState.OPEN
         assert metadata.replication == Replication(4, 3, 2)
         assert metadata.digest is DigestKind.HMAC_SHA256
-        assert metadata.custom == {"owner": "dice"}
+        assert metadata.custom_metadata == {"owner": "dice"}
         assert metadata.created_ms == 1500
         assert len(metadata.fragments) == 1
         assert len(set(metadata.last_fragment.bookies)) == 4
@@ -336,13 +336,13 @@ def test_a_record_keeps_room_for_its_end() -> None:
 
     async def main(cluster: MemoryCluster) -> None:
         large = {"k": "x" * (NEW_BYTES_MAX - 1000)}
-        writer = await cluster.catalog.create(custom=large)
+        writer = await cluster.catalog.create(custom_metadata=large)
         await writer.append(b"kept")
         writer.abandon()
         async with await cluster.catalog.open(writer.ledger) as reader:
             assert (await reader.read_entry(0)).payload == b"kept"
         with pytest.raises(InvalidRequestError, match="keep large values in entries"):
-            await cluster.catalog.create(custom={"k": "x" * NEW_BYTES_MAX})
+            await cluster.catalog.create(custom_metadata={"k": "x" * NEW_BYTES_MAX})
 
     scenario(3, main)
 

@@ -143,11 +143,13 @@ def test_a_close_whose_answer_does_not_come_in_time_has_an_unknown_outcome() -> 
 
 
 @pytest.mark.parametrize("custom", [{"job": 7}, {"job": None}, {7: "job"}])
-def test_metadata_of_ones_own_that_nobody_could_read_is_refused(custom: dict[str, str]) -> None:
+def test_metadata_of_ones_own_that_nobody_could_read_is_refused(
+    custom_metadata: dict[str, str],
+) -> None:
     async def main() -> None:
         async with MemoryCluster(3) as cluster:
             with pytest.raises(InvalidRequestError, match="text only"):
-                await cluster.catalog.create(custom=custom)
+                await cluster.catalog.create(custom_metadata=custom_metadata)
             assert await cluster.catalog.list() == []
 
     virtually(main)

@@ -52,7 +52,7 @@ def metadatas(draw: st.DrawFn) -> LedgerMetadata:
         digest=draw(st.sampled_from(DigestKind)),
         key_check=key_check(draw(st.binary(max_size=20))),
         fragments=tuple(Fragment(first, draw(ensembles)) for first in firsts),
-        custom=draw(st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)),
+        custom_metadata=draw(st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)),
         created_ms=draw(st.integers(0, 2**50)),
         token=draw(st.text("0123456789abcdef", max_size=8)),
     )
@@ -96,7 +96,7 @@ def test_a_damaged_record_is_never_believed(value: LedgerMetadata, data: st.Data
         lambda body: body.update(fragments=[[0, ["a", "b"]]]),
         lambda body: body.update(fragments=7),
         lambda body: body.update(last_entry=4),
-        lambda body: body.update(custom=[]),
+        lambda body: body.update(custom_metadata=[]),
     ],
 )
 def test_a_sealed_record_with_impossible_content_is_corrupt(

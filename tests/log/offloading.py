@@ -5,38 +5,40 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.ingest import Ingest
 from quire.log.maintenance.offload import Offload
 from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.bounds import Bounds
 from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.position import Record
-from quire.log.records.producers import Stamp
+from quire.log.records.producers import ProducerSequence
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered
 
 
 async def write_log(cluster: LogCluster, **options: Any) -> list[Record]:
-    """A log of four sealed segments, one of them adopted, and return its records."""
+    """A log of four sealed segments, one of them ingested, and return its records."""
     client = cluster.new_client()
     async with await client.open(batch_records=7, **options) as log:
         for start in range(0, 90, 30):
             await append_all(log, numbered(start, 30))
-            await log.append(b"stamped", stamp=Stamp("p\u00e9", start), transaction=start)
+            await log.append(
+                b"stamped", producer_sequence=ProducerSequence("p\u00e9", start), txid=start
+            )
             await log.roll()
-    await adopt(client.logs.adoption(NAME))
+    await ingest(client.logs.ingest(NAME))
     return await client.read()
 
 
-async def adopt(adoption: Adoption) -> None:
-    """Have the log adopt a ledger that was written outside it."""
-    part = await adoption.create_part("job", LogOptions())
+async def ingest(ingest: Ingest) -> None:
+    """Have the log ingest a ledger that was written outside it."""
+    part = await ingest.create_part("job", LogOptions())
     for first in (0, 10):
         records = numbered(90 + first, 10)
         entry = encode_batch(records, first_offset=first, epoch=UNPLACED.epoch, timestamp_ms=0)
         await part.append(entry)
     await part.close()
-    await adoption.adopt([part.ledger], Job("job", 0), remember=True)
+    await ingest.ingest([part.ledger], Job("job", 0), remember=True)
 
 
 async def offload(client: Client, target: Path, *, keep: bool = False) -> LogManifest:
@@ -47,7 +49,7 @@ async def offload(client: Client, target: Path, *, keep: bool = False) -> LogMan
         manifest = await work.commit({segment.number: await work.write(segment, tier)})
     if not keep:
         manifest = await work.release()
-    await work.sweep()
+    await work.gc()
     return manifest
 
 

@@ -1,8 +1,8 @@
-"""Parts of a job: written and adopted, as a job does it."""
+"""Parts of a job: written and ingested, as a job does it."""
 
 from __future__ import annotations
 
-from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.ingest import Ingest
 from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import UNPLACED, encode_batch
@@ -17,7 +17,7 @@ async def write_part(
     client: Client, job: str, first: int, count: int, *, close: bool = True
 ) -> int:
     """Write records of a job into a part, three to an entry."""
-    writer = await client.logs.adoption(NAME).create_part(job, LogOptions())
+    writer = await client.logs.ingest(NAME).create_part(job, LogOptions())
     for at in range(0, count, 3):
         records = numbered(first + at, min(3, count - at))
         await writer.append(
@@ -35,8 +35,8 @@ async def write_part(
     return writer.ledger
 
 
-async def adopt(
+async def ingest(
     client: Client, parts: list[int], name: str = "job", sequence: int = 0, *, remember: bool = True
 ) -> LogManifest:
-    adoption: Adoption = client.logs.adoption(NAME)
-    return await adoption.adopt(parts, Job(name, sequence), remember=remember)
+    ingest: Ingest = client.logs.ingest(NAME)
+    return await ingest.ingest(parts, Job(name, sequence), remember=remember)

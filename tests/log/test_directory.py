@@ -68,7 +68,7 @@ def test_what_is_done_to_a_log_that_does_not_exist_says_so() -> None:
                 logs.describe(NAME),
                 logs.delete(NAME),
                 logs.trim(NAME, Position(1, 0, 0)),
-                logs.set_settings(NAME, {}),
+                logs.set_options(NAME, {}),
             ):
                 with pytest.raises(NoSuchLogError, match="a/log"):
                     await call
@@ -248,8 +248,8 @@ def test_settings_hold_for_every_leader_and_are_checked() -> None:
             client = cluster.new_client()
             await (await client.open()).close()
             with pytest.raises(ConfigurationError, match="no setting 'colour'"):
-                await client.logs.set_settings(NAME, {"colour": "red"})
-            await client.logs.set_settings(NAME, {"roll_entries": "2", "batch_records": "1"})
+                await client.logs.set_options(NAME, {"colour": "red"})
+            await client.logs.set_options(NAME, {"roll_entries": "2", "batch_records": "1"})
             async with await client.open() as log:
                 for number in range(9):
                     await log.append(b"%d" % number)

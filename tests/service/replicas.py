@@ -67,7 +67,7 @@ async def replicas(cluster: LogCluster, count: int = 3, **options: Any) -> list[
         found.append(Replica(cluster, f"r{number}", **options))
         await found[-1].service.__aenter__()
         await asyncio.sleep(0.5)
-    await found[0].service.wait_role(Role.LEADS)
+    await found[0].service.wait_role(Role.LEADER)
     return found
 
 

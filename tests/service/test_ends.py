@@ -56,11 +56,11 @@ def test_who_hands_over_is_told_to_whom() -> None:
         async with LogCluster() as cluster:
             leader, other = await replicas(cluster, 2)
             assert not await leader.service.hand_over("nobody")
-            await other.service.wait_role(Role.LEADS)
-            await eventually(lambda: leader.service.role is Role.FOLLOWS)
+            await other.service.wait_role(Role.LEADER)
+            await eventually(lambda: leader.service.role is Role.FOLLOWER)
             await asyncio.sleep(1)
             assert await other.service.hand_over("r0")
-            await leader.service.wait_role(Role.LEADS)
+            await leader.service.wait_role(Role.LEADER)
             for each in (other, leader):
                 await each.service.close()
 
@@ -76,7 +76,7 @@ def test_who_hands_over_a_log_that_cannot_be_closed_is_told() -> None:
             office.close_log = _raise(StoreUnavailableError("memory:", "away"))  # type: ignore[method-assign]
             with pytest.raises(LeadershipLostError, match="before the log was closed"):
                 await leader.service.hand_over("r1")
-            await other.service.wait_role(Role.LEADS)
+            await other.service.wait_role(Role.LEADER)
             for each in (leader, other):
                 await each.service.close()
 
@@ -118,7 +118,7 @@ def test_closing_waits_for_a_hand_over_that_is_under_way(how: str) -> None:
             await service.close()
             await first
             assert len(await asyncio.gather(*submits)) == 50
-            await other.service.wait_role(Role.LEADS)
+            await other.service.wait_role(Role.LEADER)
             assert other.service.applied >= 50
             await other.service.close()
 
@@ -158,7 +158,7 @@ def test_a_snapshot_of_a_log_that_was_deleted_comes_too_late() -> None:
             await whole_client(cluster).delete_log(NAME)
             new = Replica(cluster, "new", snapshot_records=5)
             await new.service.__aenter__()
-            await new.service.wait_role(Role.LEADS)
+            await new.service.wait_role(Role.LEADER)
             for number in range(8):
                 assert await new.service.submit(b"new") == number + 1
             await asyncio.sleep(1)
@@ -168,7 +168,7 @@ def test_a_snapshot_of_a_log_that_was_deleted_comes_too_late() -> None:
             third = Replica(cluster, "third")
             await third.service.__aenter__()
             await new.service.close()
-            await third.service.wait_role(Role.LEADS)
+            await third.service.wait_role(Role.LEADER)
             assert third.state.commands == [b"new"] * 8
             await third.service.close()
 
@@ -185,7 +185,7 @@ def test_a_follower_ends_with_whatever_its_application_raises(defect: Exception)
             follower.state.apply = _raise(defect)  # type: ignore[method-assign]
             assert await leader.service.submit(b"x") == 1
             with pytest.raises(type(defect)):
-                await asyncio.wait_for(follower.service.wait_role(Role.LEADS), 60)
+                await asyncio.wait_for(follower.service.wait_role(Role.LEADER), 60)
             with pytest.raises(type(defect)):
                 await follower.service.close()
             await leader.service.close()
@@ -204,7 +204,7 @@ def test_a_replica_that_cannot_restore_a_snapshot_ends_with_the_reason() -> None
             late.state.restore = _raise(ConflictError("of its own"))  # type: ignore[method-assign]
             await late.service.__aenter__()
             with pytest.raises(ConflictError, match="of its own"):
-                await asyncio.wait_for(late.service.wait_role(Role.LEADS), 60)
+                await asyncio.wait_for(late.service.wait_role(Role.LEADER), 60)
             with pytest.raises(ConflictError):
                 await late.service.close()
             await leader.service.close()

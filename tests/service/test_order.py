@@ -68,7 +68,7 @@ class Snapped:
         labelled = [
             each
             for each in await self.cluster.ledgers()
-            if "service" in (await self.cluster.catalog.metadata(each)).custom
+            if "service" in (await self.cluster.catalog.metadata(each)).custom_metadata
         ]
         assert labelled == [newest.ledger]
 

@@ -69,7 +69,7 @@ def test_a_leader_cut_off_from_its_session_is_followed_and_follows_itself_later(
             old = first.service.epoch
             leading = (await cluster.store.children("/quire/elections/s/candidates"))[0]
             await cluster.store.delete(f"/quire/elections/s/candidates/{leading}")
-            await second.service.wait_role(Role.LEADS)
+            await second.service.wait_role(Role.LEADER)
             await second.service.submit(b"b")
             new = second.service.epoch
             assert old is not None
@@ -97,7 +97,7 @@ def test_a_deposed_leader_confirms_no_barrier() -> None:
                 await first.service.barrier()
             first.client.store.before = refuse("nothing")
             await thief.close()
-            await first.service.wait_role(Role.LEADS)
+            await first.service.wait_role(Role.LEADER)
             assert await first.service.submit(b"b") == 2
             await first.service.close()
 
@@ -111,10 +111,10 @@ def test_handing_over_needs_no_recovery_and_goes_to_whom_it_is_meant_for() -> No
             await found[0].service.submit(b"a")
             started = asyncio.get_running_loop().time()
             await found[0].service.hand_over("r2")
-            await found[2].service.wait_role(Role.LEADS)
+            await found[2].service.wait_role(Role.LEADER)
             assert asyncio.get_running_loop().time() - started < SESSION_SECONDS / 10
             assert await found[2].service.submit(b"b") == 2
-            assert found[1].service.role is Role.FOLLOWS
+            assert found[1].service.role is Role.FOLLOWER
             await agree(found, 2)
             for each in found:
                 await each.service.close()
@@ -133,7 +133,7 @@ def test_who_could_not_begin_to_lead_answers_when_it_leads_again() -> None:
             refused = asyncio.Event()
 
             async def before(method: str, path: str) -> None:
-                begins = replica.service.role is Role.TAKES_OVER and not refused.is_set()
+                begins = replica.service.role is Role.RECOVERING and not refused.is_set()
                 if path == service_path(NAME) and begins:
                     refused.set()
                     raise StoreUnavailableError("faulty:", "refused by order of the test")
@@ -141,7 +141,7 @@ def test_who_could_not_begin_to_lead_answers_when_it_leads_again() -> None:
             replica.client.store.before = before
             async with replica.service as service, asyncio.timeout(30):
                 await refused.wait()
-                await service.wait_role(Role.LEADS)
+                await service.wait_role(Role.LEADER)
                 assert await service.submit(b"a") == 1
                 await service.barrier()
 
@@ -162,7 +162,7 @@ def test_a_defect_of_the_application_ends_the_service_and_is_told(error: Excepti
             )
             assert found[0].state.commands == [], "nothing is carried out on a broken state"
             with pytest.raises(type(error)):
-                await found[0].service.wait_role(Role.LEADS)
+                await found[0].service.wait_role(Role.LEADER)
             with pytest.raises(type(error)):
                 await found[0].service.close()
 
@@ -184,7 +184,7 @@ def test_a_replica_whose_closing_is_cut_short_ends_all_the_same() -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1):
                     await replica.service.close()
-            assert replica.service.role is Role.ENDED
+            assert replica.service.role is Role.STOPPED
             with pytest.raises(OutcomeUnknownError):
                 await waiting
             for bookie in cluster.bookies.values():

@@ -14,7 +14,7 @@ from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING
 from quire.metastore.layout import log_path, service_path
 from quire.service import Role
-from quire.service.snapshots import Snapshots, sweep_snapshots
+from quire.service.snapshots import Snapshots, gc_snapshots
 from tests.service.replicas import NAME, Replica, agree, replicas
 from tests.support.interrupted import cancelled_at
 from tests.support.log_cluster import Gate, LogCluster, refuse, run, whole_client
@@ -37,7 +37,7 @@ def test_a_snapshot_trims_the_log_and_a_new_replica_starts_from_it() -> None:
             labelled = [
                 each
                 for each in await cluster.ledgers()
-                if "service" in (await cluster.catalog.metadata(each)).custom
+                if "service" in (await cluster.catalog.metadata(each)).custom_metadata
             ]
             assert labelled == [newest.ledger], "older snapshots are deleted"
             late = Replica(cluster, "late", snapshot_records=20)
@@ -47,7 +47,7 @@ def test_a_snapshot_trims_the_log_and_a_new_replica_starts_from_it() -> None:
                 assert len(late.state.epochs) == 10
                 await found[1].service.close()
                 await found[0].service.close()
-                await late.service.wait_role(Role.LEADS)
+                await late.service.wait_role(Role.LEADER)
                 assert await late.service.submit(b"more") == 51
 
     run(main)
@@ -121,7 +121,7 @@ def test_a_snapshot_whose_ledger_is_gone_is_an_error_that_names_it() -> None:
             late = Replica(cluster, "late")
             with pytest.raises(NoSuchLedgerError, match=str(newest.ledger)):
                 async with late.service:
-                    await late.service.wait_role(Role.LEADS)
+                    await late.service.wait_role(Role.LEADER)
             await leader.service.close()
 
     run(main)
@@ -136,7 +136,7 @@ def test_snapshots_that_were_never_finished_are_swept_once_they_are_outdone() ->
             async def snapshot_ledgers() -> list[int]:
                 ledgers = await cluster.ledgers()
                 found = [await cluster.catalog.metadata(each) for each in ledgers]
-                return [each.ledger for each in found if "service" in each.custom]
+                return [each.ledger for each in found if "service" in each.custom_metadata]
 
             in_order = client.store.before
             client.store.before = refuse("commit", path=log_path(NAME))
@@ -144,15 +144,15 @@ def test_snapshots_that_were_never_finished_are_swept_once_they_are_outdone() ->
                 await leader.service.submit(b"%d" % number)
             await asyncio.sleep(1)
             [unnamed] = await snapshot_ledgers()
-            swept = await sweep_snapshots(cluster.store, cluster.catalog)
+            swept = await gc_snapshots(cluster.store, cluster.catalog)
             assert swept == [], "it may be named yet"
             client.store.before = in_order
             for number in range(5):
                 await leader.service.submit(b"%d" % number)
             await asyncio.sleep(1)
             [_, named] = await snapshot_ledgers()
-            assert await sweep_snapshots(cluster.store, cluster.catalog) == [unnamed]
-            assert await sweep_snapshots(cluster.store, cluster.catalog) == []
+            assert await gc_snapshots(cluster.store, cluster.catalog) == [unnamed]
+            assert await gc_snapshots(cluster.store, cluster.catalog) == []
             assert await snapshot_ledgers() == [named]
             await leader.service.close()
             again = Replica(cluster, "again")
@@ -326,7 +326,7 @@ def test_a_warning_is_given_for_a_snapshot_that_is_missing_and_only_then(
                 raise HandleClosedError("log 's'")
 
             async with replica.service as service:
-                await service.wait_role(Role.LEADS)
+                await service.wait_role(Role.LEADER)
                 if failing == "snapshot":
                     service._snapshots.write = refuse  # type: ignore[method-assign, assignment]
                 else:

@@ -23,7 +23,7 @@ from quire.entry import LedgerId
 from quire.errors import NoSuchLedgerError, QuireError
 from quire.ledger.writer import LedgerWriter
 from quire.log.directory import LogDirectory
-from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.ingest import Ingest
 from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import UNPLACED, encode_batch
@@ -35,7 +35,7 @@ from quire.log.records.errors import (
     TooManyJobsError,
 )
 from quire.log.records.position import Position
-from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.records.txids import NO_TXID
 from tests.sim.clients import ClientMachine
 from tests.sim.history import LogAppend, Outcome, Violation
 from tests.sim.world import SimWorld
@@ -66,59 +66,59 @@ class Adopter:
 
     async def run(self, client: ClientMachine, directory: LogDirectory) -> None:
         """Do all pieces of work, one after the other."""
-        adoption = directory.adoption(self._log)
+        ingest = directory.ingest(self._log)
         for sequence in range(1, self._pieces + 1):
             appends: dict[LedgerId, list[LogAppend]] = {}
             try:
                 for part in range(self._rng.choice([1, 1, 2])):
-                    await self._write_part(adoption, f"{sequence}.{part}", appends)
+                    await self._write_part(ingest, f"{sequence}.{part}", appends)
             except QuireError as error:
                 self._world.say(client.name, f"gives piece {sequence} up: {error!r}")
                 for append in (each for part in appends.values() for each in part):
                     append.outcome = Outcome.FAILED
-                await client.insist(lambda: adoption.drop(self._job))
+                await client.insist(lambda: ingest.drop(self._job))
                 continue
             remember = self._rng.random() < 0.7
-            is_known = await self._adopt(client, adoption, sequence, appends, remember)
+            is_known = await self._ingest_parts(client, ingest, sequence, appends, remember)
             if is_known and self._slips.random() < 0.3:
-                await self._begin_again(client, adoption, sequence)
+                await self._begin_again(client, ingest, sequence)
             if self._loads.random() < 0.5:
                 await self._load(client, directory)
 
     async def _load(self, client: ClientMachine, directory: LogDirectory) -> None:
         """Have the log remember jobs of batches, few of them, and repeat the oldest."""
-        adoption = directory.adoption(self._log)
+        ingest = directory.ingest(self._log)
         settings = {"jobs_max": str(self._loads.choice([1, 2, 3])), "jobs_seconds": "1e12"}
         try:
-            await directory.set_settings(self._log, settings)
+            await directory.set_options(self._log, settings)
             for _ in range(self._loads.choice([1, 3])):
                 job = Job(f"load {len(self._loaded)}", 0)
-                await adoption.adopt([], job, remember=True)
+                await ingest.ingest([], job, remember=True)
                 self._loaded.append(job.name)
         except QuireError as error:
             self._world.say(client.name, f"does not load: {error!r}")
         else:
-            await self._load_again(client, adoption, Job(self._loaded[0], 0))
+            await self._load_again(client, ingest, Job(self._loaded[0], 0))
 
-    async def _load_again(self, client: ClientMachine, adoption: Adoption, job: Job) -> None:
+    async def _load_again(self, client: ClientMachine, ingest: Ingest, job: Job) -> None:
         appends: dict[LedgerId, list[LogAppend]] = {}
         try:
-            await self._write_part(adoption, f"{job.name}.again", appends)
-            manifest = await adoption.adopt(list(appends), job, remember=True)
+            await self._write_part(ingest, f"{job.name}.again", appends)
+            manifest = await ingest.ingest(list(appends), job, remember=True)
         except ForgottenJobError as error:
             self._world.note_fault("forgotten job refused")
             self._world.say(client.name, f"is refused: {error}")
         except QuireError as error:
             self._world.say(client.name, f"does not load again: {error!r}")
         else:
-            adopted = {each.ledger for each in manifest.segments} & appends.keys()
-            if adopted:
-                raise Violation("a job is adopted once", f"{job} was adopted again: {adopted}")
+            ingested = {each.ledger for each in manifest.segments} & appends.keys()
+            if ingested:
+                raise Violation("a job is adopted once", f"{job} was adopted again: {ingested}")
         for append in (each for part in appends.values() for each in part):
             append.outcome = Outcome.FAILED
-        await client.insist(lambda: adoption.drop(self._job))
+        await client.insist(lambda: ingest.drop(self._job))
 
-    async def _begin_again(self, client: ClientMachine, adoption: Adoption, sequence: int) -> None:
+    async def _begin_again(self, client: ClientMachine, ingest: Ingest, sequence: int) -> None:
         """Offer other records under a number that was used, or as another query."""
         job = self._slips.choice(
             [
@@ -132,8 +132,8 @@ class Adopter:
         while True:
             try:
                 if not appends:
-                    await self._write_part(adoption, f"{sequence}.again", appends)
-                await adoption.adopt(list(appends), job, remember=True)
+                    await self._write_part(ingest, f"{sequence}.again", appends)
+                await ingest.ingest(list(appends), job, remember=True)
             except JobReusedError as error:
                 self._world.note_fault("stream begun again")
                 self._world.say(client.name, f"is told: {error}")
@@ -149,12 +149,12 @@ class Adopter:
                 raise Violation("a stream loses no record without a word", text)
         for append in (each for part in appends.values() for each in part):
             append.outcome = Outcome.FAILED
-        await client.insist(lambda: adoption.drop(self._job))
+        await client.insist(lambda: ingest.drop(self._job))
 
     async def _write_part(
-        self, adoption: Adoption, name: str, appends: dict[LedgerId, list[LogAppend]]
+        self, ingest: Ingest, name: str, appends: dict[LedgerId, list[LogAppend]]
     ) -> None:
-        writer = await adoption.create_part(self._job, self._options)
+        writer = await ingest.create_part(self._job, self._options)
         mine = appends[writer.ledger] = []
         try:
             await writer.append_many(self._entries(writer, name, mine))
@@ -178,14 +178,14 @@ class Adopter:
                 timestamp_ms=UNPLACED.timestamp_ms,
             )
             offset += records
-            sealed = batch if encryption is None else encryption.seal(batch, entry, NO_TRANSACTION)
+            sealed = batch if encryption is None else encryption.seal(batch, entry, NO_TXID)
             entries.append(sealed)
         return entries
 
-    async def _adopt(
+    async def _ingest_parts(
         self,
         client: ClientMachine,
-        adoption: Adoption,
+        ingest: Ingest,
         sequence: int,
         appends: dict[LedgerId, list[LogAppend]],
         remember: bool,
@@ -197,7 +197,7 @@ class Adopter:
         async def attempt() -> LogManifest | None:
             is_first = next(tries) == 0
             try:
-                return await adoption.adopt(list(appends), job, remember=remember)
+                return await ingest.ingest(list(appends), job, remember=remember)
             except NoSuchLedgerError:
                 if remember or is_first:
                     raise
@@ -209,7 +209,7 @@ class Adopter:
 
         manifest = await client.insist(attempt)
         if manifest is None:
-            await client.insist(lambda: adoption.drop(self._job))
+            await client.insist(lambda: ingest.drop(self._job))
             for append in (each for part in appends.values() for each in part):
                 append.outcome = Outcome.UNKNOWN
             self._job = f"{JOB} after {sequence}"

@@ -113,12 +113,12 @@ class Archivist:
         await directory._record(self._log).edit(change)
 
     async def _sweep(self, client: ClientMachine, directory: LogDirectory) -> None:
-        swept = await directory.offload(self._log).sweep()
+        swept = await directory.offload(self._log).gc()
         self._world.say(client.name, f"swept {swept}")
 
     async def finish(self, client: ClientMachine, directory: LogDirectory) -> None:
         """When the faults are over: perhaps offload everything, then see what is left."""
         if self._rng.random() < 0.7:
             await client.insist(lambda: self._offload_all(directory))
-        await client.insist(directory.sweep_files)
+        await client.insist(directory.gc_files)
         self._files.check_swept()

@@ -51,7 +51,7 @@ class DeletionWorkload(LogWorkload):
 
     def __init__(self, world: SimWorld, rng: random.Random, replication: Replication) -> None:
         super().__init__(world, rng, replication)
-        self.has_transactions = self.has_conditions = False
+        self.has_txids = self.has_conditions = False
         self.numbered = 0.0
         self.logs: defaultdict[str, LogHistory] = defaultdict(LogHistory)
         self.gone: set[str] = set()
@@ -248,7 +248,8 @@ class DeletionWorkload(LogWorkload):
         for ledger in await client.insist(client.catalog.list):
             async with await client.insist(partial(client.catalog.open, ledger)) as reader:
                 end = await reader.last_confirmed()
-                text = f"ledger {ledger} {reader.metadata.custom} is left with entries to {end}"
+                labels = reader.metadata.custom_metadata
+                text = f"ledger {ledger} {labels} is left with entries to {end}"
                 require(end == NO_ENTRY, "D4 nothing is left of a log", text)
 
     async def _delete(self, client: ClientMachine) -> None:

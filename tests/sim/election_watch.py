@@ -73,7 +73,7 @@ class ElectionWatch:
         )
 
     def _check_ledger(self, metadata: LedgerMetadata) -> None:
-        labels = Labels.of(metadata.custom)
+        labels = Labels.of(metadata.custom_metadata)
         require(
             metadata.state is not LedgerState.IN_RECOVERY
             or labels is None

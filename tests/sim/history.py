@@ -130,7 +130,7 @@ class Seen:
     offset: int
     epoch: int
     payload: bytes
-    transaction: int | None = None
+    txid: int | None = None
     timestamp_ms: int = 0
 
     @property
@@ -142,7 +142,7 @@ class Seen:
 def seen_of(record: Record) -> Seen:
     """Return what a reader that was given a record has seen."""
     place = (record.position, record.offset, record.epoch)
-    return Seen(*place, record.payload, record.transaction, record.timestamp_ms)
+    return Seen(*place, record.payload, record.txid, record.timestamp_ms)
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class LogAppend:
     payloads: tuple[bytes, ...]
     outcome: Outcome = Outcome.PENDING
     positions: tuple[Position, ...] = ()
-    transaction: int | None = None
+    txid: int | None = None
     expected_offset: int | None = None
     is_resent: bool = False
     """Sent again under its number: then it may be of a later epoch."""

@@ -153,27 +153,25 @@ def only_the_leader_confirms(history: LogHistory) -> None:
         require(other == append.leader, "handoff", f"{append} was confirmed, and so were {other}'s")
 
 
-def transactions_are_kept(final: list[Seen], history: LogHistory) -> None:
+def txids_are_kept(final: list[Seen], history: LogHistory) -> None:
     at = {seen.payload: seen for seen in final}
     for append in history.appends:
         for payload in append.payloads:
             seen = at.get(payload)
             require(
-                seen is None
-                or append.transaction is None
-                or seen.transaction == append.transaction,
+                seen is None or append.txid is None or seen.txid == append.txid,
                 "transactions",
-                f"{payload!r} was appended in transaction {append.transaction}, it is {seen}",
+                f"{payload!r} was appended with txid {append.txid}, it is {seen}",
             )
-    given = {payload for each in history.appends for payload in each.payloads if each.transaction}
+    given = {payload for each in history.appends for payload in each.payloads if each.txid}
     for one, other in pairwise(final):
         require(
-            other.payload in given or other.transaction == one.transaction,
+            other.payload in given or other.txid == one.txid,
             "transactions",
-            f"{other} was appended without a transaction, behind {one}",
+            f"{other} was appended without a txid, behind {one}",
         )
         require(
-            (other.transaction or 0) >= (one.transaction or 0),
+            (other.txid or 0) >= (one.txid or 0),
             "transactions",
             f"{other} stands after {one}",
         )
@@ -216,6 +214,6 @@ def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
     sends_keep_their_order(history)
     epochs_never_go_back(final)
     only_the_leader_confirms(history)
-    transactions_are_kept(final, history)
+    txids_are_kept(final, history)
     conditions_are_kept(final, history)
     nothing_follows_a_seal(final, history)

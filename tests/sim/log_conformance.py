@@ -31,9 +31,9 @@ class LogConformance:
         """Something happened to a ledger."""
         if not self._judge.knows(ledger):
             metadata = self._find(ledger)
-            if metadata is None or "log" not in metadata.custom:
+            if metadata is None or "log" not in metadata.custom_metadata:
                 return
-            labels = Labels.of(metadata.custom)
+            labels = Labels.of(metadata.custom_metadata)
             label = Label(labels.log_id, labels.epoch, labels.segment) if labels else None
             self._judge.created(ledger, label)
         self._judge.told(ledger, event)

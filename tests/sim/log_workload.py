@@ -83,7 +83,7 @@ class LogWorkload:
         self.keyring = Keyring({"k": bytes(32)}, current="k")
         if world.rng("encryption").random() < 0.3:
             self.options = replace(self.options, keyring=self.keyring)
-        self.has_transactions = world.rng("transactions").random() < 0.5
+        self.has_txids = world.rng("transactions").random() < 0.5
         self.numbered = world.rng("stamps").choice([0.0, 0.0, 0.3, 0.8])
         self.senders: dict[str, Sender] = {}
         chance = world.rng("consumer")
@@ -309,12 +309,12 @@ class LogWorkload:
     async def _append(self, client: ClientMachine, log: Log, payloads: tuple[bytes, ...]) -> None:
         append = self.world.log.offer(client.name, log.epoch, payloads)
         append.begun_in = self.world.manifest_watch.current[NAME].epoch
-        if self.has_transactions and len(self.world.log.appends) % 3:
-            append.transaction = log.epoch * 1000 + len(self.world.log.appends) // 5
+        if self.has_txids and len(self.world.log.appends) % 3:
+            append.txid = log.epoch * 1000 + len(self.world.log.appends) // 5
         sender = self._sender(client)
-        stamp = None if append.transaction is not None else sender.number(append)
-        marks: dict[str, Any] = {"transaction": append.transaction, "stamp": stamp}
-        if self.has_conditions and stamp is None and self.terms.random() < 0.2:
+        producer_sequence = None if append.txid is not None else sender.number(append)
+        marks: dict[str, Any] = {"txid": append.txid, "producer_sequence": producer_sequence}
+        if self.has_conditions and producer_sequence is None and self.terms.random() < 0.2:
             append.expected_offset = marks["expected_offset"] = log.next_offset
             await asyncio.sleep(0)  # somebody may come in between
         self.world.in_flight += 1
@@ -333,14 +333,14 @@ class LogWorkload:
             append.outcome = Outcome.FAILED
             self.world.note_fault("producer refused")
             self.world.say(client.name, f"is refused: {error}")
-            sender.refused(stamp)
+            sender.refused(producer_sequence)
         else:
             self.world.log.confirm(append, positions)
             self.clocks.confirm(append, begun)
             self.first_ack.set()
             self.world.manifest_watch.confirm(NAME, positions[-1])
             self.world.say(client.name, f"holds {positions[0]} confirmed")
-            await sender.doubt(log, append, stamp)
+            await sender.doubt(log, append, producer_sequence)
         finally:
             self.world.in_flight -= 1
 
@@ -357,7 +357,7 @@ class LogWorkload:
         while True:
             await asyncio.sleep(self.terms.expovariate(4.0))
             with suppress(QuireError):
-                swept = await directory.sweep()
+                swept = await directory.gc()
                 self.world.say(client.name, f"sweeps {swept}")
 
     # -- the end ---------------------------------------------------------------------------------

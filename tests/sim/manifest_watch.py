@@ -102,7 +102,7 @@ class ManifestWatch:
         fresh = [each for each in after.segments if each.number >= before.next_segment]
         for segment in fresh:
             metadata = self._find(segment.ledger)
-            labels = None if metadata is None else Labels.of(metadata.custom)
+            labels = None if metadata is None else Labels.of(metadata.custom_metadata)
             require(
                 labels is None or _is_for(labels, segment, after.log_id),
                 "C4 a segment is of its leader's epoch",

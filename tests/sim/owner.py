@@ -61,7 +61,7 @@ class Owner:
             names = dict.fromkeys(self._rng.choice(list(self._choices)) for _ in range(2))
             wanted = {name: self._rng.choice(self._choices[name]) for name in names}
             with suppress(QuireError):
-                await directory.set_settings(self._log, wanted)
+                await directory.set_options(self._log, wanted)
                 self._world.say(client.name, f"sets {wanted}")
 
     async def _trim(self, client: ClientMachine, directory: LogDirectory) -> None:

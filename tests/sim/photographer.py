@@ -24,7 +24,7 @@ from quire.log.directory import LogDirectory
 from quire.log.manifest.options import LogOptions
 from quire.log.records.position import Position
 from quire.metastore.layout import LEDGERS, service_path
-from quire.service.snapshots import Snapshot, Snapshots, sweep_snapshots
+from quire.service.snapshots import Snapshot, Snapshots, gc_snapshots
 from tests.sim.clients import ClientMachine
 from tests.sim.history import Violation
 from tests.sim.world import SimWorld
@@ -60,7 +60,7 @@ class Photographers:
             await asyncio.sleep(rng.expovariate(8.0))
             try:
                 if rng.random() < SWEEPS:
-                    swept = await sweep_snapshots(client.store, client.catalog)
+                    swept = await gc_snapshots(client.store, client.catalog)
                     self._world.network.counters["snapshot swept"] += len(swept)
                 elif state := self._look():
                     await self._write(snapshots, state, rng)

@@ -26,7 +26,7 @@ from quire.errors import (
 from quire.log.leader.log import Log
 from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.records.position import Position
-from quire.log.records.producers import WINDOW, Stamp
+from quire.log.records.producers import WINDOW, ProducerSequence
 from tests.sim.history import LogAppend, LogHistory, Outcome, require
 
 DOUBTED_SHARE: Final = 0.2
@@ -47,20 +47,20 @@ class Sender:
         self.found = 0
         """Records that were sent again and had been in the log."""
 
-    def number(self, append: LogAppend) -> Stamp | None:
+    def number(self, append: LogAppend) -> ProducerSequence | None:
         """Return the number of a new append, None for one that has none."""
         if self._rng.random() >= self._share or len(self._unsure()) >= UNSURE_MAX:
             return None
         self._sent.append(append)
-        return Stamp(self._producer, len(self._sent))
+        return ProducerSequence(self._producer, len(self._sent))
 
     @property
     def _producer(self) -> str:
         return f"{self._name}.{self._generation}"
 
-    def refused(self, stamp: Stamp | None) -> None:
+    def refused(self, producer_sequence: ProducerSequence | None) -> None:
         """Go on under a new name when the log has forgotten the one in a stamp."""
-        if stamp is not None and stamp.producer == self._producer:
+        if producer_sequence is not None and producer_sequence.producer == self._producer:
             self._generation += 1
             self._sent = []
 
@@ -75,37 +75,43 @@ class Sender:
         unsure = [each for each in numbered if each[1].outcome is not Outcome.OK]
         for number, append in sorted(sure + unsure, key=lambda each: each[0]):
             try:
-                await self._send(log, append, Stamp(self._producer, number))
+                await self._send(log, append, ProducerSequence(self._producer, number))
             except (OutcomeUnknownError, HandleClosedError):
                 return
             except (ForgottenProducerError, TooManyProducersError):
-                self.refused(Stamp(self._producer, number))
+                self.refused(ProducerSequence(self._producer, number))
                 return
             except (PositionTrimmedError, InvalidRequestError):
                 if self._history.trimmed_to is None:
                     raise
 
-    async def doubt(self, log: Log, append: LogAppend, stamp: Stamp | None) -> None:
+    async def doubt(
+        self, log: Log, append: LogAppend, producer_sequence: ProducerSequence | None
+    ) -> None:
         """Send what was just confirmed once more, or do not. It is where it was."""
-        if stamp is None or self._rng.random() >= DOUBTED_SHARE:
+        if producer_sequence is None or self._rng.random() >= DOUBTED_SHARE:
             return
         try:
-            self._check_place(append, await log.append_many(append.payloads, stamp=stamp))
+            self._check_place(
+                append, await log.append_many(append.payloads, producer_sequence=producer_sequence)
+            )
             self.found += 1
         except (OutcomeUnknownError, HandleClosedError, LogSealedError, RetryError):
             return
         except ForgottenProducerError:
-            self.refused(stamp)
+            self.refused(producer_sequence)
         except (PositionTrimmedError, SequenceConflictError):
             if self._history.trimmed_to is None and append is self._sent[-1]:
                 raise
 
-    async def _send(self, log: Log, append: LogAppend, stamp: Stamp) -> None:
+    async def _send(self, log: Log, append: LogAppend, producer_sequence: ProducerSequence) -> None:
         known, append.is_resent = bool(append.positions), True
         if append.outcome is Outcome.FAILED:
             append.outcome = Outcome.UNKNOWN
         before = log.next_offset
-        positions = tuple(await log.append_many(append.payloads, stamp=stamp))
+        positions = tuple(
+            await log.append_many(append.payloads, producer_sequence=producer_sequence)
+        )
         self.found += log.next_offset == before
         if known:
             self._check_place(append, positions)

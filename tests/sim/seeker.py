@@ -18,7 +18,7 @@ from typing import Final
 
 from quire.log.directory import LogDirectory
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import BEGINNING, LATEST, AtTransaction, Position
+from quire.log.records.position import BEGINNING, LATEST, AtTxid, Position
 from quire.timing import time_limit
 from tests.sim.clients import ClientMachine
 from tests.sim.followers import trying
@@ -33,7 +33,7 @@ RULE = "C9 a reader begins at the first record it asked for"
 class Search:
     """One start of a reader, and what it was given."""
 
-    asked: AtTransaction | datetime | Position
+    asked: AtTxid | datetime | Position
     reading: LogReading
     appends_before: int = 0
     """How many appends had been called when its reader was made."""
@@ -48,8 +48,8 @@ class Search:
         """
         if isinstance(self.asked, Position):
             return appended.get(seen.position, -1) >= self.appends_before
-        if isinstance(self.asked, AtTransaction):
-            return seen.transaction is not None and seen.transaction >= self.asked.transaction
+        if isinstance(self.asked, AtTxid):
+            return seen.txid is not None and seen.txid >= self.asked.txid
         return EPOCH + timedelta(milliseconds=seen.timestamp_ms) >= self.asked
 
     def check(self, known: Iterable[Seen], appended: Mapping[Position, int]) -> None:
@@ -95,12 +95,12 @@ class Seeker:
             with trying(self._world, client):
                 await self._read(client, directory, search)
 
-    def _draw(self) -> AtTransaction | datetime | Position:
+    def _draw(self) -> AtTxid | datetime | Position:
         """Ask for something that is there, or almost, or that comes soon."""
         appends, rng = self._world.log.appends, self._rng
-        ids = [each.transaction for each in appends[-4:] if each.transaction is not None]
+        ids = [each.txid for each in appends[-4:] if each.txid is not None]
         if ids and rng.random() < 0.5:
-            return AtTransaction(rng.choice(ids) + rng.choice([0, 0, 1]))
+            return AtTxid(rng.choice(ids) + rng.choice([0, 0, 1]))
         if rng.random() < 0.4:
             return LATEST
         age = rng.choice([0.0, 0.01 * rng.random(), rng.random()])

@@ -150,9 +150,9 @@ class ServiceWorkload(ElectionWorkload):
         """Give a replica something to do whenever it leads, until the end."""
         number = 0
         while not self.over:
-            if service.role is Role.ENDED:
-                await service.wait_role(Role.LEADS)  # raises what ended it
-            if service.role is not Role.LEADS or self.is_quiet:
+            if service.role is Role.STOPPED:
+                await service.wait_role(Role.LEADER)  # raises what ended it
+            if service.role is not Role.LEADER or self.is_quiet:
                 await asyncio.sleep(0.05)
                 continue
             number += 1

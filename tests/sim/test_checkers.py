@@ -198,7 +198,7 @@ def two_leaders(finals: list[list[Seen]], history: LogHistory) -> None:
 
 def out_of_nowhere(finals: list[list[Seen]], history: LogHistory) -> None:
     for final in (*finals, history.readings[0].records):
-        final[1] = replace(final[1], transaction=5)
+        final[1] = replace(final[1], txid=5)
 
 
 def misplaced(finals: list[list[Seen]], history: LogHistory) -> None:
@@ -206,7 +206,7 @@ def misplaced(finals: list[list[Seen]], history: LogHistory) -> None:
 
 
 def misnumbered(finals: list[list[Seen]], history: LogHistory) -> None:
-    history.appends[0].transaction = 3
+    history.appends[0].txid = 3
 
 
 def confirmed_behind_the_seal(finals: list[list[Seen]], history: LogHistory) -> None:

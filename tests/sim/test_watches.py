@@ -236,14 +236,14 @@ def test_manifest_watch_catches_a_sealed_segment_whose_ledger_can_still_grow() -
 def test_manifest_watch_catches_a_ledger_of_another_epoch_or_place() -> None:
     desk = Desk()
     labels = ledger_labels(FIRST, FIRST.epoch + 1)
-    for custom, found in (
+    for custom_metadata, found in (
         (labels, []),
         ({}, []),
         ({**labels, "epoch": str(FIRST.epoch)}, ["C4"]),
         ({**labels, "segment": "7"}, ["C4"]),
         ({**labels, "log_id": "another"}, ["C4"]),
     ):
-        desk.ledgers[8] = replace(OPEN, custom=custom)
+        desk.ledgers[8] = replace(OPEN, custom_metadata=custom_metadata)
         assert desk.put(FIRST, SECOND) == found
 
 
@@ -333,7 +333,7 @@ def test_election_watch_catches_what_leaders_and_observers_believe() -> None:
 def test_election_watch_catches_the_recovery_of_what_was_handed_over() -> None:
     booth = Booth()
     labels = ledger_labels(FIRST, FIRST.epoch)
-    ledger = replace(OPEN, custom=labels).with_state(LedgerState.IN_RECOVERY)
+    ledger = replace(OPEN, custom_metadata=labels).with_state(LedgerState.IN_RECOVERY)
     booth.watch.changed(ledger_path(7), ledger.encode(), 0)
     booth.watch.closed(FIRST.epoch, SECOND)
     assert not booth.found

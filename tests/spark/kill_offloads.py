@@ -38,7 +38,7 @@ STEPS: Final = {
     "written": ("quire.sync.offloads", "SyncOffload", "commit"),
     "named": ("quire.sync.offloads", "SyncOffload", "release"),
     "doomed": ("quire.log.maintenance.offload", "", "delete_doomed"),
-    "swept": ("quire.sync.offloads", "SyncOffload", "sweep"),
+    "swept": ("quire.sync.offloads", "SyncOffload", "gc"),
 }
 """What a driver is about to call when it stops."""
 

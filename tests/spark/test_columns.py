@@ -13,7 +13,7 @@ from quire.log.reading.bounds import EVERYTHING
 from quire.log.reading.span import Slice, Span
 from quire.log.records.batch import decode_batch, encode_batch
 from quire.log.records.producers import encode_columns
-from quire.log.records.transactions import TRANSACTIONS, encode_transactions
+from quire.log.records.txids import TXIDS, encode_txids
 from quire.spark import columns
 from quire.spark.columns import entry_batches, record_batches
 from quire.spark.options import LEDGER_COLUMNS, LOG_COLUMNS
@@ -29,7 +29,7 @@ _COLUMNS: tuple[Callable[[int], bytes], ...] = (
 
 
 def _ids(ids: list[int]) -> bytes:
-    return encode_columns({TRANSACTIONS: encode_transactions(ids)})
+    return encode_columns({TXIDS: encode_txids(ids)})
 
 
 def make(rng: random.Random, counts: list[int], skipped: int, kept: int) -> list[Slice]:
@@ -67,7 +67,7 @@ def test_every_record_becomes_its_row(monkeypatch: pytest.MonkeyPatch, rows_max:
             "offset": piece.batch.header.first_offset + slot,
             "epoch": 5,
             "timestamp": datetime.fromtimestamp((1_000 + piece.entry) / 1000, UTC),
-            "transaction": piece.batch.transactions_of(range(slot, slot + 1))[0],
+            "txid": piece.batch.txids_of(range(slot, slot + 1))[0],
             "payload": piece.batch.payloads()[slot],
         }
         for piece in slices

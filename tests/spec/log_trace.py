@@ -281,7 +281,7 @@ class LogJudge:
     def _place(self, new: Segment, after: LogManifest) -> None:
         ledger = self._ledgers[new.ledger]
         self._placed[after.log_id, new.number] = new.ledger
-        if new.adopted:
+        if new.ingested:
             _need(new.epoch == after.epoch, "Ingest: a part of another epoch")
             is_closed = new.end is not None and ledger.end == new.end.last_entry
             _need(is_closed, f"C3: the part ends at {ledger.end}")

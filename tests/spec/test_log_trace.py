@@ -74,7 +74,7 @@ DELETED = [
     told(1, Kind.DELETED),
     told(2, Kind.DELETED),
 ]
-ADOPTED = ONE.adopt(ENDS, [(4, END)], None, 0)
+ADOPTED = ONE.ingest(ENDS, [(4, END)], None, 0)
 SOUND: dict[str, list[Step]] = {
     "a roll": [*ROLLED, told(2, Kind.CONFIRMED, 0), CLOSED, became(SEALED), answered(2, 0)],
     "a takeover": [*FOLLOWED, answered(1, 1)],

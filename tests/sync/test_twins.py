@@ -18,7 +18,7 @@ from quire.ledger.writer import LedgerWriter
 from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
 from quire.log.maintenance.cursors import Cursor, LogCursors
-from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.ingest import Ingest
 from quire.log.maintenance.offload import Offload
 from quire.log.reading.reader import LogReader
 from quire.service import Service
@@ -34,7 +34,7 @@ PAIRS: dict[type, type] = {
     Cursor: sync.SyncCursor,
     Election: sync.SyncElection,
     Leadership: sync.SyncLeadership,
-    Adoption: sync.SyncAdoption,
+    Ingest: sync.SyncIngest,
     Offload: sync.SyncOffload,
     LocalCluster: sync.SyncLocalCluster,
     LogDirectory: sync.SyncLogDirectory,
@@ -63,8 +63,8 @@ INTERNAL: dict[type, frozenset[str]] = {
     Log: frozenset({"start"}),
     LogCursors: frozenset({"advance", "deletions", "forget", "lag", "of_log", "slowest", "state"}),
     LogDirectory: frozenset(
-        {"adoption", "cursors", "delete", "describe", "list", "open", "read", "read_span"}
-        | {"set_settings", "snapshot", "tail", "trim"}  # what `Client` has under other names
+        {"ingest", "cursors", "delete", "describe", "list", "open", "read", "read_span"}
+        | {"set_options", "snapshot", "tail", "trim"}  # what `Client` has under other names
     ),
     Leadership: frozenset({"end", "place"}),
 }

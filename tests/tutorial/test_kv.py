@@ -64,7 +64,7 @@ class Servers:
                     status = (await client.get(f"http://{address}/status", timeout=0.5)).json()
                 except httpx.HTTPError:
                     continue
-                if status["role"] == "leads" and address != but:
+                if status["role"] == "leader" and address != but:
                     return address
             await asyncio.sleep(0.1)
 

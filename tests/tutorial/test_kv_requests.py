@@ -40,7 +40,7 @@ class Alone:
         """Nobody else leads."""
 
     async def wait_role(self, role: quire.Role) -> None:
-        assert role is quire.Role.ENDED
+        assert role is quire.Role.STOPPED
         await self.ended.wait()
 
 

@@ -162,7 +162,7 @@ async def serve(store_uri: str, address: str, snapshot_records: int) -> None:
 
 async def end_with(service: quire.Service[dict[str, object]], server: uvicorn.Server) -> None:
     """End the server when its replica has ended: it could only say for ever that nobody leads."""
-    await service.wait_role(quire.Role.ENDED)
+    await service.wait_role(quire.Role.STOPPED)
     server.should_exit = True
 
 

@@ -1,6 +1,6 @@
 """A segment as a Parquet file: one row per record, and everything a reader of the log is told.
 
-    segment entry slot offset epoch timestamp transaction producer sequence payload columns sealed
+    segment entry slot offset epoch timestamp txid producer sequence payload columns sealed
 
 The first columns say what the log says of the record, placed as it lies in the log; whoever wants
 records reads just these. `columns` are the optional columns of the record's batch as they were
@@ -44,8 +44,8 @@ from quire.log.records.batch import (
     place_header,
 )
 from quire.log.records.encryption import is_encrypted
-from quire.log.records.producers import STAMPS, Stamp, decode_columns, decode_stamps
-from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.records.producers import STAMPS, ProducerSequence, decode_columns, decode_stamps
+from quire.log.records.txids import NO_TXID
 
 FORMAT: Final = 1
 KEY: Final = b"quire"
@@ -88,7 +88,7 @@ class FileWriter:
             "log_id": log_id,
             "segment": segment.number,
             "ledger": segment.ledger,
-            "adopted": segment.adopted,
+            "adopted": segment.ingested,
             "groups": [],
         }
         with tier_errors(self.uri):
@@ -185,7 +185,7 @@ class _Group:
         if is_encrypted(entry.payload):
             self._sealed.append((self.rows, header.count, entry.payload))
             self._lengths.append(bytes(4 * header.count))
-            self._add_rows(entry.entry, place_header(header, base), (NO_TRANSACTION,))
+            self._add_rows(entry.entry, place_header(header, base), (NO_TXID,))
             self.bytes += len(entry.payload)
             return entry.payload
         batch = decode_batch(entry.payload, entry.ledger, entry.entry)
@@ -195,7 +195,7 @@ class _Group:
         if batch.columns:
             self._columns.append((self.rows, len(batch), batch.columns))
         placed = place_batch(batch, base)
-        self._add_rows(entry.entry, placed.header, placed.transactions or (NO_TRANSACTION,))
+        self._add_rows(entry.entry, placed.header, placed.txids or (NO_TXID,))
         self.bytes += len(batch.body)
         return assemble_batch(lengths, batch.data, batch.header, batch.columns)
 
@@ -214,7 +214,7 @@ class _Group:
         made = {
             name: _fixed(SCHEMA.field(name).type, values) for name, values in self._numbers.items()
         }
-        known = compute.not_equal(made["transaction"], NO_TRANSACTION)
+        known = compute.not_equal(made["transaction"], NO_TXID)
         made["transaction"] = compute.if_else(known, made["transaction"], None)
         made["segment"] = pa.repeat(pa.scalar(self._segment.number, pa.int64()), self.rows)
         made["slot"] = _fixed(pa.int32(), self._slots)
@@ -254,12 +254,21 @@ class _Group:
                 found.append((row, count, kinds[STAMPS]))
         if not found:
             return pa.nulls(self.rows, pa.string()), pa.nulls(self.rows, pa.int64())
-        stamps: list[Stamp | None] = [None] * self.rows
+        stamps: list[ProducerSequence | None] = [None] * self.rows
         for row, count, data in found:
             stamps[row : row + count] = decode_stamps(data, count)
         return (
-            pa.array([stamp and stamp.producer for stamp in stamps], pa.string()),
-            pa.array([None if stamp is None else stamp.sequence for stamp in stamps], pa.int64()),
+            pa.array(
+                [producer_sequence and producer_sequence.producer for producer_sequence in stamps],
+                pa.string(),
+            ),
+            pa.array(
+                [
+                    None if producer_sequence is None else producer_sequence.sequence
+                    for producer_sequence in stamps
+                ],
+                pa.int64(),
+            ),
         )
 
 

@@ -32,15 +32,15 @@ from quire.log.records.producers import (
     SNAPSHOT_AT,
     STAMPS,
     Producers,
-    Stamp,
+    ProducerSequence,
     encode_at,
     encode_columns,
     encode_stamps,
 )
-from quire.log.records.transactions import (
-    NO_TRANSACTION,
+from quire.log.records.txids import (
+    NO_TXID,
     TRANSACTION_BYTES,
-    TRANSACTIONS,
+    TXIDS,
     Numbering,
 )
 
@@ -67,7 +67,7 @@ class Parcel:
     bytes: int
     timestamp_ms: int
     waiting: list[Waiting]
-    transaction: int = NO_TRANSACTION
+    txid: int = NO_TXID
     """The last record's."""
     entry: int = -1
     stored: Payload = b""
@@ -101,7 +101,9 @@ class ProducerColumns:
         self._at = 0
         self._since = 0
 
-    def columns(self, first_offset: int, stamps: list[Stamp | None], size: int) -> dict[int, bytes]:
+    def columns(
+        self, first_offset: int, stamps: list[ProducerSequence | None], size: int
+    ) -> dict[int, bytes]:
         """Return the columns of the batch that begins at an offset, and remember its stamps."""
         if not self.written and not any(stamps):
             return {}
@@ -136,7 +138,7 @@ class Outbox:
         timestamp_ms: int,
         options: LogOptions,
         producers: Producers | None = None,
-        transaction: int = NO_TRANSACTION,
+        txid: int = NO_TXID,
     ) -> None:
         self._body_bytes_max = options.body_bytes_max
         self.next_offset = next_offset
@@ -145,8 +147,8 @@ class Outbox:
         self.obey(options)
         self._groups: deque[tuple[Sequence[bytes], int, Outcome, int, Marks]] = deque()
         self._marked = False
-        self._numbering = Numbering(transaction)
-        self.transaction = transaction
+        self._numbering = Numbering(txid)
+        self.txid = txid
         """Id of the last record that was put in."""
         self._memory = ProducerColumns(producers or Producers(), options.body_bytes_max)
         self._records = 0
@@ -175,14 +177,14 @@ class Outbox:
     @property
     def has_columns(self) -> bool:
         """True when batches may carry columns."""
-        return self._marked or bool(self._memory.written) or self._numbering.last != NO_TRANSACTION
+        return self._marked or bool(self._memory.written) or self._numbering.last != NO_TXID
 
     def columns_cost(self, records: int, marks: Marks) -> int:
         """Return how many bytes columns take at most beside records with these marks."""
         if marks is UNMARKED and not self.has_columns:
             return 0
         cost = COLUMNS_RESERVE + marks.cost(records)
-        is_numbered = marks.transaction is not None or self.transaction != NO_TRANSACTION
+        is_numbered = marks.txid is not None or self.txid != NO_TXID
         return cost + TRANSACTION_BYTES * records if is_numbered else cost
 
     def limit_producers(self, producers_max: int, seconds: float, counted_ms: int) -> None:
@@ -217,7 +219,7 @@ class Outbox:
         self._groups.append((group, size, outcome, count, marks))
         if marks is not UNMARKED:
             self._marked = True
-            self.transaction = max(self.transaction, marks.transaction or NO_TRANSACTION)
+            self.txid = max(self.txid, marks.txid or NO_TXID)
         self._records += count or 1
         self._bytes += size
 
@@ -262,11 +264,11 @@ class Outbox:
         return parcel
 
     def _columns(self, marked: list[tuple[int, Marks]], size: int) -> bytes:
-        ids = self._numbering.column((count, marks.transaction) for count, marks in marked)
-        stamps = [marks.stamp for count, marks in marked for _ in range(count)]
+        ids = self._numbering.column((count, marks.txid) for count, marks in marked)
+        stamps = [marks.producer_sequence for count, marks in marked for _ in range(count)]
         columns = self._memory.columns(self.next_offset, stamps, size + len(ids))
         if ids:
-            columns[TRANSACTIONS] = ids
+            columns[TXIDS] = ids
         return encode_columns(columns)
 
     def _parcel(
@@ -290,9 +292,9 @@ class Outbox:
             compression=self._compression,
             columns=columns,
         )
-        transaction = self._numbering.last
+        txid = self._numbering.last
         now_ms = self._timestamp_ms
-        return Parcel(payload, first_offset, len(records), size, now_ms, waiting, transaction)
+        return Parcel(payload, first_offset, len(records), size, now_ms, waiting, txid)
 
     def drop_all(self) -> list[Outcome]:
         """Empty the outbox and return the futures that waited in it."""

@@ -10,19 +10,19 @@ from typing import Final, NamedTuple
 
 from quire.errors import InvalidRequestError
 from quire.log.records.position import check_offset
-from quire.log.records.producers import Stamp
-from quire.log.records.transactions import check_transaction
+from quire.log.records.producers import ProducerSequence
+from quire.log.records.txids import check_txid
 
 
 class Marks(NamedTuple):
     """The marks stored with every record of a group."""
 
-    stamp: Stamp | None = None
-    transaction: int | None = None
+    producer_sequence: ProducerSequence | None = None
+    txid: int | None = None
 
     def cost(self, records: int) -> int:
-        """Bytes that a stamp adds to a batch at most."""
-        return self.stamp.cost(records) if self.stamp else 0
+        """Bytes that a producer sequence adds to a batch at most."""
+        return self.producer_sequence.cost(records) if self.producer_sequence else 0
 
 
 UNMARKED: Final = Marks()
@@ -30,8 +30,8 @@ UNMARKED: Final = Marks()
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an append depends on: the offset it must get, that its stamp is new, and that its
-    transaction is not below the last one.
+    """What an append depends on: the offset it must get, that its producer sequence is new, and
+    that its txid is not below the last one.
     """
 
     expected_offset: int | None = None
@@ -41,21 +41,24 @@ class Terms:
 ALWAYS: Final = Terms()
 
 
-def make_terms(expected_offset: int | None, stamp: Stamp | None, transaction: int | None) -> Terms:
+def make_terms(
+    expected_offset: int | None, producer_sequence: ProducerSequence | None, txid: int | None
+) -> Terms:
     """Return the terms of an append; `ALWAYS` without any.
 
-    Raises `InvalidRequestError` for an invalid stamp, transaction or offset.
+    Raises `InvalidRequestError` for an invalid producer sequence, txid or offset.
     """
     if expected_offset is not None:
         check_offset(expected_offset)
-    if stamp is None and transaction is None:
+    if producer_sequence is None and txid is None:
         return ALWAYS if expected_offset is None else Terms(expected_offset)
-    if stamp is not None:
-        if not isinstance(stamp, Stamp):
+    if producer_sequence is not None:
+        if not isinstance(producer_sequence, ProducerSequence):
             raise InvalidRequestError(
-                f"not a stamp: {stamp!r} (expected Stamp(producer, sequence))"
+                f"not a producer sequence: {producer_sequence!r} "
+                "(expected ProducerSequence(producer, sequence))"
             )
-        stamp.check()
-    if transaction is not None:
-        check_transaction(transaction)
-    return Terms(expected_offset, Marks(stamp, transaction))
+        producer_sequence.check()
+    if txid is not None:
+        check_txid(txid)
+    return Terms(expected_offset, Marks(producer_sequence, txid))

@@ -49,7 +49,7 @@ from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.search import OpenSegment, find_record, look
 from quire.log.records.position import Position
-from quire.log.records.producers import Producers, Stamp
+from quire.log.records.producers import Producers, ProducerSequence
 from quire.log.retry import retry
 
 _log = logging.getLogger(__name__)
@@ -202,8 +202,8 @@ class Log(Handle):
         record: bytes,
         *,
         expected_offset: int | None = None,
-        stamp: Stamp | None = None,
-        transaction: int | None = None,
+        producer_sequence: ProducerSequence | None = None,
+        txid: int | None = None,
     ) -> asyncio.Future[Position]:
         """Queue a record once there is space, and return the future of its position.
 
@@ -211,21 +211,22 @@ class Log(Handle):
             record: the payload.
             expected_offset: queue the record only if it gets this offset. This is decided at the
                 moment when there is space: every earlier record counts, confirmed or not.
-            stamp: the producer's name and sequence number. If a record with this stamp is in the
-                log or in flight, it is not written again: the future gets the position of the
-                original. Stamps are remembered across takeovers (producers.py).
-            transaction: a number of the application that never decreases along a log; readers can
-                start by it. Without one, the record has the transaction of the record before.
+            producer_sequence: the producer's name and sequence number. If a record with the same
+                one is in the log or in flight, it is not written again: the future gets the
+                position of the original. It is remembered across takeovers (producers.py).
+            txid: a number of the application that never decreases along a log; readers can
+                start by it. Without one, the record has the txid of the record before.
 
         Returns:
             A future of the record's position. Futures complete in order of submission.
 
         Raises:
             TailConflictError: the record would get another offset. Nothing was written.
-            SequenceConflictError: the stamp is neither new nor remembered. Nothing was written.
-            TransactionOrderError: the transaction is below the log's last. Nothing was written.
-            InvalidRequestError: the stamp, transaction or offset is invalid.
-            PositionTrimmedError: the original of a stamped record was trimmed since.
+            SequenceConflictError: the producer's number is neither new nor remembered. Nothing was
+                written.
+            TxidOrderError: the txid is below the log's last. Nothing was written.
+            InvalidRequestError: the producer sequence, txid or offset is invalid.
+            PositionTrimmedError: the original of a repeated record was trimmed since.
             QuireError: the errors of reading, when a confirmed original cannot be looked up.
             TypeError: the record is not bytes-like.
             EntryTooLargeError: the record does not fit an entry; also from the future.
@@ -239,11 +240,11 @@ class Log(Handle):
             may leave a queued record, and no caller learns its outcome.
         """
         with self._failure:
-            if expected_offset is None and stamp is None and transaction is None:
+            if expected_offset is None and producer_sequence is None and txid is None:
                 future = self._pipeline.submit_now(as_bytes(record))
                 if future is not None:
                     return future
-            terms = make_terms(expected_offset, stamp, transaction)
+            terms = make_terms(expected_offset, producer_sequence, txid)
             return await self._pipeline.submit((as_bytes(record),), SINGLE, terms)
 
     async def append(
@@ -251,12 +252,12 @@ class Log(Handle):
         record: bytes,
         *,
         expected_offset: int | None = None,
-        stamp: Stamp | None = None,
-        transaction: int | None = None,
+        producer_sequence: ProducerSequence | None = None,
+        txid: int | None = None,
     ) -> Position:
         """Append a record and return its position once it is certain. As `submit`."""
         future = await self.submit(
-            record, expected_offset=expected_offset, stamp=stamp, transaction=transaction
+            record, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
         )
         with self._failure:
             return await future
@@ -266,16 +267,16 @@ class Log(Handle):
         records: Sequence[bytes],
         *,
         expected_offset: int | None = None,
-        stamp: Stamp | None = None,
-        transaction: int | None = None,
+        producer_sequence: ProducerSequence | None = None,
+        txid: int | None = None,
     ) -> list[Position]:
         """Append records atomically: readers see all of them or none. As `submit`; all records get
-        the same stamp and transaction.
+        the same producer sequence and txid.
         """
         if not records:
             return []
         group = [as_bytes(each) for each in records]
-        terms = make_terms(expected_offset, stamp, transaction)
+        terms = make_terms(expected_offset, producer_sequence, txid)
         with self._failure:
             places: list[Position] = await (await self._pipeline.submit(group, len(group), terms))
         return places

@@ -44,7 +44,7 @@ from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.times import begin_ms
 from quire.log.records.position import Position
 from quire.log.records.producers import Numbered, Producers
-from quire.log.records.transactions import check_order
+from quire.log.records.txids import check_order
 from quire.log.retry import retry
 
 PARTIAL_OUTSTANDING_MAX: Final = 4
@@ -91,7 +91,7 @@ class Pipeline:
             timestamp_ms=begin_ms(tenure.last_timestamp_ms, chain.current.created_ms),
             options=options,
             producers=producers,
-            transaction=tenure.last_transaction,
+            txid=tenure.last_txid,
         )
         self._limit_producers()
         self._sent: deque[Parcel] = deque()
@@ -167,8 +167,8 @@ class Pipeline:
         found: list[Numbered] = []
 
         def serve() -> bool:
-            stamp = terms.marks.stamp
-            known = self._producers.find(stamp) if stamp else None
+            producer_sequence = terms.marks.producer_sequence
+            known = self._producers.find(producer_sequence) if producer_sequence else None
             if known is not None:
                 found.append(known)
                 return False
@@ -191,11 +191,11 @@ class Pipeline:
         if terms.expected_offset not in (None, offset):
             assert terms.expected_offset is not None
             raise TailConflictError(self._chain.name, terms.expected_offset, offset)
-        if terms.marks.transaction is not None:
-            check_order(self._chain.name, terms.marks.transaction, self._outbox.transaction)
+        if terms.marks.txid is not None:
+            check_order(self._chain.name, terms.marks.txid, self._outbox.txid)
         outcome: Outcome = future
-        if terms.marks.stamp is not None:
-            self._producers.note(terms.marks.stamp, offset, len(group))
+        if terms.marks.producer_sequence is not None:
+            self._producers.note(terms.marks.producer_sequence, offset, len(group))
             outcome = shared = SharedOutcome(lambda: self._stamped.pop(offset, None))
             shared.join(future, count)
             self._stamped[offset] = shared

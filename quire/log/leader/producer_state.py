@@ -1,7 +1,7 @@
 """The state that a new leader reads before it writes: the memory of producers.
 
 The last batch tells where the last snapshot is; everything from there on is read once. A log
-without producers costs one read. Adopted segments have no stamps and are skipped, whatever their
+without producers costs one read. Ingested segments have no stamps and are skipped, whatever their
 size. Trimmed batches are read too while their segment exists. When the snapshot left with its
 segment, the memory begins with the first remaining batch. A client that trims a log to its very end
 therefore also removes the memory of its producers.
@@ -76,7 +76,7 @@ class Restoration:
         if manifest.log_id != self._log_id:
             self._log_id = manifest.log_id
             self._begin(BEGINNING)
-        written = [each for each in manifest.segments if not each.adopted]
+        written = [each for each in manifest.segments if not each.ingested]
         if not await self._skip_to_snapshot(manifest, written):
             return self._producers
         for segment in written:

@@ -99,7 +99,7 @@ class LiveSegment:
         parcel.entry = self.entries
         parcel.stored = parcel.payload
         if self.encryption is not None:
-            parcel.stored = self.encryption.seal(parcel.payload, parcel.entry, parcel.transaction)
+            parcel.stored = self.encryption.seal(parcel.payload, parcel.entry, parcel.txid)
         self.entries += 1
         self.bytes += len(parcel.stored)
 
@@ -112,7 +112,7 @@ class LiveSegment:
             before.records + parcel.records,
             before.bytes + len(parcel.stored),
             parcel.timestamp_ms,
-            parcel.transaction,
+            parcel.txid,
         )
 
 
@@ -265,7 +265,9 @@ class Chain:
         labels = ledger_labels(self.manifest, self.epoch, options.keyring)
         if self._spare is not None and not self._is_offered:
             metadata = self._spare.metadata
-            is_wanted = metadata.custom == labels and metadata.replication == options.replication
+            is_wanted = (
+                metadata.custom_metadata == labels and metadata.replication == options.replication
+            )
             if not (is_wanted and self._catalog.is_whole(metadata)):
                 await self._discard_spare(self.manifest)
         if self._spare is None:
@@ -273,7 +275,7 @@ class Chain:
                 options.replication,
                 password=options.password,
                 digest=options.digest,
-                custom=labels,
+                custom_metadata=labels,
             )
         return self._spare
 

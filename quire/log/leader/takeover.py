@@ -136,7 +136,7 @@ class TakeOver:
         base = seen or LogManifest(
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
-        options = self._options.with_settings(base.settings)
+        options = self._options.with_stored(base.settings)
         ends = await self._recover(base, version, options.replication)
         writer = await self._create_ledger(base, options.replication)
         try:
@@ -177,7 +177,7 @@ class TakeOver:
         """
         metadata = await check_password(self._catalog, base, self._options.password)
         if base.tail is not None and metadata is not None:
-            self._check_key(base, base.tail, metadata.custom.get(KEY_LABEL))
+            self._check_key(base, base.tail, metadata.custom_metadata.get(KEY_LABEL))
         await self._rehearse(base)
 
     def _check_key(self, base: LogManifest, tail: Segment, key_id: str | None) -> None:
@@ -192,7 +192,7 @@ class TakeOver:
             replication,
             password=self._options.password,
             digest=self._options.digest,
-            custom=ledger_labels(base, base.epoch + 1, self._options.keyring),
+            custom_metadata=ledger_labels(base, base.epoch + 1, self._options.keyring),
         )
 
     async def _install(

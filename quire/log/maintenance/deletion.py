@@ -24,7 +24,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.maintenance.cursors import CURSORS_AT_ONCE, LogCursors
-from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.ingest import Ingest
 from quire.log.manifest.cold_files import ColdTierError, tier_of
 from quire.log.manifest.manifest import EMPTY, LogManifest
 from quire.log.manifest.record import ManifestRecord
@@ -45,7 +45,7 @@ async def delete_log(
     record: ManifestRecord,
     catalog: LedgerCatalog,
     cursors: LogCursors,
-    adoption: Adoption,
+    ingest: Ingest,
     password: bytes,
     attached: Sequence[Attachment] = (),
     forget_tiers: Collection[str] = (),
@@ -74,9 +74,9 @@ async def delete_log(
             await catalog.delete(ledger)
     for tier in _tiers_left(manifest, forget_tiers):
         await asyncio.to_thread(door(tier).delete_tier, tier, log_id)
-    for job in await adoption.jobs():
+    for job in await ingest.jobs():
         await _read_same(record, log_id)  # jobs go by the log's name
-        await adoption.drop(job)
+        await ingest.drop(job)
     await _delete_records(record, cursors, log_id, attached)
 
 

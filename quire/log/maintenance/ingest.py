@@ -1,16 +1,16 @@
-"""Adoption: ledgers that many processes wrote become a log's next segments, all of them or none.
+"""Ingest: ledgers that many processes wrote become a log's next segments, all of them or none.
 
     every process   creates a part: a ledger that is registered under its job, in one transaction;
                     writes it, numbering from 0 as it cannot know better; closes it
     one process     recovers what is open in the log → in one compare-and-set: epoch + 1, seal what
                     was recovered, append the parts in order, remember the job → sweeps
 
-The compare-and-set is a take-over (takeover.py) whose leader is gone at once: whoever led before
-is deposed, and whoever leads next goes on behind the parts. Readers place the parts' headers in the
-log by the segment's base (batch.py). A job that is remembered is not adopted again, so that whoever
-does not know whether he succeeded does it all again.
+The compare-and-set is a takeover (takeover.py) whose leader is gone at once: the present leader is
+deposed, and the next one continues after the parts. Readers place the headers of the parts in the
+log by the segment's base (batch.py). A job that is remembered is not ingested again, so a driver
+that does not know the outcome repeats all of it.
 
-Sweeping deletes the ledgers of a job that the log does not list: those of tasks that failed, ran
+A sweep deletes the ledgers of a job that the log does not list: those of tasks that failed, ran
 twice, or belong to an attempt that died. An attempt that is still under way then fails.
 """
 
@@ -61,7 +61,7 @@ class _RaceLostError(Exception):
     """Somebody took the log over since its open segments were recovered. Never leaves here."""
 
 
-class Adoption:
+class Ingest:
     """The jobs of one log. Stateless: any number may exist."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Adoption:
         manifest, _ = await self._record.find()
         if manifest is not None:
             check_growth(manifest)
-        options = options.with_settings(manifest.settings if manifest else {})
+        options = options.with_stored(manifest.settings if manifest else {})
 
         def registration(ledger: LedgerId) -> Sequence[Change]:
             path = part_path(self._record.name, job, ledger)
@@ -99,11 +99,11 @@ class Adoption:
             options.replication,
             password=options.password,
             digest=options.digest,
-            custom={"log": self._record.name, "job": job},
+            custom_metadata={"log": self._record.name, "job": job},
             along=registration,
         )
 
-    async def adopt(
+    async def ingest(
         self,
         parts: Sequence[LedgerId],
         job: Job,
@@ -123,7 +123,7 @@ class Adoption:
         when the log cannot tell any more what the job did; `TooManyJobsError` for a new job when
         the log must forget none yet; `LogFullError`; `LogSealedError`;
         `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of the job swept a part,
-        or, unless the log remembers the job, when a part was adopted and trimmed away since;
+        or, unless the log remembers the job, when a part was ingested and trimmed away since;
         `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
         hold; `UnauthorizedError` for a password that is not the log's; the errors of recovery and
         of the store.
@@ -156,13 +156,13 @@ class Adoption:
         return manifest is not None and manifest.has_done(job)
 
     async def jobs(self) -> list[str]:
-        """Return the names of jobs that have parts which were neither adopted nor deleted."""
+        """Return the names of jobs that have parts which were neither ingested nor deleted."""
         names = await self._store.children(jobs_path(self._record.name))
         jobs = [unquote_name(name) for name in names]
         return sorted([job for job in jobs if await self._registered(job)])
 
     async def drop(self, job: str) -> None:
-        """Delete the ledgers of a job that the log did not adopt."""
+        """Delete the ledgers of a job that the log did not ingest."""
         await self._sweep(job)
 
     async def _attempt(
@@ -207,7 +207,7 @@ class Adoption:
                 return now if remembered is None else aged.note_job(remembered, _limits(now))
             if _shape(now) != _shape(base):
                 raise _RaceLostError
-            return aged.adopt(ends, full, remembered, self._now_ms(), _limits(now))
+            return aged.ingest(ends, full, remembered, self._now_ms(), _limits(now))
 
         # If it was deleted meanwhile, the parts went with it: look at them again.
         return await self._record.edit(once(edit, _RaceLostError()))
@@ -238,7 +238,7 @@ class Adoption:
 
     async def _forget(self, job: str, ledger: LedgerId) -> None:
         """Forget a part. It is deleted together with a change of the manifest that changes nothing,
-        so not after another attempt has had it adopted.
+        so not after another attempt has had it ingested.
         """
         for _ in range(ATTEMPTS_MAX):
             manifest, version = await self._record.find()
@@ -264,7 +264,7 @@ class Adoption:
 
 
 def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) -> bool:
-    """Whether parts were adopted. Their ledgers may be given up since, for files or for good.
+    """Whether parts were ingested. Their ledgers may be given up since, for files or for good.
 
     Raises `JobReusedError` when the number of the job stands for something else.
     """
@@ -272,8 +272,8 @@ def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) 
         manifest.check_job(job)
         if manifest.has_done(job):
             return True
-    adopted = {*(each.ledger for each in manifest.segments), *manifest.doomed}
-    return not adopted.isdisjoint(parts)
+    ingested = {*(each.ledger for each in manifest.segments), *manifest.doomed}
+    return not ingested.isdisjoint(parts)
 
 
 def _check_follows(manifest: LogManifest, job: Job, after: int | None) -> None:
@@ -293,11 +293,11 @@ def _check_space(manifest: LogManifest, job: Job | None, parts: int) -> None:
 
 def _limits(manifest: LogManifest) -> Limits:
     """How many jobs a log remembers; it has no leader to ask."""
-    options = LogOptions().with_settings(manifest.settings)
+    options = LogOptions().with_stored(manifest.settings)
     return Limits(options.jobs_max, options.jobs_seconds)
 
 
 def _shape(manifest: LogManifest) -> tuple[object, ...]:
-    """What may not change between recovery and adoption. A trim may come in between."""
+    """What may not change between recovery and ingest. A trim may come in between."""
     ledgers = tuple(each.ledger for each in manifest.open_segments)
     return manifest.log_id, manifest.epoch, manifest.next_segment, ledgers

@@ -258,7 +258,7 @@ class Offload:
                 )
         return manifest
 
-    async def sweep(self) -> Sequence[str]:
+    async def gc(self) -> Sequence[str]:
         """Delete files that no manifest names, nor ever will, and return their URIs.
 
         Also what a trim could not delete. A tier that fails keeps no other from being swept. Raises
@@ -269,7 +269,7 @@ class Offload:
         failures: list[QuireError] = []
         for tier in manifest.tiers:
             try:
-                orphans += await self._sweep_tier(tier)
+                orphans += await self._gc_tier(tier)
             except (ColdTierError, ConfigurationError) as error:
                 failures.append(error)
         await delete_doomed(self._catalog, manifest, self._edit)
@@ -277,7 +277,7 @@ class Offload:
             raise failures[0]
         return orphans
 
-    async def _sweep_tier(self, tier: str) -> Sequence[str]:
+    async def _gc_tier(self, tier: str) -> Sequence[str]:
         seen, _ = await self._record.read()
         await asyncio.to_thread(door(tier).delete_probes, tier, seen.log_id)
         placed, attempts = await asyncio.to_thread(door(tier).list_files, tier, seen.log_id)
@@ -312,7 +312,7 @@ class Offload:
         return await self._record.edit(edit)
 
 
-async def sweep_each(offloads: Iterable[Offload]) -> list[str]:
+async def gc_each(offloads: Iterable[Offload]) -> list[str]:
     """Sweep logs one by one; one that fails keeps no other from being swept.
 
     Returns the URIs of all files that were deleted. Raises the first `ColdTierError` or
@@ -322,7 +322,7 @@ async def sweep_each(offloads: Iterable[Offload]) -> list[str]:
     failures: list[QuireError] = []
     for each in offloads:
         try:
-            orphans += await each.sweep()
+            orphans += await each.gc()
         except NoSuchLogError:
             continue  # deleted meanwhile
         except (ColdTierError, ConfigurationError) as error:

@@ -11,7 +11,7 @@ it can be made from.
 
 A manifest is *rebuilt* from the labels alone. That fences: the ledgers are recovered, so a leader
 that still lives is deposed. Trim points inside a segment are lost, and so are settings, which jobs
-were adopted, and that the log was sealed.
+were ingested, and that the log was sealed.
 
 An epoch may have been handed out as a fencing token, and leaders that wrote nothing left no ledger
 that names theirs. No take-over is done within a millisecond: so many epochs above the last one that
@@ -62,11 +62,14 @@ class Labels:
     segment: int
 
     @classmethod
-    def of(cls, custom: Mapping[str, str]) -> Labels | None:
+    def of(cls, custom_metadata: Mapping[str, str]) -> Labels | None:
         """Return the labels of a ledger, None when it was made for no log."""
         try:
             return cls(
-                custom["log"], custom["log_id"], int(custom["epoch"]), int(custom["segment"])
+                custom_metadata["log"],
+                custom_metadata["log_id"],
+                int(custom_metadata["epoch"]),
+                int(custom_metadata["segment"]),
             )
         except (KeyError, ValueError):
             return None
@@ -74,7 +77,7 @@ class Labels:
 
 def is_orphan(metadata: LedgerMetadata, manifest: LogManifest | None, now_ms: int) -> bool:
     """True when no manifest lists a ledger of a log, nor ever will, unless it is lost. Pure."""
-    labels = Labels.of(metadata.custom)
+    labels = Labels.of(metadata.custom_metadata)
     if labels is None:
         return False
     if manifest is None or _is_anothers(labels, manifest):
@@ -89,7 +92,7 @@ async def find_orphans(
     """Return the orphans among all ledgers. Each manifest is read after the ledger's metadata."""
     orphans = []
     async for metadata in catalog.each():
-        labels = Labels.of(metadata.custom)
+        labels = Labels.of(metadata.custom_metadata)
         if labels is None:
             continue
         try:
@@ -110,7 +113,7 @@ async def find_unlisted(
     """Return closed ledgers with records of which no manifest knows anything, by log."""
     found: dict[str, tuple[LedgerId, ...]] = {}
     async for metadata in catalog.each():
-        labels = Labels.of(metadata.custom)
+        labels = Labels.of(metadata.custom_metadata)
         if labels is None or metadata.last_entry is None or metadata.last_entry < 0:
             continue
         manifest: LogManifest | None = None
@@ -139,7 +142,7 @@ async def _is_given_up(
     """
     if not await _is_empty(catalog, metadata):
         return False
-    labels = Labels.of(metadata.custom)
+    labels = Labels.of(metadata.custom_metadata)
     assert labels is not None
     with suppress(NoSuchLogError):
         return not (await describe(labels.log)).lists(metadata.ledger)
@@ -186,12 +189,12 @@ async def rebuild_manifest(
 
     Of several logs that had the name the one made last counts that has a record: one that was
     deleted has none, and a creation that lost its race may have left a ledger. Segments are those
-    with records; one that was adopted has no number, so a log with such ones cannot be rebuilt:
-    `CorruptRecordError`. Without any segment it is a new log, of which offsets and transaction ids
+    with records; one that was ingested has no number, so a log with such ones cannot be rebuilt:
+    `CorruptRecordError`. Without any segment it is a new log, of which offsets and txids
     begin again.
     """
     ledgers = await _ledgers_of(catalog, name)
-    found = [(each, labels) for each in ledgers if (labels := Labels.of(each.custom))]
+    found = [(each, labels) for each in ledgers if (labels := Labels.of(each.custom_metadata))]
     if not found:
         raise NoSuchLogError(name)
     _check_parts(name, ledgers)
@@ -260,19 +263,19 @@ async def _ledgers_of(catalog: LedgerCatalog, name: str) -> list[LedgerMetadata]
     for ledger in await catalog.list():
         with suppress(NoSuchLedgerError):  # somebody else's, deleted meanwhile
             metadata = await catalog.metadata(ledger)
-            if metadata.custom.get("log") == name:
+            if metadata.custom_metadata.get("log") == name:
                 found.append(metadata)
     return sorted(found, key=lambda each: (each.created_ms, each.ledger))
 
 
 def _check_parts(name: str, ledgers: Iterable[LedgerMetadata]) -> None:
-    """Raise for a part that may have been adopted: at an end of the log no gap would show it."""
+    """Raise for a part that may have been ingested: at an end of the log no gap would show it."""
     for each in ledgers:
-        if "job" in each.custom and each.last_entry is not None and each.last_entry >= 0:
+        if "job" in each.custom_metadata and each.last_entry is not None and each.last_entry >= 0:
             raise CorruptRecordError(
                 log_path(name),
-                f"ledger {each.ledger} of job {each.custom['job']!r} may be a segment of the log, "
-                "and nothing says which: delete it if the log can do without its records",
+                f"ledger {each.ledger} of job {each.custom_metadata['job']!r} may be a segment of "
+                "the log, and nothing says which: delete it if the log can do without its records",
             )
 
 

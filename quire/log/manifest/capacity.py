@@ -4,7 +4,7 @@ A store takes values up to `VALUE_BYTES_MAX`. The manifest has a row for each se
 rolls and never trims comes to that limit. What makes it grow is refused before, in this order:
 
     WARNING_BYTES          the leader warns: from half of the limit on
-    GROWTH_BYTES_MAX       rolls, adoptions, offloads are refused; a leader stays in its segment
+    GROWTH_BYTES_MAX       rolls, ingests, offloads are refused; a leader stays in its segment
     TAKEOVER_BYTES_MAX     takeovers are refused, before the present leader is fenced
     VALUE_BYTES_MAX        sealing, settings, trimming and deletion have the rest
 
@@ -27,7 +27,7 @@ GROWTH_BYTES_MAX: Final = VALUE_BYTES_MAX * 90 // 100
 TAKEOVER_BYTES_MAX: Final = VALUE_BYTES_MAX * 97 // 100
 
 PART_BYTES: Final = 160
-"""Bytes of the row of one adopted segment, at most."""
+"""Bytes of the row of one ingested segment, at most."""
 
 
 def manifest_bytes(manifest: LogManifest) -> int:

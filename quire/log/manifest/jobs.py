@@ -1,4 +1,4 @@
-"""Work whose ledgers a log adopts, and whether work equals the work remembered under its name.
+"""Work whose ledgers a log ingests, and whether work equals the work remembered under its name.
 
 A job of batches is known by its name and its sequence. A stream counts its batches from 0 whenever
 it begins with a new checkpoint, so for a stream this is not enough: the log also remembers which
@@ -40,7 +40,7 @@ _PRINT_CHARS: Final = 8
 
 
 class Job(NamedTuple):
-    """Work whose ledgers a log adopts; the sequence grows from one piece of it to the next."""
+    """Work whose ledgers a log ingests; the sequence grows from one piece of it to the next."""
 
     name: str
     sequence: int
@@ -87,7 +87,7 @@ class Memory(NamedTuple):
         return found
 
     def remember(self, log: str, work: Job, limits: Limits, counted_ms: int) -> Memory:
-        """Return the memory of a log after it adopts work.
+        """Return the memory of a log after it ingests work.
 
         Jobs of batches are forgotten before streams. `counted_ms` is the time that the log counted.
         Raises `TooManyJobsError` when a new job would make the log drop a fingerprint too early.
@@ -139,7 +139,7 @@ def check_continues(log: str, found: Job | None, work: Job) -> None:
     Args:
         log: name of the log, for the error.
         found: the work remembered under the name of the job, None for nothing.
-        work: the work to adopt.
+        work: the work to ingest.
 
     A later batch of the same query is new, an equal number with equal content is a repetition. A
     job without a query that is remembered (an older program wrote it) is followed by greater

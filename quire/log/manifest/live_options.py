@@ -43,7 +43,7 @@ class LiveOptions:
             return
         self._settings = settings
         try:
-            self.now = self._given.with_settings(settings)
+            self.now = self._given.with_stored(settings)
         except ConfigurationError as error:
             _log.warning("log %r goes on with the settings it had: %s", self._name, error)
             return

@@ -8,7 +8,7 @@ written by compare-and-set. Edits are pure and refuse to break an invariant (`ch
   ledgers       no ledger is listed twice
   two-open      at most the last two segments are open: recovering both recovers all
   offsets       every segment starts where the one before ended; unknown only while that one is open
-  transactions  the last ids of sealed segments never decrease
+  txids  the last ids of sealed segments never decrease
   sealed        a sealed log has no open segment
   trim          the trim point is not beyond the end
   cold          no open segment is in a file
@@ -43,7 +43,7 @@ from quire.log.manifest.segment import SegmentEnd as SegmentEnd
 from quire.log.manifest.segment import segment_from_row
 from quire.log.manifest.times import begin_ms
 from quire.log.records.position import BEGINNING, Position
-from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.records.txids import NO_TXID
 from quire.metastore.record import decode_record, encode_record
 
 KIND: Final = "log"
@@ -67,8 +67,8 @@ class LogManifest:
     first_offset: int = 0
     """Offset of the first record of the first segment, or of the next record without a segment."""
     trimmed_to: Position = BEGINNING
-    trimmed_transaction: int = NO_TRANSACTION
-    """The last transaction id of the segments that have left the log."""
+    trimmed_transaction: int = NO_TXID
+    """The last txid of the segments that have left the log."""
     trimmed_timestamp_ms: int = 0
     """The time that the last record of the segments that have left the log bears."""
     sealed: bool = False
@@ -78,7 +78,7 @@ class LogManifest:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Options that hold for every leader of this log (options.py), by name."""
     jobs: tuple[Job, ...] = ()
-    """The last work of every job with adopted ledgers, the latest last."""
+    """The last work of every job with ingested ledgers, the latest last."""
     forgotten_jobs: tuple[Forgotten, ...] = ()
     """Fingerprints of the forgotten jobs, the oldest first."""
     tiers: tuple[str, ...] = ()
@@ -106,9 +106,9 @@ class LogManifest:
         return self.segments[-1].end_offset if self.segments else self.first_offset
 
     @property
-    def last_transaction(self) -> int:
-        """The last transaction id of the sealed segments, or `NO_TRANSACTION`."""
-        ends = [each.end.last_transaction for each in self.segments if each.end]
+    def last_txid(self) -> int:
+        """The last txid of the sealed segments, or `NO_TXID`."""
+        ends = [each.end.last_txid for each in self.segments if each.end]
         return ends[-1] if ends else self.trimmed_transaction
 
     @property
@@ -151,7 +151,7 @@ class LogManifest:
             manifest = manifest.seal_segment(segment.number, ends[segment.number])
         return manifest
 
-    def adopt(
+    def ingest(
         self,
         ends: Mapping[int, SegmentEnd],
         parts: Iterable[tuple[LedgerId, SegmentEnd]],
@@ -161,8 +161,8 @@ class LogManifest:
     ) -> LogManifest:
         """Begin an epoch that is over at once: seal the open segments, append closed ledgers.
 
-        Their records all have the time of the adoption (times.py). `job`
-        is remembered, so that the same work is not adopted a second time. Raises
+        Their records all have the time of the ingest (times.py). `job`
+        is remembered, so that the same work is not ingested a second time. Raises
         `TooManyJobsError`.
         """
         manifest = self._next_epoch(ends).note_job(job, limits)
@@ -174,15 +174,15 @@ class LogManifest:
                 manifest.epoch,
                 now_ms,
                 manifest.end_offset,
-                end._replace(last_timestamp_ms=now_ms, last_transaction=manifest.last_transaction),
-                adopted=True,
+                end._replace(last_timestamp_ms=now_ms, last_txid=manifest.last_txid),
+                ingested=True,
             )
             segments = (*manifest.segments, segment)
             manifest = replace(manifest, segments=segments, next_segment=segment.number + 1)
         return manifest._checked()
 
     def has_done(self, job: Job) -> bool:
-        """True when this work of a job, or later work of it, was adopted.
+        """True when this work of a job, or later work of it, was ingested.
 
         Raises `ForgottenJobError`.
         """
@@ -263,7 +263,7 @@ class LogManifest:
             self,
             segments=self.segments[len(gone) :],
             first_offset=first_offset,
-            trimmed_transaction=gone[-1].end.last_transaction if gone[-1].end else NO_TRANSACTION,
+            trimmed_transaction=gone[-1].end.last_txid if gone[-1].end else NO_TXID,
             trimmed_timestamp_ms=gone[-1].last_timestamp_ms or 0,
             doomed=(*self.doomed, *(each.ledger for each in gone if each.is_hot)),
             doomed_files=(*self.doomed_files, *(each.cold.uri for each in gone if each.cold)),
@@ -289,7 +289,7 @@ class LogManifest:
         """Let the log take no more records, ever. Every segment must be sealed."""
         return replace(self, sealed=True)._checked()
 
-    def set_settings(self, settings: Mapping[str, str]) -> LogManifest:
+    def set_options(self, settings: Mapping[str, str]) -> LogManifest:
         """Lay options that hold for every leader over those set before; "" takes one back.
 
         Raises `ConfigurationError` for a value that is not text: a manifest cannot hold it.
@@ -308,7 +308,7 @@ class LogManifest:
         ledgers = [*(each.ledger for each in self.segments if each.is_hot), *self.doomed]
         open_ones = self.open_segments
         starts = [self.first_offset, *(each.end_offset for each in self.segments)]
-        ids = [each.end.last_transaction for each in self.segments if each.end]
+        ids = [each.end.last_txid for each in self.segments if each.end]
         holds = {
             "numbers": all(one.number < other.number for one, other in pairs)
             and all(FIRST_SEGMENT <= each.number < self.next_segment for each in self.segments),

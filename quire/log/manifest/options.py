@@ -105,7 +105,7 @@ class LogOptions:
         """Largest body of a batch, unpacked."""
         return BATCH_BYTES_MAX - (ENCRYPTION_BYTES if self.keyring is not None else 0)
 
-    def with_settings(self, settings: Mapping[str, str]) -> LogOptions:
+    def with_stored(self, settings: Mapping[str, str]) -> LogOptions:
         """Return the options with a manifest's settings laid over them.
 
         Raises `ConfigurationError` for a name or value that makes no sense.
@@ -122,7 +122,7 @@ def _flag(text: str) -> bool:
     return _FLAGS[text]
 
 
-SETTINGS: Final[dict[str, Callable[[str], Replication | int | float | str | bool]]] = {
+STORED_OPTIONS: Final[dict[str, Callable[[str], Replication | int | float | str | bool]]] = {
     "replication": Replication.parse,
     "roll_bytes": int,
     "roll_entries": int,
@@ -141,12 +141,12 @@ SETTINGS: Final[dict[str, Callable[[str], Replication | int | float | str | bool
 
 
 def _parse(name: str, text: str) -> Any:
-    if name not in SETTINGS:
+    if name not in STORED_OPTIONS:
         raise ConfigurationError(
-            f"a log has no setting {name!r}, only {', '.join(sorted(SETTINGS))}"
+            f"a log has no setting {name!r}, only {', '.join(sorted(STORED_OPTIONS))}"
         )
     try:
-        return SETTINGS[name](text)
+        return STORED_OPTIONS[name](text)
     except (ValueError, InvalidReplicationError) as error:
         raise ConfigurationError(f"setting {name}={text!r} does not parse: {error}") from error
 

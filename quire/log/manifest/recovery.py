@@ -16,7 +16,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.records.batch import decode_header
-from quire.log.records.encryption import last_transaction_of
+from quire.log.records.encryption import last_txid_of
 from quire.log.records.errors import LogBeingDeletedError
 from quire.log.records.keyring import Keyring
 
@@ -49,7 +49,7 @@ async def recover_segment(
     finally:
         await reader.close()
     header = decode_header(payload, segment.ledger, last)
-    transaction = last_transaction_of(payload, segment.ledger, last)
+    txid = last_txid_of(payload, segment.ledger, last)
     if header.epoch != segment.epoch or header.first_offset < first_offset + last:
         raise CorruptEntryError(
             segment.ledger,
@@ -58,7 +58,7 @@ async def recover_segment(
             f"epoch {segment.epoch} that starts at offset {first_offset}",
         )
     records = header.next_offset - first_offset
-    return SegmentEnd(last, header.count, records, length, header.timestamp_ms, transaction)
+    return SegmentEnd(last, header.count, records, length, header.timestamp_ms, txid)
 
 
 async def check_kept(
@@ -97,10 +97,8 @@ async def recover_open_segments(
     return ends
 
 
-async def find_last_transaction(
-    catalog: LedgerCatalog, manifest: LogManifest, password: bytes
-) -> int:
-    """Return the last transaction id of a log, as far as it is announced; `NO_TRANSACTION` when it
+async def find_last_txid(catalog: LedgerCatalog, manifest: LogManifest, password: bytes) -> int:
+    """Return the last txid of a log, as far as it is announced; `NO_TXID` when it
     has none. A leader that took over now would begin after it. Never fences.
 
     Raises the ledger's errors.
@@ -110,8 +108,8 @@ async def find_last_transaction(
             last = await reader.last_confirmed()
             if last >= 0:
                 payload = (await reader.read_entry(last)).payload
-                return last_transaction_of(payload, segment.ledger, last)
-    return manifest.last_transaction
+                return last_txid_of(payload, segment.ledger, last)
+    return manifest.last_txid
 
 
 async def check_password(

@@ -13,7 +13,7 @@ from quire.entry import EntryId, LedgerId
 from quire.log.manifest.cold_files import ColdFile, from_row, to_row
 from quire.log.records.batch import Base
 from quire.log.records.position import Position
-from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.records.txids import NO_TXID
 
 
 class SegmentEnd(NamedTuple):
@@ -26,7 +26,7 @@ class SegmentEnd(NamedTuple):
     bytes: int
     """Payload bytes of the ledger."""
     last_timestamp_ms: int
-    last_transaction: int = NO_TRANSACTION
+    last_txid: int = NO_TXID
 
 
 EMPTY: Final = SegmentEnd(-1, 0, 0, 0, 0)
@@ -42,19 +42,19 @@ class Segment:
     created_ms: int
     first_offset: int | None = None
     end: SegmentEnd | None = None
-    adopted: bool = False
+    ingested: bool = False
     """Written outside the log, and placed in it when it was closed."""
     cold: ColdFile | None = None
     """Where its records are read from, if not from its ledger."""
 
     @property
     def base(self) -> Base | None:
-        """The numbers from which the headers of an adopted ledger count."""
-        if not self.adopted:
+        """The numbers from which the headers of an ingested ledger count."""
+        if not self.ingested:
             return None
         assert self.first_offset is not None
-        transaction = self.end.last_transaction if self.end else NO_TRANSACTION
-        return Base(self.first_offset, self.epoch, self.created_ms, transaction)
+        txid = self.end.last_txid if self.end else NO_TXID
+        return Base(self.first_offset, self.epoch, self.created_ms, txid)
 
     @property
     def last_entry(self) -> EntryId | None:
@@ -107,12 +107,12 @@ class Segment:
     def row(self, tiers: Sequence[str]) -> list[Any]:
         """The segment as the record holds it: a row, because names would be most of the bytes."""
         head = [self.number, self.ledger, self.epoch, self.created_ms, self.first_offset]
-        tail: list[Any] = [True] if self.adopted else []
+        tail: list[Any] = [True] if self.ingested else []
         if self.cold is not None:
-            tail = [self.adopted, to_row(self.cold, tiers)]
+            tail = [self.ingested, to_row(self.cold, tiers)]
         if self.end is None:
             return [*head, None, *tail]
-        known = 5 if self.end.last_transaction == NO_TRANSACTION else 6
+        known = 5 if self.end.last_txid == NO_TXID else 6
         return [*head, list(self.end[:known]), *tail]
 
 
@@ -120,5 +120,5 @@ def segment_from_row(row: list[Any], tiers: Sequence[str]) -> Segment:
     """Return the segment of a row that `check_types` let pass. Raises `ValueError`."""
     number, ledger, epoch, created_ms, first_offset, end, *rest = row
     sealed = None if end is None else SegmentEnd(*end)
-    adopted, cold = rest[:1] == [True], from_row(rest[1], tiers) if rest[1:] else None
-    return Segment(number, ledger, epoch, created_ms, first_offset, sealed, adopted, cold)
+    ingested, cold = rest[:1] == [True], from_row(rest[1], tiers) if rest[1:] else None
+    return Segment(number, ledger, epoch, created_ms, first_offset, sealed, ingested, cold)

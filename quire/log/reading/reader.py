@@ -140,7 +140,7 @@ class LogReader(Handle):
         """The next position to read. An application stores it to continue later.
 
         Before the first record arrives, it may be older than the requested offset, time or
-        transaction, down to `BEGINNING`. An application then stores its request instead.
+        txid, down to `BEGINNING`. An application then stores its request instead.
         """
         return self._buffer[0].position if self._buffer else self._course.next
 

@@ -34,7 +34,7 @@ T = TypeVar("T")
 OpenSegment: TypeAlias = Callable[[Segment], Awaitable[SegmentReader]]
 
 
-class Tail(NamedTuple):
+class LogEnd(NamedTuple):
     """The end of a log: where the next record comes at the earliest, and which offset it gets."""
 
     position: Position
@@ -108,20 +108,20 @@ async def _last_written(manifest: LogManifest, open_segment: OpenSegment) -> int
     return first.number
 
 
-async def find_tail(manifest: LogManifest, open_segment: OpenSegment) -> Tail:
+async def find_tail(manifest: LogManifest, open_segment: OpenSegment) -> LogEnd:
     """Return the end of the log as far as it is known to be confirmed now."""
     for segment in reversed(manifest.open_segments):
         async with _opened(open_segment, segment) as reader:
             last = await reader.last_confirmed()
             if last >= 0:
                 offset = (await reader.header(last)).next_offset
-                return Tail(Position(segment.number, last + 1, 0), offset)
+                return LogEnd(Position(segment.number, last + 1, 0), offset)
     if manifest.open_segments:
         first_open = manifest.open_segments[0]
         assert first_open.first_offset is not None, "the first open segment knows where it starts"
-        return Tail(first_open.start, first_open.first_offset)
+        return LogEnd(first_open.start, first_open.first_offset)
     assert manifest.end_offset is not None
-    return Tail(Position(manifest.next_segment, 0, 0), manifest.end_offset)
+    return LogEnd(Position(manifest.next_segment, 0, 0), manifest.end_offset)
 
 
 async def offset_of(manifest: LogManifest, position: Position, open_segment: OpenSegment) -> int:
@@ -245,30 +245,26 @@ async def find_time(
     return max(search.position or end, manifest.first_position)
 
 
-async def find_transaction(
-    manifest: LogManifest, transaction: int, open_segment: OpenSegment
-) -> Position:
-    """Return the position of the batch with the first confirmed record that has this transaction
+async def find_txid(manifest: LogManifest, txid: int, open_segment: OpenSegment) -> Position:
+    """Return the position of the batch with the first confirmed record that has this txid
     id or a higher one: which of its records that is shows when it is opened (threshold.py).
 
     The end when there is none, the first record left when the one meant was trimmed. No key is
     needed.
     """
     candidates = [
-        each
-        for each in manifest.segments
-        if each.end is None or each.end.last_transaction >= transaction
+        each for each in manifest.segments if each.end is None or each.end.last_txid >= txid
     ]
     position = Position(manifest.next_segment, 0, 0)
     async with aclosing(_walk(manifest, candidates, open_segment)) as walk:
         async for reader, last in walk:
-            if reader.segment.adopted:  # its records all have the same
+            if reader.segment.ingested:  # its records all have the same
                 position = reader.segment.start
                 break
             low, high = 0, last + 1
             while low < high:
                 middle = (low + high) // 2
-                if await reader.last_transaction(middle) < transaction:
+                if await reader.last_txid(middle) < txid:
                     low = middle + 1
                 else:
                     high = middle
@@ -278,7 +274,7 @@ async def find_transaction(
     return max(position, manifest.first_position)
 
 
-async def find_acknowledged_tail(manifest: LogManifest, open_segment: OpenSegment) -> Tail:
+async def find_acknowledged_tail(manifest: LogManifest, open_segment: OpenSegment) -> LogEnd:
     """Return the end of the log, behind every record acknowledged before the call.
 
     The manifest must have been read after the call began. A segment is written only when
@@ -289,7 +285,7 @@ async def find_acknowledged_tail(manifest: LogManifest, open_segment: OpenSegmen
             last = await reader.last_acknowledged()
             if last >= 0:
                 offset = (await reader.header(last)).next_offset
-                return Tail(Position(segment.number, last + 1, 0), offset)
+                return LogEnd(Position(segment.number, last + 1, 0), offset)
     return await find_tail(manifest, open_segment)
 
 

@@ -17,14 +17,14 @@ from quire.errors import IntegrityError, NoSuchEntryError
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.times import TimeSearch
 from quire.log.reading.gaps import LOST
-from quire.log.reading.search import OpenSegment, find_offset, find_time, find_transaction
+from quire.log.reading.search import OpenSegment, find_offset, find_time, find_txid
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.reading.threshold import NO_OFFSET, Threshold
-from quire.log.records.position import AtTransaction, Position, to_ms
-from quire.log.records.transactions import NO_TRANSACTION
+from quire.log.records.position import AtTxid, Position, to_ms
+from quire.log.records.txids import NO_TXID
 
-Asked: TypeAlias = Position | int | datetime | AtTransaction
-"""A start that says by itself where it is: a position, an offset, a time or a transaction."""
+Asked: TypeAlias = Position | int | datetime | AtTxid
+"""A start that says by itself where it is: a position, an offset, a time or a txid."""
 
 
 async def find_start(
@@ -46,8 +46,8 @@ async def find_start(
     threshold = Threshold.of(asked)
     if isinstance(asked, Position):
         return asked, threshold
-    if isinstance(asked, AtTransaction):
-        return await find_transaction(manifest, asked.transaction, open_segment), threshold
+    if isinstance(asked, AtTxid):
+        return await find_txid(manifest, asked.txid, open_segment), threshold
     if isinstance(asked, datetime):
         search = TimeSearch(to_ms(asked), now_ms)
         end = await find_time(manifest, search, open_segment)
@@ -102,9 +102,9 @@ async def _is_below(reader: SegmentReader, entry: EntryId, threshold: Threshold)
         header = await reader.header(entry)
         if header.next_offset <= threshold.offset or threshold.is_older(header.timestamp_ms):
             return True
-        if threshold.transaction == NO_TRANSACTION:
+        if threshold.txid == NO_TXID:
             return False
-        return await reader.last_transaction(entry) < threshold.transaction
+        return await reader.last_txid(entry) < threshold.txid
     except LOST:
         return False
 

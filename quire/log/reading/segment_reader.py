@@ -32,7 +32,7 @@ from quire.log.records.batch import (
     place_batch,
     place_header,
 )
-from quire.log.records.encryption import Decryption, last_transaction_of
+from quire.log.records.encryption import Decryption, last_txid_of
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position, Record
 
@@ -81,15 +81,15 @@ class RecordBatch:
         header, segment, entry = self.batch.header, self.segment, self.entry
         first, epoch, timestamp_ms = header.first_offset, header.epoch, header.timestamp_ms
         payloads = enumerate(self.payloads(), self.slot)
-        if not self.batch.transactions:
+        if not self.batch.txids:
             return [
                 Record(Position(segment, entry, slot), first + slot, epoch, timestamp_ms, payload)
                 for slot, payload in payloads
             ]
-        transactions = self.batch.transactions_of(range(self.slot, header.count))
+        txids = self.batch.txids_of(range(self.slot, header.count))
         return [
             Record(Position(segment, entry, slot), first + slot, epoch, timestamp_ms, payload, each)
-            for (slot, payload), each in zip(payloads, transactions, strict=True)
+            for (slot, payload), each in zip(payloads, txids, strict=True)
         ]
 
 
@@ -166,14 +166,14 @@ class SegmentReader:
         """Return the batch of one confirmed entry."""
         return self._decode(await self._ledger.read_entry(entry))
 
-    async def last_transaction(self, entry: EntryId) -> int:
-        """Return the transaction id of an entry's last record, for which no key is needed."""
+    async def last_txid(self, entry: EntryId) -> int:
+        """Return the txid of an entry's last record, for which no key is needed."""
         base = self.segment.base
         if base is not None:
-            return base.transaction
+            return base.txid
         payload = (await self._ledger.read_entry(entry)).payload
         self._check(entry, decode_header(payload, self.segment.ledger, entry))
-        return last_transaction_of(payload, self.segment.ledger, entry)
+        return last_txid_of(payload, self.segment.ledger, entry)
 
     def _decode(self, entry: Entry) -> Batch:
         segment, ledger = self.segment, entry.ledger

@@ -2,7 +2,7 @@
 
 A search sends him to the first record that is wanted among those that are known, or to the end. But
 what comes next at the end may still be too old for him: it was appended before the moment he named,
-or is one of the transactions that he has already. Pure.
+or is one of the txids that he has already. Pure.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from quire.log.manifest.segment import Segment
 from quire.log.reading.segment_reader import RecordBatch
-from quire.log.records.position import AtTransaction, Position, check_offset, to_ms
-from quire.log.records.transactions import NO_TRANSACTION, check_transaction, first_slot
+from quire.log.records.position import AtTxid, Position, check_offset, to_ms
+from quire.log.records.txids import NO_TXID, check_txid, first_slot
 
 NO_OFFSET: Final = -1
 NO_TIME: Final = -1
@@ -24,21 +24,21 @@ class Threshold(NamedTuple):
     """At or above all of these is what was asked for."""
 
     offset: int = NO_OFFSET
-    transaction: int = NO_TRANSACTION
+    txid: int = NO_TXID
     time_ms: int = NO_TIME
     floor_ms: int = NO_TIME
     """What bears an earlier time than this is undated, and not taken for older (times.py)."""
 
     @classmethod
-    def of(cls, start: Position | int | datetime | AtTransaction) -> Threshold:
+    def of(cls, start: Position | int | datetime | AtTxid) -> Threshold:
         """Return that of a start. Raises `InvalidRequestError` for what is none: another offset or
-        transaction than a number from 0 on, a time without a zone.
+        txid than a number from 0 on, a time without a zone.
         """
         if isinstance(start, Position):
             return cls()
-        if isinstance(start, AtTransaction):
-            check_transaction(start.transaction)
-            return cls(transaction=start.transaction)
+        if isinstance(start, AtTxid):
+            check_txid(start.txid)
+            return cls(txid=start.txid)
         if isinstance(start, datetime):
             return cls(time_ms=to_ms(start))
         check_offset(start)
@@ -50,16 +50,16 @@ class Threshold(NamedTuple):
         return end is not None and (
             (end_offset is not None and end_offset <= self.offset)
             or self.is_older(end.last_timestamp_ms)
-            or end.last_transaction < self.transaction
+            or end.last_txid < self.txid
         )
 
     def is_above_all_before(self, batch: RecordBatch) -> bool:
         """Tell whether all that stands in front of a batch is below."""
-        header, ids = batch.batch.header, batch.batch.transactions
+        header, ids = batch.batch.header, batch.batch.txids
         return (
             header.first_offset <= self.offset
             or self.is_older(header.timestamp_ms)
-            or first_slot(ids, header.count, self.transaction) > 0
+            or first_slot(ids, header.count, self.txid) > 0
         )
 
     def is_older(self, timestamp_ms: int) -> bool:
@@ -72,6 +72,6 @@ class Threshold(NamedTuple):
         if self.is_older(batch.batch.header.timestamp_ms):
             return count
         slot = min(max(0, self.offset - batch.batch.header.first_offset), count)
-        if self.transaction != NO_TRANSACTION:
-            slot = max(slot, first_slot(batch.batch.transactions, count, self.transaction))
+        if self.txid != NO_TXID:
+            slot = max(slot, first_slot(batch.batch.txids, count, self.txid))
         return slot

@@ -7,7 +7,7 @@ An entry's payload is one batch (docs/formats.md, "Batch"), header big-endian:
 
     body = | length u32, little-endian, per record | payload of the first record | of the second | …
 
-Version 2 has optional columns (producers.py, transactions.py) between lengths and payloads,
+Version 2 has optional columns (producers.py, txids.py) between lengths and payloads,
 little-endian:
 
     | size of all u32 | kind u8, size u32, data | … |
@@ -38,11 +38,11 @@ import zstandard
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId
 from quire.errors import CorruptEntryError, EntryTooLargeError
 from quire.log.records.producers import decode_columns
-from quire.log.records.transactions import (
-    NO_TRANSACTION,
-    TRANSACTIONS,
-    Transactions,
-    decode_transactions,
+from quire.log.records.txids import (
+    NO_TXID,
+    TXIDS,
+    Txids,
+    decode_txids,
     last_of,
     of_slots,
 )
@@ -125,11 +125,11 @@ class Base(NamedTuple):
     first_offset: int
     epoch: int
     timestamp_ms: int
-    transaction: int = NO_TRANSACTION
+    txid: int = NO_TXID
 
 
 UNPLACED: Final = Base(0, 1, 0)
-"""The base that the headers of a ledger count from until a log adopts it."""
+"""The base that the headers of a ledger count from until a log ingests it."""
 
 
 def place_header(header: BatchHeader, base: Base | None) -> BatchHeader:
@@ -153,7 +153,7 @@ class Batch:
     """Bytes that end with the unpacked body. For an uncompressed batch this is the entry itself."""
     columns: bytes = b""
     """The optional columns, undecoded."""
-    transactions: Transactions = ()
+    txids: Txids = ()
     """Ids of the records: none, one for all of them, or one each."""
 
     def __len__(self) -> int:
@@ -166,13 +166,13 @@ class Batch:
         return [source[start:end] for start, end in pairwise(ends)]
 
     @property
-    def last_transaction(self) -> int:
-        """The last record's transaction id, `NO_TRANSACTION` when it has none."""
-        return last_of(self.transactions)
+    def last_txid(self) -> int:
+        """The last record's txid, `NO_TXID` when it has none."""
+        return last_of(self.txids)
 
-    def transactions_of(self, slots: range) -> list[int | None]:
-        """The transaction ids of some records."""
-        return of_slots(self.transactions, slots)
+    def txids_of(self, slots: range) -> list[int | None]:
+        """The txids of some records."""
+        return of_slots(self.txids, slots)
 
     def arrow_buffers(self) -> tuple[array[int], memoryview]:
         """The offsets (int32, one more than records) and data of an Arrow binary array."""
@@ -307,17 +307,17 @@ def decode_batch(payload: bytes, ledger: LedgerId, entry: EntryId) -> Batch:
     if payload[len(MAGIC)] == COLUMNS_VERSION:
         columns = _columns(batch.body, start, ledger, entry)
         start += _COLUMNS_SIZE.size + len(columns)
-        transactions = _transactions(columns, header.count, ledger, entry)
-        batch = Batch(header, source, columns, transactions)
+        txids = _txids(columns, header.count, ledger, entry)
+        batch = Batch(header, source, columns, txids)
     if start + sum(batch.lengths) != header.body_size:
         raise CorruptEntryError(ledger, entry, "lengths of records do not add up to the batch")
     return batch
 
 
-def _transactions(columns: bytes, count: int, ledger: LedgerId, entry: EntryId) -> Transactions:
+def _txids(columns: bytes, count: int, ledger: LedgerId, entry: EntryId) -> Txids:
     try:
-        column = decode_columns(columns).get(TRANSACTIONS)
-        return () if column is None else decode_transactions(column, count)
+        column = decode_columns(columns).get(TXIDS)
+        return () if column is None else decode_txids(column, count)
     except ValueError as error:
         raise CorruptEntryError(ledger, entry, str(error)) from error
 
@@ -326,8 +326,8 @@ def place_batch(batch: Batch, base: Base | None) -> Batch:
     """Return a batch as it is in the log; without a base it is that already."""
     if base is None:
         return batch
-    ids = () if base.transaction == NO_TRANSACTION else (base.transaction,)
-    return replace(batch, header=place_header(batch.header, base), transactions=ids)
+    ids = () if base.txid == NO_TXID else (base.txid,)
+    return replace(batch, header=place_header(batch.header, base), txids=ids)
 
 
 def _columns(body: memoryview, at: int, ledger: LedgerId, entry: EntryId) -> bytes:

@@ -3,10 +3,10 @@
 Version 3 of a batch wraps one of version 1 or 2 (docs/formats.md, "Batch"):
 
     | header of the batch, version 3 | inner version u8 | key id size u8 | key id |
-    | salt 16 | last transaction i64 | body, as the codec packs it, encrypted | tag 16 |
+    | salt 16 | last txid i64 | body, as the codec packs it, encrypted | tag 16 |
 
 The fields before the body stay readable without a key. A process without the key can find
-positions, offsets, times and transaction ids, recover ledgers, and trim and rebuild logs. The
+positions, offsets, times and txids, recover ledgers, and trim and rebuild logs. The
 fields cannot be changed unnoticed: they are associated data, together with the ledger and the
 entry. So a batch opens only at the place, and with the bytes, that its writer gave it.
 
@@ -56,7 +56,7 @@ class _Envelope:
     inner: int
     key_id: str
     salt: bytes
-    last_transaction: int
+    last_txid: int
     size: int
     """Bytes of the readable part, header included."""
 
@@ -82,7 +82,7 @@ class Encryption:
             return None
         return cls(keyring, metadata.ledger, bytes.fromhex(metadata.token))
 
-    def seal(self, payload: bytes, entry: EntryId, last_transaction: int) -> bytes:
+    def seal(self, payload: bytes, entry: EntryId, last_txid: int) -> bytes:
         """Return a batch as it is stored at an entry: encrypted, unless no key is current."""
         key_id = self._keyring.current
         if key_id is None:
@@ -94,7 +94,7 @@ class Encryption:
         name = key_id.encode()
         head = bytearray(payload[: HEADER.size])
         inner, head[_AT_VERSION] = head[_AT_VERSION], ENCRYPTED_VERSION
-        head += _BEGIN.pack(inner, len(name)) + name + _END.pack(self._salt, last_transaction)
+        head += _BEGIN.pack(inner, len(name)) + name + _END.pack(self._salt, last_txid)
         bound = _PLACE.pack(self._ledger, entry) + head
         return bytes(head) + cipher.encrypt(_nonce(entry), payload[HEADER.size :], bound)
 
@@ -150,11 +150,11 @@ def key_id_of(payload: bytes, ledger: LedgerId, entry: EntryId) -> str | None:
     return _envelope(payload, ledger, entry).key_id if is_encrypted(payload) else None
 
 
-def last_transaction_of(payload: bytes, ledger: LedgerId, entry: EntryId) -> int:
+def last_txid_of(payload: bytes, ledger: LedgerId, entry: EntryId) -> int:
     """Return the id of a batch's last record, without a key. Raises `CorruptEntryError`."""
     if is_encrypted(payload):
-        return _envelope(payload, ledger, entry).last_transaction
-    return decode_batch(payload, ledger, entry).last_transaction
+        return _envelope(payload, ledger, entry).last_txid
+    return decode_batch(payload, ledger, entry).last_txid
 
 
 def _nonce(entry: EntryId) -> bytes:
@@ -167,9 +167,9 @@ def _envelope(payload: bytes, ledger: LedgerId, entry: EntryId) -> _Envelope:
         inner, size = _BEGIN.unpack_from(payload, at)
         at += _BEGIN.size
         key_id = payload[at : at + size].decode()
-        salt, last_transaction = _END.unpack_from(payload, at + size)
+        salt, last_txid = _END.unpack_from(payload, at + size)
     except (struct.error, UnicodeDecodeError) as error:
         raise CorruptEntryError(ledger, entry, f"not an encrypted batch: {error}") from error
     if inner not in (VERSION, COLUMNS_VERSION) or not key_id:
         raise CorruptEntryError(ledger, entry, f"encrypted batch of version {inner}, {key_id!r}")
-    return _Envelope(inner, key_id, salt, last_transaction, at + size + _END.size)
+    return _Envelope(inner, key_id, salt, last_txid, at + size + _END.size)

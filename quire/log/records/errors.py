@@ -9,7 +9,7 @@ ConflictError
 │   └── ForgottenProducerError     the log has forgotten a producer's numbers; nothing written
 ├── TooManyJobsError           the log cannot remember another job yet; nothing written
 ├── TooManyProducersError      the log cannot remember another producer yet; nothing written
-└── TransactionOrderError      the transaction id is below the log's last; nothing written
+└── TxidOrderError      the txid is below the log's last; nothing written
 RetryError
 ├── LogFullError               the log's manifest takes no more segments; trim the log
 └── LogBeingDeletedError       a deletion has begun; the log rejects writes until it is over
@@ -97,16 +97,15 @@ class JobReusedError(InvalidRequestError):
         self.reason = reason
 
 
-class TransactionOrderError(ConflictError):
-    """A transaction id is below the log's last; nothing was written."""
+class TxidOrderError(ConflictError):
+    """A txid is below the log's last; nothing was written."""
 
-    def __init__(self, log: str, transaction: int, last: int) -> None:
+    def __init__(self, log: str, txid: int, last: int) -> None:
         super().__init__(
-            f"transaction {transaction} cannot follow transaction {last} in log {log!r}: "
-            "ids never decrease along a log"
+            f"txid {txid} cannot follow txid {last} in log {log!r}: ids never decrease along a log"
         )
         self.log = log
-        self.transaction = transaction
+        self.txid = txid
         self.last = last
 
 

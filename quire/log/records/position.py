@@ -90,23 +90,23 @@ class AtCursor(NamedTuple):
     name: str
 
 
-class AtTransaction(NamedTuple):
-    """Start of a reader: the first remaining record with this transaction id or a higher one."""
+class AtTxid(NamedTuple):
+    """Start of a reader: the first remaining record with this txid or a higher one."""
 
-    transaction: int
+    txid: int
 
 
-Start: TypeAlias = Position | int | datetime | AtCursor | AtTransaction
+Start: TypeAlias = Position | int | datetime | AtCursor | AtTxid
 """Where a reader starts: a position, `BEGINNING`, `LATEST`, an offset, the first record that is not
-older than an aware datetime, a cursor, or a transaction."""
+older than an aware datetime, a cursor, or a txid."""
 
 
 class Record(NamedTuple):
     """A record as a reader returns it.
 
     `epoch` is the number of its leader. `timestamp_ms` (Unix milliseconds) never decreases along a
-    log. `transaction` never decreases either, and stays None until the log's first
-    (transactions.py).
+    log. `txid` never decreases either, and stays None until the log's first
+    (txids.py).
     """
 
     position: Position
@@ -114,4 +114,4 @@ class Record(NamedTuple):
     epoch: int
     timestamp_ms: int
     payload: bytes
-    transaction: int | None = None
+    txid: int | None = None

@@ -67,7 +67,7 @@ COLUMNS_RESERVE: Final = 64
 """Bytes that `SNAPSHOT_AT` and the frames of `STAMPS` and of other columns take."""
 
 
-class Stamp(NamedTuple):
+class ProducerSequence(NamedTuple):
     """A producer's name and its sequence number for an append. The application chooses both."""
 
     producer: str
@@ -127,42 +127,44 @@ class Producers:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def find(self, stamp: Stamp) -> Numbered | None:
-        """Return the append that has this stamp, None when it is a new one.
+    def find(self, producer_sequence: ProducerSequence) -> Numbered | None:
+        """Return the append that has this producer sequence, None when it is a new one.
 
         Raises `SequenceConflictError` when the number is neither new nor remembered,
         `ForgottenProducerError` when the producer was forgotten, and `TooManyProducersError` when
         a new producer would make the memory drop a fingerprint too early.
         """
-        window = self._windows.get(stamp.producer)
+        window = self._windows.get(producer_sequence.producer)
         if window is None:
-            self._check_new(stamp)
+            self._check_new(producer_sequence)
             return None
-        if stamp.sequence > window[-1].sequence:
+        if producer_sequence.sequence > window[-1].sequence:
             return None
         for numbered in window:
-            if numbered.sequence == stamp.sequence:
+            if numbered.sequence == producer_sequence.sequence:
                 return numbered
-        raise SequenceConflictError(stamp.producer, stamp.sequence, window[-1].sequence)
+        raise SequenceConflictError(
+            producer_sequence.producer, producer_sequence.sequence, window[-1].sequence
+        )
 
-    def note(self, stamp: Stamp, offset: int, count: int) -> None:
+    def note(self, producer_sequence: ProducerSequence, offset: int, count: int) -> None:
         """Remember an append. Its number must be new, or continue the append noted last."""
-        window = self._windows.pop(stamp.producer, None) or deque(maxlen=WINDOW)
-        if window and window[-1].sequence == stamp.sequence:
+        window = self._windows.pop(producer_sequence.producer, None) or deque(maxlen=WINDOW)
+        if window and window[-1].sequence == producer_sequence.sequence:
             last = window.pop()
             window.append(last._replace(records=last.records + count))
         else:
-            window.append(Numbered(stamp.sequence, offset, count))
-        self._windows[stamp.producer] = window
+            window.append(Numbered(producer_sequence.sequence, offset, count))
+        self._windows[producer_sequence.producer] = window
         self._shrink()
 
-    def _check_new(self, stamp: Stamp) -> None:
-        if fingerprint(stamp.producer) in self._forgotten:
-            raise ForgottenProducerError(stamp.producer, stamp.sequence)
+    def _check_new(self, producer_sequence: ProducerSequence) -> None:
+        if fingerprint(producer_sequence.producer) in self._forgotten:
+            raise ForgottenProducerError(producer_sequence.producer, producer_sequence.sequence)
         is_full = self._max is not None and len(self._windows) >= self._max
         if is_full and len(self._forgotten) >= FORGOTTEN_MAX and not self._is_oldest_expired():
             known = len(self._windows) + len(self._forgotten)
-            raise TooManyProducersError(stamp.producer, known, self._seconds)
+            raise TooManyProducersError(producer_sequence.producer, known, self._seconds)
 
     def _is_oldest_expired(self) -> bool:
         oldest = next(iter(self._forgotten.values()))
@@ -227,11 +229,11 @@ class Producers:
             producers._windows[name] = deque((Numbered(*row) for row in rows), maxlen=WINDOW)
         return producers
 
-    def note_batch(self, first_offset: int, stamps: Sequence[Stamp | None]) -> None:
+    def note_batch(self, first_offset: int, stamps: Sequence[ProducerSequence | None]) -> None:
         """Remember the stamps of a batch that was read."""
-        for offset, stamp in enumerate(stamps, first_offset):
-            if stamp is not None:
-                self.note(stamp, offset, 1)
+        for offset, producer_sequence in enumerate(stamps, first_offset):
+            if producer_sequence is not None:
+                self.note(producer_sequence, offset, 1)
 
 
 def fingerprint(producer: str) -> int:
@@ -257,19 +259,29 @@ def decode_columns(data: bytes) -> dict[int, bytes]:
     return columns
 
 
-def encode_stamps(stamps: Sequence[Stamp | None]) -> bytes:
+def encode_stamps(stamps: Sequence[ProducerSequence | None]) -> bytes:
     """Return the stamps of a batch's records: a table of names, then two columns."""
-    names = sorted({stamp.producer for stamp in stamps if stamp})
+    names = sorted(
+        {producer_sequence.producer for producer_sequence in stamps if producer_sequence}
+    )
     places = {name: place for place, name in enumerate(names)}
-    indices = [places[stamp.producer] if stamp else _NONE for stamp in stamps]
-    numbers = [stamp.sequence if stamp else 0 for stamp in stamps]
+    indices = [
+        places[producer_sequence.producer] if producer_sequence else _NONE
+        for producer_sequence in stamps
+    ]
+    numbers = [
+        producer_sequence.sequence if producer_sequence else 0 for producer_sequence in stamps
+    ]
     table = b"".join(_packed_name(name) for name in names)
     count = len(stamps)
     return _U16.pack(len(names)) + table + struct.pack(f"<{count}H{count}q", *indices, *numbers)
 
 
-def decode_stamps(data: bytes, count: int) -> list[Stamp | None]:
-    """Return the stamp of each of `count` records. Raises `ValueError` when it does not add up."""
+def decode_stamps(data: bytes, count: int) -> list[ProducerSequence | None]:
+    """Return the producer sequence of each of `count` records.
+
+    Raises `ValueError` when the data does not add up.
+    """
     (size,) = _unpack(_U16, data, 0)
     names, at = [], _U16.size
     for _ in range(size):
@@ -284,11 +296,11 @@ def decode_stamps(data: bytes, count: int) -> list[Stamp | None]:
 
 def _stamps(
     names: list[str], indices: Sequence[int], numbers: Sequence[int]
-) -> Iterator[Stamp | None]:
+) -> Iterator[ProducerSequence | None]:
     for index, number in zip(indices, numbers, strict=True):
         if index != _NONE and index >= len(names):
             raise ValueError(f"stamp names producer {index} of {len(names)}")
-        yield None if index == _NONE else Stamp(names[index], number)
+        yield None if index == _NONE else ProducerSequence(names[index], number)
 
 
 def encode_at(offset: int) -> bytes:

@@ -73,7 +73,7 @@ def offload_log(
             on_progress(start + len(chunk), len(segments))
         if not keep_ledgers:
             work.release()
-        swept = tuple(work.sweep())
+        swept = tuple(work.gc())
     if failures:
         raise failures[0]
     records = sum(each.records or 0 for each in segments if each.number in named)

@@ -123,7 +123,7 @@ def test_attempts_and_probes_that_were_left_are_swept(bucket: Bucket) -> None:
             log_id = (await client.manifest()).log_id
             bucket.put(f"quire/{log_id}/{ATTEMPTS}/probe-0000abcd")
             await offload_to(client, bucket.uri)
-            assert await work.sweep() == [join(tier, lost.name)]
+            assert await work.gc() == [join(tier, lost.name)]
             manifest = await client.manifest()
             named = [each.cold.name for each in manifest.segments if each.cold]
             assert bucket.names() == sorted(named)

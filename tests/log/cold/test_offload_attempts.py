@@ -113,7 +113,7 @@ def test_two_attempts_leave_one_file_and_both_may_be_repeated(tmp_path: Path) ->
             mine = {each.number: await one.write(each, tier) for each in segments}
             theirs = {each.number: await other.write(each, tier) for each in segments}
             assert len(files(tmp_path)) == 8
-            assert await one.sweep() == []  # somebody may still commit them
+            assert await one.gc() == []  # somebody may still commit them
             await one.commit(mine)
             await other.commit(theirs)
             await one.commit(mine)
@@ -139,7 +139,7 @@ def test_a_segment_that_was_trimmed_meanwhile_takes_its_file_along(tmp_path: Pat
             await client.logs.trim(NAME, Position(3, 0, 0))
             manifest = await work.commit({segments[0].number: cold})
             assert manifest.doomed_files == ()
-            assert [str(each) for each in await work.sweep()] == [left.uri]
+            assert [str(each) for each in await work.gc()] == [left.uri]
             await client.logs.delete(NAME)
             with pytest.raises(NoSuchLogError):
                 await work.commit({segments[1].number: left})
@@ -162,7 +162,7 @@ def test_a_directory_under_two_names_is_not_swept_of_what_is_in_use(tmp_path: Pa
             tier, segments = await work.begin(alias.as_uri())
             await work.commit({each.number: await work.write(each, tier) for each in segments})
             await work.release()
-            assert await work.sweep() == []
+            assert await work.gc() == []
             assert await client.read() == records
 
     asyncio.run(main())
@@ -217,7 +217,7 @@ def test_an_attempt_that_was_cut_short_is_swept_once_it_is_certain(tmp_path: Pat
             half = Path(url2pathname(urlsplit(tier).path)) / name
             half.parent.mkdir(parents=True, exist_ok=True)
             half.write_bytes(b"PAR1 and what came before the crash")
-            assert await work.sweep() == []
+            assert await work.gc() == []
             await offload(client, tmp_path)
             assert name not in [each.name for each in files(tmp_path)]
 
@@ -257,7 +257,7 @@ def test_files_of_a_manifest_that_was_lost_are_not_swept(tmp_path: Path) -> None
             await client.logs.rebuild(NAME)
             with suppress(ConfigurationError):
                 await offload(client, tmp_path)
-            await client.logs.sweep_files()
+            await client.logs.gc_files()
             assert files(tmp_path) == kept
             with pytest.raises(ConfigurationError, match="names none of them"):
                 await offload(client, tmp_path)
@@ -291,7 +291,7 @@ def test_files_of_attempts_are_not_among_those_of_the_table(tmp_path: Path) -> N
             await work.commit(found)
             assert count_rows() == len(records)
             await work.release()
-            assert len(await work.sweep()) == 1
+            assert len(await work.gc()) == 1
             assert count_rows() == len(records)
             assert await client.read() == records
 
@@ -319,7 +319,7 @@ def test_a_crash_between_the_name_and_the_move_is_made_good(
             if step == "trim":
                 await client.logs.trim(NAME, Position(3, 0, 0))
                 assert len(files(target)) == 2
-                await work.sweep()
+                await work.gc()
                 records = [each for each in records if each.position.segment >= 3]
             elif step == "commit":
                 await work.commit(found)
@@ -333,7 +333,7 @@ def test_a_crash_between_the_name_and_the_move_is_made_good(
     def crash(*_: object) -> None:
         raise CrashError
 
-    for step in ("release", "sweep", "commit", "trim"):
+    for step in ("release", "gc", "commit", "trim"):
         asyncio.run(main(step, tmp_path / step))
 
 
@@ -361,7 +361,7 @@ def test_a_reader_goes_on_when_its_file_moves(
                 waiting = path.parent / ATTEMPTS / path.name
                 waiting.write_bytes(path.read_bytes())
             assert await client.read() == records
-            assert await client.logs.offload(NAME).sweep() == []
+            assert await client.logs.offload(NAME).gc() == []
             assert len(files(tmp_path)) == len((await client.manifest()).segments)
             (first, *_) = (await client.manifest()).segments
             assert first.cold is not None
@@ -391,7 +391,7 @@ def test_an_older_tier_is_read_and_swept_as_before(tmp_path: Path) -> None:
             old = path.with_name(f"{path.name[:-16]}0000abcd.parquet")
             old.write_bytes(path.read_bytes())
             assert await client.read() == records
-            swept = await client.logs.offload(NAME).sweep()
+            swept = await client.logs.offload(NAME).gc()
             assert [each.rpartition("/")[2] for each in swept] == [old.name]
             assert not old.exists()
 

@@ -117,7 +117,7 @@ def test_foreign_names_in_a_record_delete_nothing(tmp_path: Path) -> None:
             await rewrite(client, tiers=tiers, doomed_files=doomed)
             await client.logs.trim(NAME, Position(2, 0, 0))
             assert (await client.manifest()).doomed_files == (), "nothing tries again forever"
-            await client.logs.offload(NAME).sweep()
+            await client.logs.offload(NAME).gc()
             await client.logs.delete(NAME)
         assert all(each.exists() for each in theirs)
 
@@ -224,7 +224,7 @@ def test_the_rest_of_a_killed_probe_is_swept(tmp_path: Path) -> None:
             tier, _ = await client.logs.offload(NAME).begin(str(tmp_path))
             left = Path(cold_tier.locate(join(tier, ATTEMPTS))[1]) / "probe-0000abcd"
             left.write_text("of a killed process")
-            await client.logs.offload(NAME).sweep()
+            await client.logs.offload(NAME).gc()
             assert not left.exists()
 
     asyncio.run(main())
@@ -300,13 +300,13 @@ def test_a_tier_that_does_not_answer_keeps_no_other_from_being_swept(tmp_path: P
             gone = replace(await client.manifest(), tiers=(*tiers, "nosuch://x/y"))
             await client.store.put(PATH, gone.encode(), found.version)
             with pytest.raises(ConfigurationError, match="nosuch"):
-                await client.logs.sweep_files()
+                await client.logs.gc_files()
             assert not left.exists()
             first = replace(gone, name="a/a-first-log")
             await client.store.create(log_path("a/a-first-log"), first.encode())
             left.write_text("of an attempt that died")
             with pytest.raises(ConfigurationError, match="nosuch"):
-                await client.logs.sweep_files()
+                await client.logs.gc_files()
             assert not left.exists()
 
     asyncio.run(main())

@@ -24,7 +24,7 @@ from quire.log.records.batch import Compression
 from quire.log.records.errors import DecryptionError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position
-from quire.log.records.producers import Stamp
+from quire.log.records.producers import ProducerSequence
 from quire.metastore.layout import LEDGERS
 from tests.log.offloading import files, offload, spanned, write_log
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered
@@ -66,11 +66,13 @@ def test_a_leader_goes_on_behind_cold_segments_and_remembers_producers(tmp_path:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             async with await client.open() as log:
-                first = await log.append(b"one", stamp=Stamp("p", 7))
+                first = await log.append(b"one", producer_sequence=ProducerSequence("p", 7))
             await offload(client, tmp_path)
             async with await client.open() as log:
-                assert await log.append(b"again", stamp=Stamp("p", 7)) == first
-                await log.append(b"two", stamp=Stamp("p", 8))
+                assert (
+                    await log.append(b"again", producer_sequence=ProducerSequence("p", 7)) == first
+                )
+                await log.append(b"two", producer_sequence=ProducerSequence("p", 8))
             assert await client.payloads() == [b"one", b"two"]
 
     asyncio.run(main())
@@ -105,7 +107,7 @@ def test_what_was_encrypted_stays_so_and_opens_with_its_key(tmp_path: Path) -> N
                 await log.roll()
             async with await client.open(batch_records=7, keyring=keyring) as log:
                 await append_all(log, [b"secret %d" % each for each in range(20)])
-                await log.append(b"secret and numbered", transaction=5)
+                await log.append(b"secret and numbered", txid=5)
             records = await client.read(keyring=keyring)
             await offload(client, tmp_path)
             assert await cluster.ledgers() == []

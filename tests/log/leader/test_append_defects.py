@@ -14,19 +14,19 @@ from quire.log.leader import accumulator, segments
 from quire.log.leader.accumulator import MARKED_BYTES_MAX
 from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.log.records.position import Position
-from quire.log.records.producers import Stamp
+from quire.log.records.producers import ProducerSequence
 from tests.support.log_cluster import LogCluster, run
 from tests.support.memory_cluster import slowly
 
 BAD_TERMS: Any = [
-    {"stamp": Stamp("p", 1.5)},  # type: ignore[arg-type]
-    {"stamp": Stamp("p", True)},
-    {"stamp": Stamp("p", 2**63)},
-    {"stamp": Stamp("\udcff", 1)},
-    {"stamp": Stamp(b"p", 1)},  # type: ignore[arg-type]
-    {"stamp": ("p", 1)},
-    {"transaction": 1.0},
-    {"transaction": True},
+    {"producer_sequence": ProducerSequence("p", 1.5)},  # type: ignore[arg-type]
+    {"producer_sequence": ProducerSequence("p", True)},
+    {"producer_sequence": ProducerSequence("p", 2**63)},
+    {"producer_sequence": ProducerSequence("\udcff", 1)},
+    {"producer_sequence": ProducerSequence(b"p", 1)},  # type: ignore[arg-type]
+    {"producer_sequence": ("p", 1)},
+    {"txid": 1.0},
+    {"txid": True},
     {"expected_offset": 1.0},
     {"expected_offset": -1},
     {"expected_offset": "1"},
@@ -38,7 +38,9 @@ def test_terms_that_are_none_are_refused_at_the_call(terms: dict[str, Any]) -> N
     async def main() -> None:
         async with LogCluster() as cluster:
             log = await cluster.new_client().open()
-            innocent = asyncio.create_task(log.append(b"a", stamp=Stamp("q", 1)))
+            innocent = asyncio.create_task(
+                log.append(b"a", producer_sequence=ProducerSequence("q", 1))
+            )
             with pytest.raises(InvalidRequestError):
                 await log.append(b"bad", **terms)
             with pytest.raises(InvalidRequestError):
@@ -58,7 +60,9 @@ def test_a_record_that_waited_is_refused_when_it_does_not_fit_beside_new_columns
                 bookie.before = slowly(0.5)
             for payload in (b"a", b"b"):
                 await log.submit(payload)
-            stamped = asyncio.create_task(log.append(b"s", stamp=Stamp("p", 1)))
+            stamped = asyncio.create_task(
+                log.append(b"s", producer_sequence=ProducerSequence("p", 1))
+            )
             await asyncio.sleep(0)
             large = asyncio.create_task(log.append(bytes(BATCH_BYTES_MAX - 4)))
             later = asyncio.create_task(log.append(b"later"))
@@ -78,7 +82,9 @@ def test_records_with_marks_that_fill_a_batch_to_its_end_go_into_two() -> None:
             client = cluster.new_client()
             log = await client.open(batch_bytes=BATCH_BYTES_MAX - 8, batch_records=2)
             appends = [
-                log.append(bytes(half), stamp=Stamp(str(each) * 128, 1), transaction=each)
+                log.append(
+                    bytes(half), producer_sequence=ProducerSequence(str(each) * 128, 1), txid=each
+                )
                 for each in (1, 2)
             ]
             assert await asyncio.gather(*appends) == [Position(1, 0, 0), Position(1, 1, 0)]
@@ -163,8 +169,8 @@ def test_a_producer_may_be_named_by_a_kind_of_text() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             log = await cluster.new_client().open()
-            place = await log.append(b"a", stamp=Stamp(Name.ONE, 1))
-            assert await log.append(b"a", stamp=Stamp("one", 1)) == place
+            place = await log.append(b"a", producer_sequence=ProducerSequence(Name.ONE, 1))
+            assert await log.append(b"a", producer_sequence=ProducerSequence("one", 1)) == place
             await log.close()
 
     run(main)

@@ -9,10 +9,10 @@ import pytest
 from quire.errors import AppendOutcomeUnknownError, DeposedError, PositionTrimmedError
 from quire.log.leader.log import Log
 from quire.log.records.position import Position
-from quire.log.records.producers import Stamp
+from quire.log.records.producers import ProducerSequence
 from tests.support.log_cluster import NAME, PATH, Gate, LogCluster, refuse, run
 
-ONE = Stamp("p", 1)
+ONE = ProducerSequence("p", 1)
 
 
 async def slow_log(cluster: LogCluster, delay: float = 0.5) -> Log:
@@ -32,7 +32,9 @@ def test_who_gives_up_takes_nothing_from_who_sent_it_again() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             log = await slow_log(cluster)
-            first, again = (asyncio.create_task(log.append(b"x", stamp=ONE)) for _ in range(2))
+            first, again = (
+                asyncio.create_task(log.append(b"x", producer_sequence=ONE)) for _ in range(2)
+            )
             await asyncio.sleep(0.1)
             first.cancel()
             assert await again == Position(1, 1, 0)
@@ -49,9 +51,9 @@ def test_who_sends_again_after_a_time_limit_gets_the_first_ones_position(delay: 
             log = await slow_log(cluster, delay)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
-                    await log.append(b"x", stamp=ONE)
-            assert await log.append(b"x", stamp=ONE) == Position(1, 1, 0)
-            assert await log.append_many([b"x"], stamp=ONE) == [Position(1, 1, 0)]
+                    await log.append(b"x", producer_sequence=ONE)
+            assert await log.append(b"x", producer_sequence=ONE) == Position(1, 1, 0)
+            assert await log.append_many([b"x"], producer_sequence=ONE) == [Position(1, 1, 0)]
             await log.close()
 
     run(main)
@@ -61,7 +63,9 @@ def test_all_who_share_an_append_hear_that_its_outcome_is_unknown() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             log = await slow_log(cluster)
-            waiting = [asyncio.create_task(log.append(b"x", stamp=ONE)) for _ in range(3)]
+            waiting = [
+                asyncio.create_task(log.append(b"x", producer_sequence=ONE)) for _ in range(3)
+            ]
             await asyncio.sleep(0.1)
             waiting[0].cancel()
             log.abandon()
@@ -81,7 +85,7 @@ def test_all_who_share_an_append_have_positions_of_their_own() -> None:
         async with LogCluster() as cluster:
             log = await slow_log(cluster)
             first, again = await asyncio.gather(
-                *(log.append_many([b"x", b"y"], stamp=ONE) for _ in range(2))
+                *(log.append_many([b"x", b"y"], producer_sequence=ONE) for _ in range(2))
             )
             first.clear()
             assert again == [Position(1, 1, 0), Position(1, 1, 1)]
@@ -95,7 +99,7 @@ def test_no_duplicate_is_looked_up_in_another_log_of_the_name() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             old = await client.open()
-            await old.append(b"x", stamp=ONE)
+            await old.append(b"x", producer_sequence=ONE)
             await asyncio.sleep(0.1)
             client.store.before = watcher = Gate("get", PATH)  # is not told what has happened
             other = cluster.new_client()
@@ -105,7 +109,7 @@ def test_no_duplicate_is_looked_up_in_another_log_of_the_name() -> None:
             async with await other.open() as log:
                 await log.append(b"y")
                 with pytest.raises(DeposedError):
-                    await old.append(b"x", stamp=ONE)
+                    await old.append(b"x", producer_sequence=ONE)
             old.abandon()
 
     run(main)
@@ -116,11 +120,11 @@ def test_a_duplicate_whose_original_was_trimmed_is_told_so() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             log = await client.open()
-            await log.append(b"x", stamp=ONE)
+            await log.append(b"x", producer_sequence=ONE)
             await log.roll()
             await client.logs.trim(NAME, Position(2, 0, 0))
             with pytest.raises(PositionTrimmedError):
-                await log.append(b"x", stamp=ONE)
+                await log.append(b"x", producer_sequence=ONE)
             await log.close()
 
     run(main)

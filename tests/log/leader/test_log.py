@@ -198,8 +198,8 @@ def test_the_recorded_facts_of_a_segment_are_true() -> None:
             for segment in (written, recovered):
                 metadata = await cluster.catalog.metadata(segment.ledger)
                 assert (metadata.last_entry, metadata.length) == (segment.last_entry, segment.bytes)
-                assert metadata.custom["log"] == NAME
-                assert metadata.custom["segment"] == str(segment.number)
+                assert metadata.custom_metadata["log"] == NAME
+                assert metadata.custom_metadata["segment"] == str(segment.number)
             assert (written.records, written.end_position) == (5, Position(1, 1, 2))
             assert (written.first_offset, recovered.first_offset) == (0, 5)
             assert written.last_timestamp_ms == 1_005_000

@@ -21,9 +21,9 @@ from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.log.records.errors import DecryptionError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import LATEST
-from quire.log.records.producers import Producers, Stamp
+from quire.log.records.producers import Producers, ProducerSequence
 from quire.metastore.layout import LEDGERS
-from tests.log.offloading import adopt, offload, write_log
+from tests.log.offloading import ingest, offload, write_log
 from tests.support.log_cluster import NAME, Client, Gate, LogCluster, run
 from tests.support.memory_cluster import down
 
@@ -56,9 +56,9 @@ async def rotate_behind_the_snapshot(client: Client) -> Log:
     keyring = ring("old", "new")
     log = await client.open(keyring=keyring)
     keyring.rotate("old")
-    await log.append(b"a", stamp=Stamp("p", 1))
+    await log.append(b"a", producer_sequence=ProducerSequence("p", 1))
     keyring.rotate("new")
-    await log.append(b"a", stamp=Stamp("p", 2))
+    await log.append(b"a", producer_sequence=ProducerSequence("p", 2))
     return log
 
 
@@ -108,7 +108,7 @@ def test_who_lacks_pyarrow_deposes_nobody(tmp_path: Path, monkeypatch: pytest.Mo
             monkeypatch.undo()
             leader.abandon()
             async with await cluster.new_client().open() as log:
-                again = await log.append(b"no", stamp=Stamp("p\u00e9", 60))
+                again = await log.append(b"no", producer_sequence=ProducerSequence("p\u00e9", 60))
             assert again in [each.position for each in records]
 
     asyncio.run(main())
@@ -118,7 +118,7 @@ def test_a_batch_that_cannot_be_read_just_now_is_waited_for() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             async with await cluster.new_client().open() as log:
-                place = await log.append(b"a", stamp=Stamp("p", 1))
+                place = await log.append(b"a", producer_sequence=ProducerSequence("p", 1))
             for bookie in cluster.bookies.values():
                 bookie.before = down("read")
 
@@ -129,13 +129,13 @@ def test_a_batch_that_cannot_be_read_just_now_is_waited_for() -> None:
 
             repairing = asyncio.create_task(repair())
             async with await cluster.new_client().open() as log:
-                assert await log.append(b"a", stamp=Stamp("p", 1)) == place
+                assert await log.append(b"a", producer_sequence=ProducerSequence("p", 1)) == place
             await repairing
 
     run(main)
 
 
-@pytest.mark.parametrize("meanwhile", ["nothing", "appends", "roll", "take-over", "adoption"])
+@pytest.mark.parametrize("meanwhile", ["nothing", "appends", "roll", "take-over", "ingest"])
 def test_what_comes_between_the_look_and_the_fence_is_remembered(meanwhile: str) -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
@@ -145,7 +145,9 @@ def test_what_comes_between_the_look_and_the_fence_is_remembered(meanwhile: str)
 
             async def append(first: int) -> None:
                 for number in range(first, first + 5):
-                    at[number] = await log.append(b"%d" % number, stamp=Stamp("p", number))
+                    at[number] = await log.append(
+                        b"%d" % number, producer_sequence=ProducerSequence("p", number)
+                    )
 
             await append(0)
             await asyncio.sleep(1)
@@ -160,8 +162,8 @@ def test_what_comes_between_the_look_and_the_fence_is_remembered(meanwhile: str)
                 await log.roll()
             elif meanwhile == "take-over":
                 log = await cluster.new_client().open()
-            elif meanwhile == "adoption":
-                await adopt(client.logs.adoption(NAME))
+            elif meanwhile == "ingest":
+                await ingest(client.logs.ingest(NAME))
                 log = await client.open()
             if meanwhile not in ("nothing", "appends"):
                 await append(10)
@@ -169,7 +171,10 @@ def test_what_comes_between_the_look_and_the_fence_is_remembered(meanwhile: str)
             leader = await opening
             for number, place in at.items():
                 if number >= len(at) - 5:
-                    assert await leader.append(b"no", stamp=Stamp("p", number)) == place
+                    assert (
+                        await leader.append(b"no", producer_sequence=ProducerSequence("p", number))
+                        == place
+                    )
             await leader.close()
             assert b"no" not in await client.payloads()
             log.abandon()
@@ -184,15 +189,15 @@ def test_nothing_is_read_behind_a_segment_that_may_still_grow(
         async with LogCluster() as cluster:
             client = cluster.new_client()
             log = await client.open(batch_records=1)
-            await log.append(b"0", stamp=Stamp("p", 0))
+            await log.append(b"0", producer_sequence=ProducerSequence("p", 0))
             too_much = bytes(BATCH_BYTES_MAX)  # from now on no snapshot fits into a batch
             monkeypatch.setattr(Producers, "encode", lambda _: too_much)
             closing = Gate("put", LEDGERS)
             client.store.before = closing
-            await log.append(b"1", stamp=Stamp("p", 1))
+            await log.append(b"1", producer_sequence=ProducerSequence("p", 1))
             rolling = asyncio.create_task(log.roll())
             await closing.reached.wait()
-            await log.append(b"2", stamp=Stamp("p", 2))
+            await log.append(b"2", producer_sequence=ProducerSequence("p", 2))
             await asyncio.sleep(1)
             manifest = await client.manifest()
             first, _ = manifest.open_segments
@@ -251,15 +256,19 @@ def test_what_is_read_in_pieces_is_what_is_read_at_once(
                 choice = rng.random()
                 if choice < 0.7:
                     numbers += 1
-                    stamp = Stamp(f"p{rng.randrange(4)}", numbers) if rng.random() < 0.8 else None
-                    await log.append(bytes(rng.randrange(60)), stamp=stamp)
+                    producer_sequence = (
+                        ProducerSequence(f"p{rng.randrange(4)}", numbers)
+                        if rng.random() < 0.8
+                        else None
+                    )
+                    await log.append(bytes(rng.randrange(60)), producer_sequence=producer_sequence)
                 elif choice < 0.75:
                     await log.roll()
                 elif choice < 0.8:
                     log.abandon()
                     log = await client.open(batch_records=2)
                 elif choice < 0.83:
-                    await adopt(client.logs.adoption(NAME))
+                    await ingest(client.logs.ingest(NAME))
                     log = await client.open(batch_records=2)
                 elif choice < 0.85:
                     await client.logs.trim(NAME, LATEST)

@@ -324,7 +324,7 @@ def test_retention_runs_on_a_timer_and_obeys_the_settings_of_the_log() -> None:
                 await log.roll()
                 await cluster.pass_time(100)
             assert len((await cluster.check()).segments) == 4
-            await client.logs.set_settings(NAME, {"retention_seconds": "150"})
+            await client.logs.set_options(NAME, {"retention_seconds": "150"})
             await asyncio.sleep(15)
             manifest = await cluster.check_all_listed()
             assert [each.number for each in manifest.segments] == [3, 4]
@@ -366,7 +366,7 @@ def test_one_clock_years_ahead_deletes_nothing_and_keeps_nothing_forever() -> No
         async with LogCluster() as cluster:
             client = cluster.new_client()
             await (await client.open()).close()
-            await client.logs.set_settings(NAME, {"retention_seconds": str(keep)})
+            await client.logs.set_options(NAME, {"retention_seconds": str(keep)})
             async with await client.open() as log:
                 await log.append(b"before")
             cluster.now += years

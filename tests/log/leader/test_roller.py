@@ -73,7 +73,7 @@ def test_a_ledger_that_is_not_needed_any_more_goes(how: str) -> None:
             log = await client.open(roll_entries=FULL, batch_records=1)
             await fill(log, HALF)
             [spare] = await spares(cluster, client)
-            assert await client.logs.sweep() == (), "its leader lives"
+            assert await client.logs.gc() == (), "its leader lives"
             if how == "close":
                 await log.close()
                 assert await spares(cluster, client) == []
@@ -84,7 +84,7 @@ def test_a_ledger_that_is_not_needed_any_more_goes(how: str) -> None:
             await asyncio.sleep(1)
             if how == "crash":
                 assert await spares(cluster, client) == [spare]
-                assert await client.logs.sweep() == (spare,)
+                assert await client.logs.gc() == (spare,)
             assert await spares(cluster, client) == []
             await other.append(b"x")
             await other.close()
@@ -141,7 +141,7 @@ def test_a_ledger_is_made_for_the_next_segment_whatever_edits_end_late() -> None
             await asyncio.gather(trimming, rolling)
             await fill(log, HALF, first=2)
             [spare] = await spares(cluster, client)
-            labels = Labels.of((await cluster.catalog.metadata(spare)).custom)
+            labels = Labels.of((await cluster.catalog.metadata(spare)).custom_metadata)
             assert labels is not None
             assert labels.segment == (await client.manifest()).next_segment == 3
             await log.close()
@@ -159,7 +159,7 @@ def test_a_ledger_made_for_another_key_is_replaced() -> None:
             keyring.rotate("b")
             await fill(log, FULL, first=HALF)
             tail = (await client.manifest()).segments[1].ledger
-            assert (await client.catalog.metadata(tail)).custom["key"] == "b"
+            assert (await client.catalog.metadata(tail)).custom_metadata["key"] == "b"
             await log.close()
             assert await spares(cluster, client) == []
 
@@ -203,7 +203,7 @@ def test_a_handle_that_has_ended_starts_no_timer_for_settings_it_still_sees() ->
             trimming = asyncio.create_task(log.trim(place))
             await late.reached.wait()
             log.abandon()
-            await owner.logs.set_settings(NAME, {"roll_seconds": "5"})
+            await owner.logs.set_options(NAME, {"roll_seconds": "5"})
             late.open.set()
             await trimming
             assert log.options.roll_seconds == 5, "the test tests nothing"

@@ -326,9 +326,9 @@ def test_the_wrong_password_adds_nothing_to_a_log_that_was_closed() -> None:
             with pytest.raises(UnauthorizedError):
                 await client.open(password=b"wrong")
             with pytest.raises(UnauthorizedError):
-                await adopt_one(client, b"1", b"wrong")
+                await ingest_one(client, b"1", b"wrong")
             assert await client.manifest() == before
-            await adopt_one(client, b"1", b"right")
+            await ingest_one(client, b"1", b"right")
             records = await client.read(password=b"right")
             assert [each.payload for each in records] == [b"0", b"1"]
             assert len(await cluster.ledgers()) == 2
@@ -336,14 +336,14 @@ def test_the_wrong_password_adds_nothing_to_a_log_that_was_closed() -> None:
     run(main)
 
 
-async def adopt_one(client: Client, record: bytes, password: bytes) -> None:
-    """Have the log adopt a ledger with one record, both by the same password."""
-    adoption = client.logs.adoption(NAME)
-    part = await adoption.create_part("job", LogOptions(password=password))
+async def ingest_one(client: Client, record: bytes, password: bytes) -> None:
+    """Have the log ingest a ledger with one record, both by the same password."""
+    ingest = client.logs.ingest(NAME)
+    part = await ingest.create_part("job", LogOptions(password=password))
     entry = encode_batch([record], first_offset=0, epoch=UNPLACED.epoch, timestamp_ms=0)
     await part.append(entry)
     await part.close()
-    await adoption.adopt([part.ledger], Job("job", 0), remember=True, password=password)
+    await ingest.ingest([part.ledger], Job("job", 0), remember=True, password=password)
 
 
 def test_a_ledger_that_is_gone_is_an_error_and_not_an_empty_segment() -> None:

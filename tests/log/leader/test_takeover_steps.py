@@ -89,7 +89,7 @@ def test_the_ledger_of_a_creation_that_may_yet_arrive_stays() -> None:
             await log.close()
             manifest = await client.manifest()
             [left] = [each for each in await cluster.ledgers() if not manifest.lists(each)]
-            labels = Labels.of((await cluster.catalog.metadata(left)).custom)
+            labels = Labels.of((await cluster.catalog.metadata(left)).custom_metadata)
             assert labels is not None
             assert labels.log_id != manifest.log_id
             assert lost

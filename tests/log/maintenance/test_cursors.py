@@ -260,7 +260,7 @@ def test_retention_waits_for_the_slowest_cursor_if_the_log_says_so() -> None:
             client = cluster.new_client()
             log = await client.open(retention_interval=10.0)
             settings = {"retention_seconds": "50", "retention_cursors": "true"}
-            await client.logs.set_settings(NAME, settings)
+            await client.logs.set_options(NAME, settings)
             for number in range(4):
                 await log.append(b"%d" % number)
                 await log.roll()
@@ -273,7 +273,7 @@ def test_retention_waits_for_the_slowest_cursor_if_the_log_says_so() -> None:
             await cluster.pass_time(15)
             assert (await cluster.check()).segments[0].number == 3
             assert await client.payloads(slow.position) == [b"2", b"3"]
-            await client.logs.set_settings(NAME, {"retention_cursors": ""})
+            await client.logs.set_options(NAME, {"retention_cursors": ""})
             await cluster.pass_time(15)
             assert (await cluster.check()).segments[0].number == 5
             await log.close()
@@ -291,7 +291,7 @@ def test_a_cursor_that_cannot_be_read_ends_no_leader(
         async with LogCluster() as cluster:
             client = cluster.new_client()
             log = await client.open(retention_interval=10.0, retention_seconds=50.0)
-            await client.logs.set_settings(NAME, {"retention_cursors": str(waiting).lower()})
+            await client.logs.set_options(NAME, {"retention_cursors": str(waiting).lower()})
             await append_all(log, numbered(0, 3))
             await log.roll()
             await client.store.create(f"{CURSORS}/a%2Flog/a", b"no cursor")

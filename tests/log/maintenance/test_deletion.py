@@ -19,7 +19,7 @@ from quire.errors import (
 from quire.log.leader.log import Log
 from quire.log.records.errors import LogBeingDeletedError
 from quire.metastore.layout import LEDGERS, PARTS
-from tests.log.parts import adopt, write_part
+from tests.log.parts import ingest, write_part
 from tests.support.faulty_store import Hook
 from tests.support.log_cluster import (
     NAME,
@@ -153,7 +153,7 @@ def test_a_log_that_goes_just_when_it_is_changed_is_said_to_be_gone() -> None:
             client.store.before = delete
             await other.logs.create(NAME)
             with pytest.raises(NoSuchLogError):
-                await client.logs.set_settings(NAME, {"roll_entries": "5"})
+                await client.logs.set_options(NAME, {"roll_entries": "5"})
             await other.logs.create(NAME)
             log = await client.open()  # which then has to make it
             position = await log.append(b"0")
@@ -177,7 +177,7 @@ def test_who_opens_a_log_that_is_being_deleted_waits_for_the_end_of_that() -> No
             with pytest.raises(LogBeingDeletedError, match=f"quire log delete {NAME}"):
                 await other.open(open_timeout=1.0)
             with pytest.raises(LogBeingDeletedError):
-                await adopt(other, [await write_part(other, "job", 0, 5)])
+                await ingest(other, [await write_part(other, "job", 0, 5)])
             opening = asyncio.create_task(other.open())
             await asyncio.sleep(0.5)
             assert not opening.done()
@@ -238,11 +238,11 @@ def test_parts_that_are_deleted_before_their_adopter_hears_of_it_are_in_no_log()
             parts = [await write_part(client, "job", 0, 5)]
             client.store.after = deleted_at_once(cluster.new_client())
             with pytest.raises(NoSuchLedgerError):
-                await adopt(client, parts)
+                await ingest(client, parts)
             assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
             again = [await write_part(client, "job", 0, 5)]
             client.store.before = lose_answer("create", path=PATH)
-            await adopt(client, again)
+            await ingest(client, again)
             assert await client.payloads() == numbered(0, 5)
 
     run(main)

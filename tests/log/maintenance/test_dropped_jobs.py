@@ -12,7 +12,7 @@ from quire.errors import (
 )
 from quire.log.manifest.manifest import LogManifest
 from quire.metastore.layout import PARTS, ledger_path
-from tests.log.parts import adopt, write_part
+from tests.log.parts import ingest, write_part
 from tests.support.log_cluster import (
     NAME,
     PATH,
@@ -24,7 +24,7 @@ from tests.support.log_cluster import (
 )
 
 
-def test_parts_that_are_not_adopted_are_swept() -> None:
+def test_parts_that_are_not_ingested_are_swept() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
@@ -33,16 +33,16 @@ def test_parts_that_are_not_adopted_are_swept() -> None:
             other = await write_part(client, "other", 200, 5)
             empty = await write_part(client, "job", 0, 0)
             with pytest.raises(InvalidRequestError, match=f"ledger {failed} cannot"):
-                await adopt(client, [kept, failed])
+                await ingest(client, [kept, failed])
             assert sorted(await cluster.ledgers()) == sorted([kept, failed, other, empty])
-            await adopt(client, [kept, empty])
+            await ingest(client, [kept, empty])
             assert sorted(await cluster.ledgers()) == sorted([kept, other])
-            assert await client.logs.adoption(NAME).jobs() == ["other"]
-            await client.logs.adoption(NAME).drop("other")
-            assert await client.logs.adoption(NAME).jobs() == []
+            assert await client.logs.ingest(NAME).jobs() == ["other"]
+            await client.logs.ingest(NAME).drop("other")
+            assert await client.logs.ingest(NAME).jobs() == []
             assert await cluster.ledgers() == [kept]
             with pytest.raises(NoSuchLedgerError):
-                await adopt(client, [other], "other")
+                await ingest(client, [other], "other")
             assert await client.payloads() == numbered(0, 5)
 
     run(main)
@@ -52,11 +52,11 @@ def test_a_log_that_is_deleted_takes_its_jobs_along() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
-            await adopt(client, [await write_part(client, "done", 0, 3)], "done")
+            await ingest(client, [await write_part(client, "done", 0, 3)], "done")
             await write_part(client, "never/done", 0, 3)
             await client.logs.delete(NAME)
             assert await cluster.ledgers() == []
-            assert await client.logs.adoption(NAME).jobs() == []
+            assert await client.logs.ingest(NAME).jobs() == []
 
     run(main)
 
@@ -80,13 +80,13 @@ def test_a_log_that_is_deleted_meanwhile_does_not_come_back_without_its_ledgers(
 
             late.store.before = delete
             with pytest.raises(NoSuchLedgerError):
-                await adopt(late, [part])
+                await ingest(late, [part])
             assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
 
     run(main)
 
 
-def test_what_was_adopted_while_a_job_was_being_dropped_stays() -> None:
+def test_what_was_ingested_while_a_job_was_being_dropped_stays() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client, zombie = cluster.new_client(), cluster.new_client()
@@ -96,11 +96,11 @@ def test_what_was_adopted_while_a_job_was_being_dropped_stays() -> None:
 
             async def meanwhile(method: str, path: str) -> None:
                 if method == "children" and not tasks:
-                    tasks.append(asyncio.create_task(adopt(client, [part])))
+                    tasks.append(asyncio.create_task(ingest(client, [part])))
                     await gate.reached.wait()  # it is in the log, and still registered
 
             zombie.store.before = meanwhile
-            await zombie.logs.adoption(NAME).drop("job")
+            await zombie.logs.ingest(NAME).drop("job")
             gate.open.set()
             await tasks[0]
             assert await cluster.new_client().payloads() == numbered(0, 3)
@@ -108,22 +108,22 @@ def test_what_was_adopted_while_a_job_was_being_dropped_stays() -> None:
     run(main)
 
 
-def test_what_was_adopted_right_before_its_deletion_stays() -> None:
+def test_what_was_ingested_right_before_its_deletion_stays() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client, zombie = cluster.new_client(), cluster.new_client()
             async with await client.open() as log:
                 await append_all(log, numbered(0, 2))
             part = await write_part(client, "job", 2, 3)
-            adopted: list[LogManifest] = []
+            ingested: list[LogManifest] = []
 
             async def meanwhile(method: str, path: str) -> None:
-                if path == ledger_path(part) and method in ("delete", "commit") and not adopted:
-                    adopted.append(await adopt(client, [part]))
+                if path == ledger_path(part) and method in ("delete", "commit") and not ingested:
+                    ingested.append(await ingest(client, [part]))
 
             zombie.store.before = meanwhile
-            await zombie.logs.adoption(NAME).drop("job")
-            assert adopted
+            await zombie.logs.ingest(NAME).drop("job")
+            assert ingested
             assert await cluster.new_client().payloads() == numbered(0, 5)
 
     run(main)

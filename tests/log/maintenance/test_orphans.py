@@ -17,7 +17,7 @@ from quire.errors import (
 from quire.log.records.errors import ManifestExistsError
 from quire.log.records.position import LATEST, AtCursor, Position
 from quire.metastore.layout import ledger_path
-from tests.log.offloading import adopt
+from tests.log.offloading import ingest
 from tests.support.log_cluster import (
     NAME,
     PATH,
@@ -49,19 +49,19 @@ def test_only_what_nobody_can_ever_list_is_swept() -> None:
             ]
             stranger = await cluster.catalog.create()
             await stranger.close()
-            assert list(await client.logs.sweep()) == [], "whoever made it might still list it"
+            assert list(await client.logs.gc()) == [], "whoever made it might still list it"
             log.abandon()
             log = await client.open()
             await log.append(b"1")
-            assert list(await client.logs.sweep()) in ([], [orphan])
+            assert list(await client.logs.gc()) in ([], [orphan])
             log.abandon()
             log = await client.open()
-            assert orphan not in [*(await cluster.ledgers())] or orphan in await client.logs.sweep()
+            assert orphan not in [*(await cluster.ledgers())] or orphan in await client.logs.gc()
             assert set(await cluster.ledgers()) == {stranger.ledger, *(await listed(cluster))}
             await log.close()
             assert await client.payloads() == [b"0", b"1"]
             cluster.now += 10_000
-            assert list(await client.logs.sweep()) == []
+            assert list(await client.logs.gc()) == []
 
     run(main)
 
@@ -80,10 +80,10 @@ def test_a_sweep_with_a_clock_ahead_takes_no_ledger_of_a_log(is_created_first: b
                 leader.store.before = nothing
                 creation.open.set()
                 log = await opening
-                assert list(await sweeper.logs.sweep()) == []
+                assert list(await sweeper.logs.gc()) == []
             else:
                 [forsaken] = await cluster.ledgers()
-                assert list(await sweeper.logs.sweep()) == [forsaken]
+                assert list(await sweeper.logs.gc()) == [forsaken]
                 leader.store.before = nothing
                 creation.open.set()
                 log = await opening
@@ -109,7 +109,7 @@ def test_a_sweep_reads_the_manifest_again_after_it_closed_a_ledger() -> None:
             cluster.now += 10_000
             closing = Gate("put", ledger_path(ledger))
             sweeper.store.before = closing
-            sweeping = asyncio.create_task(sweeper.logs.sweep())
+            sweeping = asyncio.create_task(sweeper.logs.gc())
             await closing.reached.wait()  # it has seen that there is no manifest
             leader.store.before = nothing
             creation.open.set()
@@ -138,7 +138,7 @@ def test_the_ledgers_of_a_log_whose_manifest_is_lost_are_not_swept(password: byt
             ledgers = set(await listed(cluster))
             await client.store.delete(PATH)
             cluster.now += 10_000
-            assert not ledgers & set(await client.logs.sweep())
+            assert not ledgers & set(await client.logs.gc())
             [sealed, *_] = (await client.logs.unlisted())[NAME]
             assert sealed in ledgers
             await client.logs.rebuild(NAME, password=password)
@@ -164,9 +164,9 @@ def test_an_empty_ledger_of_a_log_that_is_gone_is_swept() -> None:
             await client.logs.delete(NAME)
             left = await cluster.ledgers()
             assert left
-            assert await client.logs.sweep() == (), "somebody may be making it again"
+            assert await client.logs.gc() == (), "somebody may be making it again"
             cluster.now += 10_000
-            assert set(await client.logs.sweep()) == set(left)
+            assert set(await client.logs.gc()) == set(left)
             assert await client.logs.unlisted() == {}
 
     run(main)
@@ -214,15 +214,15 @@ def test_a_lost_manifest_is_made_again(crash: bool) -> None:
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_a_log_with_adopted_segments_is_not_rebuilt_without_them(last: bool) -> None:
+def test_a_log_with_ingested_segments_is_not_rebuilt_without_them(last: bool) -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             if last:
                 async with await client.open() as log:
                     await append_all(log, numbered(0, 5))
-            await adopt(client.logs.adoption(NAME))
-            [ledger] = [each.ledger for each in (await client.manifest()).segments if each.adopted]
+            await ingest(client.logs.ingest(NAME))
+            [ledger] = [each.ledger for each in (await client.manifest()).segments if each.ingested]
             if not last:
                 async with await client.open() as log:
                     await append_all(log, numbered(0, 5))
@@ -319,7 +319,7 @@ def test_a_log_without_any_record_is_rebuilt_as_another_one() -> None:
                 await cursor.advance(Position(2, 0, 0))
             assert await client.payloads() == [b"new"]
             cluster.now += 10_000
-            await client.logs.sweep()
+            await client.logs.gc()
             await cluster.check_all_listed()
 
     run(main)

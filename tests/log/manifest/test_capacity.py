@@ -17,7 +17,7 @@ from quire.log.records.errors import LogFullError
 from quire.log.records.position import Position
 from quire.metastore.layout import VALUE_BYTES_MAX
 from tests.log.offloading import write_log
-from tests.log.parts import adopt, write_part
+from tests.log.parts import ingest, write_part
 from tests.support.log_cluster import NAME, LogCluster, numbered, run
 
 
@@ -99,7 +99,7 @@ def test_a_log_beyond_all_limits_is_refused_before_its_leader_is_fenced_and_can_
             with pytest.raises(LogFullError):
                 await rival.open()
             with pytest.raises(LogFullError):
-                await rival.logs.adoption(NAME).create_part("job", LogOptions())
+                await rival.logs.ingest(NAME).create_part("job", LogOptions())
             await log.append(b"9")
             assert not log.is_deposed
             await rival.logs.trim(NAME, Position(9, 0, 0))
@@ -121,7 +121,7 @@ def test_an_ingest_is_refused_before_the_leader_is_fenced(monkeypatch: pytest.Mo
             part = await write_part(other, "job", 0, 5)
             monkeypatch.setattr(capacity, "GROWTH_BYTES_MAX", 100)
             with pytest.raises(LogFullError):
-                await adopt(other, [part])
+                await ingest(other, [part])
             await log.append(b"1")
             await log.close()
 

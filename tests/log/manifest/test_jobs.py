@@ -17,7 +17,7 @@ from quire.log.records.errors import (
     OvertakenError,
     TooManyJobsError,
 )
-from tests.log.parts import adopt, write_part
+from tests.log.parts import ingest, write_part
 from tests.support.log_cluster import NAME, LogCluster, numbered, run
 
 STREAM = Job("copy", 3, "one", "aaaa")
@@ -65,14 +65,14 @@ def test_a_record_has_what_a_stream_is_known_by() -> None:
     assert b'"copy"' not in plain.encode()
 
 
-def test_a_batch_of_a_stream_is_adopted_once_and_another_one_is_refused() -> None:
+def test_a_batch_of_a_stream_is_ingested_once_and_another_one_is_refused() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
-            adoption = client.logs.adoption(NAME)
+            ingest = client.logs.ingest(NAME)
             for _ in range(2):
                 part = await write_part(client, "copy", 0, 5)
-                await adoption.adopt([part], STREAM, remember=True)
+                await ingest.ingest([part], STREAM, remember=True)
             part = await write_part(client, "copy", 5, 5)
             for wrong in (
                 STREAM._replace(content="bbbb"),
@@ -80,9 +80,9 @@ def test_a_batch_of_a_stream_is_adopted_once_and_another_one_is_refused() -> Non
                 STREAM._replace(query="two", sequence=4),
             ):
                 with pytest.raises(JobReusedError):
-                    await adoption.adopt([part], wrong, remember=True)
+                    await ingest.ingest([part], wrong, remember=True)
             assert await client.payloads() == numbered(0, 5)
-            await adoption.adopt([part], STREAM._replace(sequence=4, content="b"), remember=True)
+            await ingest.ingest([part], STREAM._replace(sequence=4, content="b"), remember=True)
             assert await client.payloads() == numbered(0, 10)
 
     run(main)
@@ -184,19 +184,19 @@ def test_a_forgotten_job_that_is_repeated_adds_nothing() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
-            adoption = client.logs.adoption(NAME)
-            await adopt(client, [await write_part(client, "one", 0, 5)], "one")
-            await client.logs.set_settings(NAME, {"jobs_max": "1"})
-            await adopt(client, [await write_part(client, "two", 5, 5)], "two")
+            jobs = client.logs.ingest(NAME)
+            await ingest(client, [await write_part(client, "one", 0, 5)], "one")
+            await client.logs.set_options(NAME, {"jobs_max": "1"})
+            await ingest(client, [await write_part(client, "two", 5, 5)], "two")
             again = await write_part(client, "one", 0, 5)
             with pytest.raises(ForgottenJobError):
-                await adoption.has_done(Job("one", 0))
+                await jobs.has_done(Job("one", 0))
             for after in (None, 0):
                 with pytest.raises(ForgottenJobError):
-                    await adoption.adopt([again], Job("one", 0), remember=True, after=after)
+                    await jobs.ingest([again], Job("one", 0), remember=True, after=after)
             assert await client.payloads() == numbered(0, 10)
             with pytest.raises(OvertakenError):
-                await adoption.adopt([], Job("two", 1), remember=True, after=7)
+                await jobs.ingest([], Job("two", 1), remember=True, after=7)
 
     run(main)
 
@@ -216,9 +216,9 @@ def test_a_new_job_counts_in_the_size_of_a_manifest(
             space = capacity.PART_BYTES if records else 0
             monkeypatch.setattr(capacity, "GROWTH_BYTES_MAX", size + space + 50)
             with pytest.raises(LogFullError):
-                await adopt(client, [part], "j" * 50)
+                await ingest(client, [part], "j" * 50)
             await log.append(b"the leader goes on")
             await log.close()
-            await adopt(client, [part], "j")
+            await ingest(client, [part], "j")
 
     run(main)

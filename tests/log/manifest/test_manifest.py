@@ -135,7 +135,7 @@ def test_a_log_trimmed_to_its_end_keeps_its_time() -> None:
     assert trimmed.segments == ()
     assert trimmed.last_timestamp_ms == 70
     assert LogManifest.decode("/p", trimmed.encode()) == trimmed
-    assert trimmed.adopt({}, [(9, later)], None, 50).segments[0].created_ms == 70
+    assert trimmed.ingest({}, [(9, later)], None, 50).segments[0].created_ms == 70
     assert b"timestamp" not in _log(3).encode(), "a log without it is written as it always was"
 
 

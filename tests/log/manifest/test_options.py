@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quire.errors import ConfigurationError
-from quire.log.manifest.options import SETTINGS, LogOptions
+from quire.log.manifest.options import STORED_OPTIONS, LogOptions
 from quire.log.records.batch import Compression
 
 
@@ -26,7 +26,7 @@ def test_bad_values_are_named(bad: dict[str, Any], complaint: str) -> None:
 
 
 def test_settings_win_over_options() -> None:
-    options = LogOptions(roll_entries=7, batch_records=3).with_settings(
+    options = LogOptions(roll_entries=7, batch_records=3).with_stored(
         {"roll_entries": "9", "compression": "zstd", "retention_seconds": "1.5"}
     )
     assert (options.roll_entries, options.batch_records) == (9, 3)
@@ -37,11 +37,11 @@ def test_settings_win_over_options() -> None:
 @pytest.mark.parametrize("settings", [{"password": "x"}, {"roll_bytes": "many"}])
 def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(settings))):
-        LogOptions().with_settings(settings)
+        LogOptions().with_stored(settings)
 
 
 def test_every_setting_is_an_option() -> None:
-    assert set(SETTINGS) <= set(LogOptions.__slots__)
+    assert set(STORED_OPTIONS) <= set(LogOptions.__slots__)
 
 
 def test_the_password_is_never_shown() -> None:

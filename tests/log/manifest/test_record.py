@@ -28,7 +28,7 @@ def _add(name: str) -> Edit:
 
     def edit(manifest: LogManifest | None) -> LogManifest:
         manifest = manifest or LogManifest(NAME, "id", 0)
-        return manifest.set_settings({**manifest.settings, name: "1"})
+        return manifest.set_options({**manifest.settings, name: "1"})
 
     return edit
 

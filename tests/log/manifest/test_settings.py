@@ -30,7 +30,7 @@ LARGE = str(BATCH_BYTES_MAX - 4 * 2000)
 async def change(client: Client, log: Log, **settings: str) -> None:
     """Change settings from outside, and wait until the leader has seen them."""
     before = log.options
-    await client.logs.set_settings(NAME, settings)
+    await client.logs.set_options(NAME, settings)
     await eventually(lambda: log.options != before)
 
 
@@ -73,8 +73,8 @@ def test_ledgers_of_jobs_have_the_replication_of_the_log() -> None:
         async with LogCluster(5) as cluster:
             client = cluster.new_client()
             await (await client.open()).close()
-            await client.logs.set_settings(NAME, {"replication": "4/3/2"})
-            part = await client.logs.adoption(NAME).create_part("job", LogOptions())
+            await client.logs.set_options(NAME, {"replication": "4/3/2"})
+            part = await client.logs.ingest(NAME).create_part("job", LogOptions())
             assert str(part.metadata.replication) == "4/3/2"
             part.abandon()
 
@@ -140,8 +140,8 @@ def test_settings_are_laid_over_each_other_and_checked_together() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             await (await client.open()).close()
-            await client.logs.set_settings(NAME, {"roll_entries": "5", "batch_bytes": LARGE})
-            manifest = await client.logs.set_settings(NAME, {"roll_entries": "", "roll_bytes": "7"})
+            await client.logs.set_options(NAME, {"roll_entries": "5", "batch_bytes": LARGE})
+            manifest = await client.logs.set_options(NAME, {"roll_entries": "", "roll_bytes": "7"})
             kept = {"batch_bytes": LARGE, "roll_bytes": "7"}
             assert manifest.settings == kept
             for wrong in (
@@ -150,7 +150,7 @@ def test_settings_are_laid_over_each_other_and_checked_together() -> None:
                 {"replication": "2/3/2"},
             ):
                 with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-                    await client.logs.set_settings(NAME, wrong)
+                    await client.logs.set_options(NAME, wrong)
             assert (await client.manifest()).settings == kept
 
     run(main)
@@ -164,7 +164,7 @@ def test_a_setting_that_its_leader_cannot_obey_neither_stops_it_nor_fences_it(
             client = cluster.new_client()
             log = await client.open(batch_records=50_000)
             await log.append(b"0")
-            await client.logs.set_settings(NAME, {"batch_bytes": LARGE})
+            await client.logs.set_options(NAME, {"batch_bytes": LARGE})
             await eventually(lambda: "goes on with the settings it had" in caplog.text)
             await log.append(b"1")
             with pytest.raises(ConfigurationError, match="batch_bytes"):
@@ -188,7 +188,7 @@ def test_a_setting_that_is_not_text_is_refused_before_the_manifest_holds_it(valu
             assert await client.logs.list() == []
             await client.logs.create(NAME)
             with pytest.raises(ConfigurationError, match="retention_seconds"):
-                await client.logs.set_settings(NAME, {"retention_seconds": value})
+                await client.logs.set_options(NAME, {"retention_seconds": value})
             assert (await client.manifest()).settings == {}
 
     run(main)
@@ -203,13 +203,13 @@ def test_a_negative_retention_keeps_the_log_and_is_refused() -> None:
             async with await client.open() as log:
                 await append_all(log, numbered(0, 5))
             with suppress(ConfigurationError):
-                await client.logs.set_settings(NAME, {"retention_bytes": "-1"})
+                await client.logs.set_options(NAME, {"retention_bytes": "-1"})
             log = await client.open(retention_interval=1.0)
             await asyncio.sleep(5)
             assert await client.payloads() == numbered(0, 5)
             await log.close()
             with pytest.raises(ConfigurationError, match="retention_bytes"):
-                await client.logs.set_settings(NAME, {"retention_bytes": "-1"})
+                await client.logs.set_options(NAME, {"retention_bytes": "-1"})
             with pytest.raises(ConfigurationError, match="retention_bytes"):
                 LogOptions(retention_bytes=-1)
             assert LogOptions(retention_bytes=0).retention_bytes == 0

@@ -102,7 +102,7 @@ def test_a_log_is_watched_until_it_is_deleted() -> None:
             assert seen == [made]
             log = await client.open()
             await log.append(b"a")
-            await client.logs.set_settings(NAME, {"roll_entries": "5"})
+            await client.logs.set_options(NAME, {"roll_entries": "5"})
             await asyncio.sleep(1)
             assert seen[-1] == await client.manifest()
             assert len(seen) > 1

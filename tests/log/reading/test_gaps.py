@@ -137,13 +137,13 @@ async def write_and_lose(cluster: LogCluster) -> Client:
     """
     cluster.options = replace(cluster.options, read_ahead_bytes=800)
     client = cluster.new_client()
-    adoption = client.logs.adoption(NAME)
-    part = await adoption.create_part("job", LogOptions())
+    ingest = client.logs.ingest(NAME)
+    part = await ingest.create_part("job", LogOptions())
     for number in range(12):
         batch = encode_batch([b"%d" % number], first_offset=number, epoch=1, timestamp_ms=0)
         await part.append(b"nonsense" if number == LOST else batch)
     await part.close()
-    await adoption.adopt([part.ledger], Job("job", 0), remember=True)
+    await ingest.ingest([part.ledger], Job("job", 0), remember=True)
     return client
 
 

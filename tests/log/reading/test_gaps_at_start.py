@@ -17,7 +17,7 @@ from quire.errors import (
 )
 from quire.log.reading.gaps import Gap
 from quire.log.reading.seek import Asked
-from quire.log.records.position import BEGINNING, AtTransaction, Position
+from quire.log.records.position import BEGINNING, AtTxid, Position
 from quire.metastore.layout import ledger_path
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered, run
 
@@ -31,7 +31,7 @@ def at(number: int) -> datetime:
 
 
 async def write(cluster: LogCluster) -> None:
-    """A log whose records have their offset for a payload and a transaction, and whose entries have
+    """A log whose records have their offset for a payload and a txid, and whose entries have
     the first one for a time.
     """
     log = await cluster.new_client().open(batch_records=2)
@@ -40,7 +40,7 @@ async def write(cluster: LogCluster) -> None:
             await log.roll()
         cluster.now = 2000.0 + number
         await asyncio.gather(
-            *[await log.submit(b"%d" % each, transaction=each) for each in (number, number + 1)]
+            *[await log.submit(b"%d" % each, txid=each) for each in (number, number + 1)]
         )
     await log.close()
     ends = [each.last_entry for each in (await cluster.new_client().manifest()).segments]
@@ -68,7 +68,7 @@ def offsets_of(gap: Gap) -> set[int]:
 
 
 @pytest.mark.parametrize("lost", [(4,), (0,), (8,), (3, 4), (1, 4, 6), tuple(range(ENTRIES))])
-@pytest.mark.parametrize("kind", ["offset", "transaction", "time"])
+@pytest.mark.parametrize("kind", ["offset", "txid", "time"])
 def test_a_reader_begins_past_lost_entries_and_is_told_of_those_behind_its_start(
     kind: str, lost: tuple[int, ...]
 ) -> None:
@@ -80,8 +80,8 @@ def test_a_reader_begins_past_lost_entries_and_is_told_of_those_behind_its_start
             gone = {offset for entry in lost for offset in (2 * entry, 2 * entry + 1)}
             for number in range(RECORDS):
                 start: Asked = number
-                if kind == "transaction":
-                    start = AtTransaction(number)
+                if kind == "txid":
+                    start = AtTxid(number)
                 elif kind == "time":
                     start, number = at(number), number + number % 2
                 found, gaps = await read(client, start)
@@ -90,7 +90,7 @@ def test_a_reader_begins_past_lost_entries_and_is_told_of_those_behind_its_start
                 told = [offsets_of(gap) for gap in gaps]
                 behind = {each for each in gone if each >= number}
                 assert behind <= set().union(*told) <= gone, start
-                # which times and transactions were lost nobody knows, but those around them
+                # which times and txids were lost nobody knows, but those around them
                 spare = 0 if kind == "offset" else 1
                 assert all(max(each) + spare >= number for each in told), start
             with pytest.raises(NoSuchEntryError):
@@ -104,7 +104,7 @@ def test_gaps_before_what_was_asked_for_are_not_told() -> None:
         async with LogCluster() as cluster:
             await write(cluster)
             await lose(cluster, [4])
-            for start in (10, 14, AtTransaction(11), AtTransaction(14), at(11), at(14)):
+            for start in (10, 14, AtTxid(11), AtTxid(14), at(11), at(14)):
                 assert (await read(cluster.new_client(), start))[1] == [], start
 
     run(main)
@@ -118,7 +118,7 @@ def test_what_was_trimmed_is_not_asked_for_and_an_offset_in_it_is_an_error() -> 
             client = cluster.new_client()
             await client.logs.trim(NAME, Position(1, 6, 1))
             expected = [b"13", *numbered(16, 4)]
-            for start in (BEGINNING, AtTransaction(3), AtTransaction(13), at(0), at(12), 13):
+            for start in (BEGINNING, AtTxid(3), AtTxid(13), at(0), at(12), 13):
                 found, gaps = await read(client, start)
                 assert found == expected, start
                 assert [each.first for each in gaps] == [Position(1, 7, 0)]
@@ -156,13 +156,13 @@ def test_a_segment_that_cannot_be_opened_is_one_gap(is_corrupt: bool) -> None:
             else:
                 await cluster.catalog.delete(ledger)
             behind = numbered(2 * ENTRIES, 2)
-            for start in (BEGINNING, Position(1, 0, 0), 0, 7, AtTransaction(7), at(7)):
+            for start in (BEGINNING, Position(1, 0, 0), 0, 7, AtTxid(7), at(7)):
                 payloads, gaps = await read(client, start)
                 assert payloads == behind, start
                 assert [(each.first, each.end) for each in gaps] == [
                     (Position(1, 0, 0), Position(2, 0, 0))
                 ]
-            for start in (2 * ENTRIES, AtTransaction(2 * ENTRIES), at(2 * ENTRIES)):
+            for start in (2 * ENTRIES, AtTxid(2 * ENTRIES), at(2 * ENTRIES)):
                 assert await read(client, start) == (behind, []), start
             assert (await read(client, Position(1, 4, 1)))[1][0].first == Position(1, 4, 1)
             for start in (BEGINNING, 7):
@@ -228,7 +228,7 @@ def test_nothing_is_a_gap_in_a_segment_that_bookies_dropped_and_metadata_names()
             ledger = (await client.manifest()).segments[0].ledger
             for bookie in cluster.bookies.values():
                 bookie.retire(ledger)
-            for start in (BEGINNING, 3, at(4), AtTransaction(5)):
+            for start in (BEGINNING, 3, at(4), AtTxid(5)):
                 with pytest.raises(StoreWentBackError):
                     await read(client, start)
 

@@ -26,7 +26,7 @@ from quire.log.reading.search import (
     find_offset,
     find_record,
     find_tail,
-    find_transaction,
+    find_txid,
     offset_of,
 )
 from quire.log.reading.segment_reader import SegmentReader
@@ -35,7 +35,7 @@ from quire.log.records.position import Position
 
 STARTS: Final = (0, 3, 5, 8)
 """The first offsets of the segments, and the end of the last. One record is an entry; its offset
-is its time and its transaction, too."""
+is its time and its txid, too."""
 END: Final = STARTS[-1]
 LOOKS_MAX: Final = 12
 
@@ -100,10 +100,10 @@ class GrowingSegment:
         return max(self._last() - (self._log.writer is not Writer.PROMPT), -1)
 
     async def header(self, entry: int) -> BatchHeader:
-        offset = await self.last_transaction(entry)
+        offset = await self.last_txid(entry)
         return BatchHeader(Compression.NONE, 1, 0, offset, 1, offset)
 
-    async def last_transaction(self, entry: int) -> int:
+    async def last_txid(self, entry: int) -> int:
         offset = self._first + entry
         assert offset < max(self._log.before, self._log.after), "it is not there"
         return offset
@@ -117,7 +117,7 @@ def offset_at(position: Position) -> int:
     return STARTS[position.segment - 1] + position.entry
 
 
-@pytest.mark.parametrize("find", [find_offset, find_time, find_transaction])
+@pytest.mark.parametrize("find", [find_offset, find_time, find_txid])
 @pytest.mark.parametrize("writer", Writer)
 def test_a_search_skips_nothing_that_comes_meanwhile(find: Find, writer: Writer) -> None:
     async def main() -> None:
@@ -190,7 +190,7 @@ def test_the_latest_position_is_one_of_the_time_of_the_search(writer: Writer) ->
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("find", [find_offset, find_time, find_transaction])
+@pytest.mark.parametrize("find", [find_offset, find_time, find_txid])
 def test_what_is_sealed_is_found_when_nobody_knows_the_end(find: Find) -> None:
     async def main() -> None:
         log = GrowingLog(END, END, 0, Writer.PROMPT)

@@ -19,8 +19,8 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.reading.gaps import Gap
-from quire.log.records.position import AtCursor, AtTransaction, Position
-from quire.log.records.producers import Stamp
+from quire.log.records.position import AtCursor, AtTxid, Position
+from quire.log.records.producers import ProducerSequence
 from tests.support.interrupted import at_wait
 from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, run
 from tests.support.memory_cluster import down
@@ -66,17 +66,17 @@ def test_a_reader_that_starts_at_the_end_is_given_nothing_older_either() -> None
         async with LogCluster() as cluster:
             client = cluster.new_client()
             log = await client.open(batch_records=2)
-            await log.append(b"0", transaction=7)
-            for start, ids in ((at(cluster.now + 2), (7, 7)), (AtTransaction(9), (8, 9))):
+            await log.append(b"0", txid=7)
+            for start, ids in ((at(cluster.now + 2), (7, 7)), (AtTxid(9), (8, 9))):
                 reader = await client.logs.read(NAME, start, follow=True)
                 reading = asyncio.ensure_future(anext(reader))
                 await asyncio.sleep(0.1)  # it is at the end
-                await log.append(b"too old", transaction=ids[0])
+                await log.append(b"too old", txid=ids[0])
                 cluster.now += 1
-                await log.append(b"still too old", transaction=ids[0])
+                await log.append(b"still too old", txid=ids[0])
                 await log.roll()
                 cluster.now += 1
-                positions = await log.append_many([b"wanted", b"too"], transaction=ids[1])
+                positions = await log.append_many([b"wanted", b"too"], txid=ids[1])
                 record = await reading
                 assert (record.payload, record.position) == (b"wanted", positions[0])
                 assert (await anext(reader)).payload == b"too"
@@ -246,7 +246,7 @@ def overtaken(wait: int, seed: int) -> bool:
             client, other = cluster.new_client(), cluster.new_client()
             log = await client.open(batch_records=1)
             for number in range(12):
-                await log.append(b"%d" % number, stamp=Stamp("p", number))
+                await log.append(b"%d" % number, producer_sequence=ProducerSequence("p", number))
                 if number % 3 == 2:
                     await log.roll()
             cursor = await other.logs.cursors(NAME).open("c")
@@ -260,7 +260,9 @@ def overtaken(wait: int, seed: int) -> bool:
                     await cursor.lag()
                     await other.logs.tail(NAME)
                     with suppress(PositionTrimmedError):
-                        await log.append(b"%d" % place, stamp=Stamp("p", place))
+                        await log.append(
+                            b"%d" % place, producer_sequence=ProducerSequence("p", place)
+                        )
                     await other.logs.trim(NAME, place)
 
             await at_wait(wait, trim, look())

@@ -20,8 +20,8 @@ from quire.log.reading.bounds import Bounds
 from quire.log.records import producers
 from quire.log.records.errors import TooManyJobsError, TooManyProducersError
 from quire.log.records.position import Position
-from quire.log.records.producers import Stamp
-from tests.log.parts import adopt, write_part
+from quire.log.records.producers import ProducerSequence
+from tests.log.parts import ingest, write_part
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, eventually, run
 
 YEARS: Final = 10 * 365 * 86_400.0
@@ -249,7 +249,7 @@ async def rolled(log: Log, number: int) -> None:
     await eventually(lambda: log._chain.current.number == number)
 
 
-def test_adopted_parts_bear_the_time_of_their_adoption() -> None:
+def test_ingested_parts_bear_the_time_of_their_ingest() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
@@ -257,7 +257,7 @@ def test_adopted_parts_bear_the_time_of_their_adoption() -> None:
             await one_record(cluster, b"ahead")
             cluster.now = 2000.0
             part = await write_part(client, "job", 0, 3)
-            await adopt(client, [part])
+            await ingest(client, [part])
             assert [each.timestamp_ms for each in await client.read()][1:] == [2_000_000] * 3
 
     run(main)
@@ -331,15 +331,15 @@ def test_a_leader_years_ahead_forgets_no_producer_and_no_job_early(
             client = cluster.new_client()
             await client.logs.create(NAME, {"jobs_max": "1", "producers_max": "1"})
             for name in ("one", "two"):
-                await adopt(client, [await write_part(client, name, 0, 1)], name)
+                await ingest(client, [await write_part(client, name, 0, 1)], name)
                 async with await client.open() as log:
-                    await log.append(b"x", stamp=Stamp(name, 1))
+                    await log.append(b"x", producer_sequence=ProducerSequence(name, 1))
             cluster.now += YEARS
             part = await write_part(client, "three", 0, 1)
             with pytest.raises(TooManyJobsError):
-                await adopt(client, [part], "three")
+                await ingest(client, [part], "three")
             async with await client.open() as log:
                 with pytest.raises(TooManyProducersError):
-                    await log.append(b"x", stamp=Stamp("three", 1))
+                    await log.append(b"x", producer_sequence=ProducerSequence("three", 1))
 
     run(main)

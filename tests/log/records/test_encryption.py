@@ -17,12 +17,12 @@ from quire.log.records.encryption import (
     Decryption,
     Encryption,
     key_id_of,
-    last_transaction_of,
+    last_txid_of,
 )
 from quire.log.records.errors import DecryptionError
 from quire.log.records.keyring import KEY_ID_BYTES_MAX, Keyring, read_key_file
-from quire.log.records.position import BEGINNING, AtTransaction, Position
-from quire.log.records.producers import Stamp
+from quire.log.records.position import BEGINNING, AtTxid, Position
+from quire.log.records.producers import ProducerSequence
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered, run
 from tests.support.memory_cluster import down
 
@@ -49,7 +49,7 @@ def test_a_batch_opens_with_its_key_only_where_it_was_written(compression: Compr
     stored = sealed(ring(old=OLD), plain)
     assert SECRET[:8] not in stored
     assert stored[3 : HEADER.size] == plain[3 : HEADER.size], "positions are found without a key"
-    assert (key_id_of(stored, 7, 4), last_transaction_of(stored, 7, 4)) == ("old", 12)
+    assert (key_id_of(stored, 7, 4), last_txid_of(stored, 7, 4)) == ("old", 12)
     assert Decryption("log", ring(old=OLD, new=NEW)).open(stored, 2, 7, 4) == plain
     for ledger, entry in ((8, 4), (7, 5)):
         with pytest.raises(DecryptionError, match="moved"):
@@ -188,16 +188,16 @@ def test_a_log_is_encrypted_rotated_taken_over_and_read() -> None:
             await append_all(log, [SECRET * 5] * 5)
             await log.roll()
             keyring.rotate("new")
-            await log.append(SECRET, stamp=Stamp("p", 1), transaction=6)
+            await log.append(SECRET, producer_sequence=ProducerSequence("p", 1), txid=6)
             log.abandon()
             other = await cluster.new_client().open(keyring=ring(old=OLD, new=NEW))
-            await other.append(SECRET, stamp=Stamp("p", 1))  # known
-            last = await other.append(b"end", transaction=7)
+            await other.append(SECRET, producer_sequence=ProducerSequence("p", 1))  # known
+            last = await other.append(b"end", txid=7)
             await other.close()
             both = ring(old=OLD, new=NEW)
             expected = [b"plain", *[SECRET * 5] * 5, SECRET, b"end"]
             assert await payloads(client, both) == expected
-            assert await payloads(client, both, AtTransaction(7)) == [b"end"]
+            assert await payloads(client, both, AtTxid(7)) == [b"end"]
             with pytest.raises(DecryptionError, match=r"2\.0\.0 .* key 'old'"):
                 await payloads(client, None)
             with pytest.raises(DecryptionError, match=r"3\.0\.0 .* key 'new'"):
@@ -285,10 +285,10 @@ def test_a_transaction_is_found_without_the_keys_of_batches_before_it() -> None:
                 for number in range(12):
                     if number == 8:
                         keyring.rotate("n")
-                    await log.append(b"%d" % number, transaction=number)
+                    await log.append(b"%d" % number, txid=number)
             for wanted in range(12):
                 async with await client.logs.read(
-                    NAME, AtTransaction(wanted), keyring=ring(n=NEW)
+                    NAME, AtTxid(wanted), keyring=ring(n=NEW)
                 ) as reader:
                     if wanted < 8:
                         with pytest.raises(DecryptionError, match=f"at 1.{wanted}.0 "):

@@ -23,7 +23,7 @@ from quire.log.records.producers import (
     STAMPS,
     WINDOW,
     Producers,
-    Stamp,
+    ProducerSequence,
     decode_columns,
     decode_stamps,
     encode_columns,
@@ -33,11 +33,11 @@ from tests.support.log_cluster import LogCluster, append_all, eventually, number
 from tests.support.memory_cluster import down
 
 names = st.text(min_size=1, max_size=20)
-stamps = st.none() | st.builds(Stamp, names, st.integers(0, 2**63 - 1))
+stamps = st.none() | st.builds(ProducerSequence, names, st.integers(0, 2**63 - 1))
 
 
 @given(st.lists(stamps, min_size=1, max_size=30))
-def test_stamps_come_back_and_cut_ones_are_refused(found: list[Stamp | None]) -> None:
+def test_stamps_come_back_and_cut_ones_are_refused(found: list[ProducerSequence | None]) -> None:
     data = encode_stamps(found)
     assert decode_stamps(data, len(found)) == found
     for end in range(0, len(data), 7):
@@ -49,7 +49,7 @@ def test_stamps_come_back_and_cut_ones_are_refused(found: list[Stamp | None]) ->
 def test_a_snapshot_comes_back(appends: list[tuple[str, int]]) -> None:
     producers = Producers()
     for number, (name, count) in enumerate(appends):
-        producers.note(Stamp(name, number), number * 10, count)
+        producers.note(ProducerSequence(name, number), number * 10, count)
     assert Producers.decode(producers.encode()) == producers
 
 
@@ -57,31 +57,31 @@ def test_the_producer_that_wrote_longest_ago_is_forgotten_first() -> None:
     producers = Producers()
     producers.obey(2, 60.0, 5000)
     for number, name in enumerate(["early", "late", "early", "new"]):
-        producers.note(Stamp(name, number), number, 1)
-    assert producers.find(Stamp("early", 2)) is not None
+        producers.note(ProducerSequence(name, number), number, 1)
+    assert producers.find(ProducerSequence("early", 2)) is not None
     with pytest.raises(ForgottenProducerError):
-        producers.find(Stamp("late", 1))
+        producers.find(ProducerSequence("late", 1))
 
 
 def test_what_a_copy_notes_is_unknown_to_the_original() -> None:
     """What is sent and not confirmed is noted in a copy, which is thrown away when it fails."""
     producers = Producers()
-    producers.note(Stamp("p", 1), 0, 1)
+    producers.note(ProducerSequence("p", 1), 0, 1)
     copy = producers.copy()
     assert copy == producers
-    copy.note(Stamp("p", 2), 1, 1)
-    copy.note(Stamp("q", 1), 2, 1)
-    assert producers.find(Stamp("p", 2)) is None
-    assert producers.find(Stamp("q", 1)) is None
-    assert copy.find(Stamp("p", 2)) is not None
+    copy.note(ProducerSequence("p", 2), 1, 1)
+    copy.note(ProducerSequence("q", 1), 2, 1)
+    assert producers.find(ProducerSequence("p", 2)) is None
+    assert producers.find(ProducerSequence("q", 1)) is None
+    assert copy.find(ProducerSequence("p", 2)) is not None
 
 
 def test_a_clock_that_goes_back_does_not_lengthen_a_memory() -> None:
     producers = Producers()
     for now in (9_000, 5_000):
         producers.obey(1, 60.0, now)
-    producers.note(Stamp("p", 1), 0, 1)
-    producers.note(Stamp("q", 1), 1, 1)
+    producers.note(ProducerSequence("p", 1), 0, 1)
+    producers.note(ProducerSequence("q", 1), 1, 1)
     assert list(producers._forgotten.values()) == [9]
 
 
@@ -90,36 +90,36 @@ def test_a_time_after_the_present_counts_from_now_on(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(producers_module, "FORGOTTEN_MAX", 1)
     producers = Producers()
     producers.obey(1, 60.0, 1_700_000_000_000)
-    producers.note(Stamp("old", 1), 0, 1)
-    producers.note(Stamp("p", 1), 1, 1)
+    producers.note(ProducerSequence("old", 1), 0, 1)
+    producers.note(ProducerSequence("p", 1), 1, 1)
     read = Producers.decode(producers.encode(), producers.encode_forgotten())
     read.obey(1, 60.0, 5_000)
     with pytest.raises(TooManyProducersError):
-        read.find(Stamp("new", 1))
+        read.find(ProducerSequence("new", 1))
     read.obey(1, 60.0, 64_000)
     with pytest.raises(TooManyProducersError):
-        read.find(Stamp("new", 1))
+        read.find(ProducerSequence("new", 1))
     read.obey(1, 60.0, 65_000)
-    assert read.find(Stamp("new", 1)) is None
+    assert read.find(ProducerSequence("new", 1)) is None
 
 
 def test_a_forgotten_producer_is_refused_also_by_what_is_read_again() -> None:
     producers = Producers()
     producers.obey(2, 60.0, 5000)
     for number in range(3):
-        producers.note(Stamp(f"p{number}", 1), number, 1)
+        producers.note(ProducerSequence(f"p{number}", 1), number, 1)
     read = Producers.decode(producers.encode(), producers.encode_forgotten())
     assert read == producers
     for memory in (producers, producers.copy(), read):
         for sequence in (1, 2):
             with pytest.raises(ForgottenProducerError, match="forgotten this producer"):
-                memory.find(Stamp("p0", sequence))
-        assert memory.find(Stamp("p1", 1)) == (1, 1, 1)
-        assert memory.find(Stamp("new", 1)) is None
+                memory.find(ProducerSequence("p0", sequence))
+        assert memory.find(ProducerSequence("p1", 1)) == (1, 1, 1)
+        assert memory.find(ProducerSequence("new", 1)) is None
     for number in range(2, 3 + WINDOW):
-        producers.note(Stamp("p1", number), number, 1)
+        producers.note(ProducerSequence("p1", number), number, 1)
     with pytest.raises(SequenceConflictError, match="forgotten"):
-        producers.find(Stamp("p1", 1))
+        producers.find(ProducerSequence("p1", 1))
 
 
 def test_a_new_producer_waits_until_the_oldest_fingerprint_may_leave(
@@ -129,14 +129,14 @@ def test_a_new_producer_waits_until_the_oldest_fingerprint_may_leave(
     producers = Producers()
     producers.obey(1, 60.0, 5000)
     for number in range(3):
-        producers.note(Stamp(f"p{number}", 1), number, 1)
+        producers.note(ProducerSequence(f"p{number}", 1), number, 1)
     with pytest.raises(TooManyProducersError, match="producers_max"):
-        producers.find(Stamp("p3", 1))
+        producers.find(ProducerSequence("p3", 1))
     producers.obey(1, 60.0, 65_000)
-    assert producers.find(Stamp("p3", 1)) is None
-    producers.note(Stamp("p3", 1), 3, 1)
+    assert producers.find(ProducerSequence("p3", 1)) is None
+    producers.note(ProducerSequence("p3", 1), 3, 1)
     with pytest.raises(ForgottenProducerError):
-        producers.find(Stamp("p1", 1))
+        producers.find(ProducerSequence("p1", 1))
 
 
 def test_a_stamp_is_not_written_again_after_as_many_others_as_are_remembered() -> None:
@@ -145,13 +145,13 @@ def test_a_stamp_is_not_written_again_after_as_many_others_as_are_remembered() -
             client = cluster.new_client()
             async with await client.open(producers_max=2) as log:
                 for name in ("p0", "p1", "p2"):
-                    await log.append(name.encode(), stamp=Stamp(name, 1))
+                    await log.append(name.encode(), producer_sequence=ProducerSequence(name, 1))
                 with pytest.raises(ForgottenProducerError):
-                    await log.append(b"p0", stamp=Stamp("p0", 1))
+                    await log.append(b"p0", producer_sequence=ProducerSequence("p0", 1))
             async with await client.open(producers_max=2) as log:
                 with pytest.raises(ForgottenProducerError):
-                    await log.append(b"p0", stamp=Stamp("p0", 1))
-                await log.append(b"p3", stamp=Stamp("p3", 1))
+                    await log.append(b"p0", producer_sequence=ProducerSequence("p0", 1))
+                await log.append(b"p3", producer_sequence=ProducerSequence("p3", 1))
             assert await client.payloads() == [b"p0", b"p1", b"p2", b"p3"]
 
     run(main)
@@ -160,7 +160,9 @@ def test_a_stamp_is_not_written_again_after_as_many_others_as_are_remembered() -
 @pytest.mark.parametrize("compression", list(Compression))
 def test_a_batch_with_columns_keeps_its_payloads_in_one_piece(compression: Compression) -> None:
     records = [b"abc" * 50, b"", b"de" * 99]
-    columns = encode_columns({STAMPS: encode_stamps([None, Stamp("p", 7), None]), 200: b"unknown"})
+    columns = encode_columns(
+        {STAMPS: encode_stamps([None, ProducerSequence("p", 7), None]), 200: b"unknown"}
+    )
     encoded = encode_batch(
         records,
         first_offset=5,
@@ -173,7 +175,7 @@ def test_a_batch_with_columns_keeps_its_payloads_in_one_piece(compression: Compr
     assert batch.payloads() == records
     offsets, data = batch.arrow_buffers()
     assert [bytes(data[a:b]) for a, b in pairwise(offsets)] == records
-    assert decode_stamps(decode_columns(batch.columns)[STAMPS], 3)[1] == Stamp("p", 7)
+    assert decode_stamps(decode_columns(batch.columns)[STAMPS], 3)[1] == ProducerSequence("p", 7)
 
 
 def test_columns_that_do_not_add_up_are_refused() -> None:
@@ -234,21 +236,30 @@ def test_a_duplicate_is_answered_with_the_originals_position() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             log = await cluster.new_client().open()
-            futures = [await log.submit(b"0", stamp=Stamp("p", 1)) for _ in range(3)]
-            mixed = asyncio.create_task(log.append_many([b"0"], stamp=Stamp("p", 1)))
+            futures = [
+                await log.submit(b"0", producer_sequence=ProducerSequence("p", 1)) for _ in range(3)
+            ]
+            mixed = asyncio.create_task(
+                log.append_many([b"0"], producer_sequence=ProducerSequence("p", 1))
+            )
             positions = [await future for future in futures]
             assert positions == [positions[0]] * 3
             assert await mixed == [positions[0]], "answered as it was asked, not as the original"
-            many = await log.append_many([b"1", b"2"], stamp=Stamp("p", 2))
-            assert await log.append(b"0", stamp=Stamp("p", 1)) == positions[0]
-            assert await log.append_many([b"1", b"2"], stamp=Stamp("p", 2)) == many
+            many = await log.append_many([b"1", b"2"], producer_sequence=ProducerSequence("p", 2))
+            assert (
+                await log.append(b"0", producer_sequence=ProducerSequence("p", 1)) == positions[0]
+            )
+            assert (
+                await log.append_many([b"1", b"2"], producer_sequence=ProducerSequence("p", 2))
+                == many
+            )
             with pytest.raises(InvalidRequestError, match="2 records"):
-                await log.append(b"1", stamp=Stamp("p", 2))
-            await log.append(b"3", stamp=Stamp("p", 9))
+                await log.append(b"1", producer_sequence=ProducerSequence("p", 2))
+            await log.append(b"3", producer_sequence=ProducerSequence("p", 9))
             with pytest.raises(SequenceConflictError):
-                await log.append(b"4", stamp=Stamp("p", 5))
+                await log.append(b"4", producer_sequence=ProducerSequence("p", 5))
             with pytest.raises(InvalidRequestError, match="producer"):
-                await log.append(b"4", stamp=Stamp("", 5))
+                await log.append(b"4", producer_sequence=ProducerSequence("", 5))
             await log.close()
             assert await cluster.new_client().payloads() == numbered(0, 4)
 
@@ -263,10 +274,16 @@ def test_a_duplicate_is_answered_before_the_original_is_announced(seed: int) -> 
         async with LogCluster() as cluster:
             log = await cluster.new_client().open(batch_records=2)
             for number in range(0, 60, 6):
-                stamps = [Stamp("p", each) for each in range(number, number + 6)]
-                futures = [await log.submit(b"x", stamp=stamp) for stamp in stamps]
+                stamps = [ProducerSequence("p", each) for each in range(number, number + 6)]
+                futures = [
+                    await log.submit(b"x", producer_sequence=producer_sequence)
+                    for producer_sequence in stamps
+                ]
                 positions = [await future for future in futures]
-                found = [await log.append(b"x", stamp=stamp) for stamp in reversed(stamps)]
+                found = [
+                    await log.append(b"x", producer_sequence=producer_sequence)
+                    for producer_sequence in reversed(stamps)
+                ]
                 assert found[::-1] == positions
                 if number % 12:
                     await log.roll()
@@ -282,25 +299,37 @@ def test_stamps_are_remembered_over_take_overs_rolls_and_trims(crash: bool) -> N
             log = await cluster.new_client().open(batch_records=3)
             at = {}
             for number in range(30):
-                stamp = Stamp(f"p{number % 3}", number)
-                at[stamp] = await log.append(b"%d" % number, stamp=stamp)
+                producer_sequence = ProducerSequence(f"p{number % 3}", number)
+                at[producer_sequence] = await log.append(
+                    b"%d" % number, producer_sequence=producer_sequence
+                )
                 await log.append(b"-")
                 if number == 15:
                     await log.roll()
-            await log.trim(at[Stamp("p0", 15)])
+            await log.trim(at[ProducerSequence("p0", 15)])
             for _ in range(3):
                 if crash:
                     log.abandon()
                 else:
                     await log.close()
                 log = await cluster.new_client().open(batch_records=3)
-                for stamp in (Stamp("p0", 27), Stamp("p1", 28), Stamp("p2", 29), Stamp("p0", 18)):
-                    assert await log.append(b"again", stamp=stamp) == at[stamp]
+                for producer_sequence in (
+                    ProducerSequence("p0", 27),
+                    ProducerSequence("p1", 28),
+                    ProducerSequence("p2", 29),
+                    ProducerSequence("p0", 18),
+                ):
+                    assert (
+                        await log.append(b"again", producer_sequence=producer_sequence)
+                        == at[producer_sequence]
+                    )
                 with pytest.raises(SequenceConflictError):
-                    await log.append(b"again", stamp=Stamp("p2", 28))
+                    await log.append(b"again", producer_sequence=ProducerSequence("p2", 28))
                 await log.append(b"+")
             await log.close()
-            assert b"again" not in await cluster.new_client().payloads(at[Stamp("p0", 18)])
+            assert b"again" not in await cluster.new_client().payloads(
+                at[ProducerSequence("p0", 18)]
+            )
 
     run(main)
 
@@ -312,13 +341,16 @@ def test_a_trim_within_a_segment_leaves_the_memory_readable(kept: int) -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             log = await cluster.new_client().open(batch_records=2)
-            at = [await log.append(b"%d" % each, stamp=Stamp("p", each)) for each in range(6)]
+            at = [
+                await log.append(b"%d" % each, producer_sequence=ProducerSequence("p", each))
+                for each in range(6)
+            ]
             await log.trim(at[-kept])
             await log.close()
             log = await cluster.new_client().open()
             for number in range(6):
-                await log.append(b"again", stamp=Stamp("p", number))
-            await log.append(b"new", stamp=Stamp("p", 6))
+                await log.append(b"again", producer_sequence=ProducerSequence("p", number))
+            await log.append(b"new", producer_sequence=ProducerSequence("p", 6))
             await log.close()
             assert await cluster.new_client().payloads() == [*numbered(6 - kept, kept), b"new"]
 
@@ -329,10 +361,10 @@ def test_an_append_of_unknown_outcome_is_in_the_log_once_whatever_recovery_found
     async def main(survivors: int) -> None:
         async with LogCluster() as cluster:
             log = await cluster.new_client().open()
-            await log.append(b"0", stamp=Stamp("p", 0))
+            await log.append(b"0", producer_sequence=ProducerSequence("p", 0))
             for bookie in list(cluster.bookies.values())[survivors:]:
                 bookie.before = down("add")
-            future = await log.submit(b"1", stamp=Stamp("p", 1))
+            future = await log.submit(b"1", producer_sequence=ProducerSequence("p", 1))
             await eventually(lambda: True)
             await asyncio.sleep(0.1)
             log.abandon()
@@ -340,7 +372,7 @@ def test_an_append_of_unknown_outcome_is_in_the_log_once_whatever_recovery_found
                 bookie.before = down("nothing")
             assert future.exception() is not None
             log = await cluster.new_client().open()
-            await log.append(b"1", stamp=Stamp("p", 1))
+            await log.append(b"1", producer_sequence=ProducerSequence("p", 1))
             await log.close()
             assert await cluster.new_client().payloads() == [b"0", b"1"]
 
@@ -352,13 +384,14 @@ def test_stamped_records_survive_a_ledger_that_fails() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             log = await cluster.new_client().open(batch_records=2)
-            await log.append(b"0", stamp=Stamp("p", 0))
+            await log.append(b"0", producer_sequence=ProducerSequence("p", 0))
             for bookie in cluster.bookies.values():
                 bookie.before = down("add")
             futures = [
-                await log.submit(b"%d" % each, stamp=Stamp("p", each)) for each in range(1, 6)
+                await log.submit(b"%d" % each, producer_sequence=ProducerSequence("p", each))
+                for each in range(1, 6)
             ]
-            again = await log.submit(b"3", stamp=Stamp("p", 3))
+            again = await log.submit(b"3", producer_sequence=ProducerSequence("p", 3))
             await asyncio.sleep(3.5)
             for bookie in cluster.bookies.values():
                 bookie.before = down("nothing")
@@ -366,7 +399,9 @@ def test_stamped_records_survive_a_ledger_that_fails() -> None:
             assert await again == positions[2]
             log.abandon()
             log = await cluster.new_client().open()
-            assert await log.append(b"3", stamp=Stamp("p", 3)) == positions[2]
+            assert (
+                await log.append(b"3", producer_sequence=ProducerSequence("p", 3)) == positions[2]
+            )
             await log.close()
             assert await cluster.new_client().payloads() == numbered(0, 6)
 
@@ -377,10 +412,12 @@ def test_the_largest_record_still_fits_beside_stamps() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             log = await cluster.new_client().open()
-            await log.append(b"0", stamp=Stamp("p" * 128, 0))
+            await log.append(b"0", producer_sequence=ProducerSequence("p" * 128, 0))
             size = BATCH_BYTES_MAX - 4 - 64
             futures = [await log.submit(bytes(each)) for each in (1, size, 1)]
-            stamped = await log.submit(bytes(size - 140), stamp=Stamp("p" * 128, 1))
+            stamped = await log.submit(
+                bytes(size - 140), producer_sequence=ProducerSequence("p" * 128, 1)
+            )
             for future in (*futures, stamped):
                 await future
             await log.close()
@@ -393,12 +430,15 @@ def test_a_log_trimmed_inside_the_segment_of_the_snapshot_can_be_taken_over() ->
         async with LogCluster() as cluster:
             client = cluster.new_client()
             log = await client.open(batch_records=1)
-            places = [await log.append(b"%d" % each, stamp=Stamp("p", each)) for each in range(6)]
+            places = [
+                await log.append(b"%d" % each, producer_sequence=ProducerSequence("p", each))
+                for each in range(6)
+            ]
             await log.trim(places[3])  # the snapshot is in front of it, in a segment that stays
             log.abandon()
             other = await cluster.new_client().open(open_timeout=5.0)
-            assert await other.append(b"4", stamp=Stamp("p", 4)) == places[4]
-            await other.append(b"6", stamp=Stamp("p", 6))
+            assert await other.append(b"4", producer_sequence=ProducerSequence("p", 4)) == places[4]
+            await other.append(b"6", producer_sequence=ProducerSequence("p", 6))
             await other.close()
             assert await client.payloads() == numbered(3, 4)
 

@@ -172,7 +172,7 @@ def seal_before_the_ledger_is_closed() -> list[Patch]:
 
 def sweep_young_ledgers() -> list[Patch]:
     def is_orphan(metadata: Any, manifest: Any, now_ms: int) -> bool:
-        labels = orphans.Labels.of(metadata.custom)
+        labels = orphans.Labels.of(metadata.custom_metadata)
         if labels is None or manifest is None or manifest.log_id != labels.log_id:
             return False
         return not manifest.lists(metadata.ledger) and metadata.ledger not in manifest.doomed

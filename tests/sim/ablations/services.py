@@ -115,7 +115,7 @@ def sweep_what_no_record_named_at_first() -> list[Patch]:
         swept: list[int] = []
         named: dict[str, int | None] = {}
         async for metadata in catalog.each():
-            service = metadata.custom.get(snapshots.SERVICE)
+            service = metadata.custom_metadata.get(snapshots.SERVICE)
             if service is None:
                 continue
             if service not in named:

@@ -1,4 +1,4 @@
-"""Transaction ids: numbers that an application gives to records. A reader can start at an id.
+"""Txids: numbers that an application gives to records. A reader can start at an id.
 
 The application chooses the meaning of an id: a time, or a number of its own. Ids never decrease
 along a log. A record without an id has the id of the record before it; records before the log's
@@ -21,31 +21,31 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from quire.errors import InvalidRequestError
-from quire.log.records.errors import TransactionOrderError
+from quire.log.records.errors import TxidOrderError
 
-TRANSACTIONS: Final = 4
+TXIDS: Final = 4
 """Kind of the column."""
 
-NO_TRANSACTION: Final = -1
+NO_TXID: Final = -1
 """Stands in columns and manifests for the records in front of the first id."""
 
 TRANSACTION_BYTES: Final = 8
 """What an id adds to a record at most; the column's frame is within `COLUMNS_RESERVE`."""
 
-Transactions: TypeAlias = tuple[int, ...]
+Txids: TypeAlias = tuple[int, ...]
 """The ids of a batch: none, one for all of its records, or one for each."""
 
 
-def check_transaction(transaction: int) -> None:
+def check_txid(txid: int) -> None:
     """Raises `InvalidRequestError` when it is not a valid id."""
-    if type(transaction) is not int or not 0 <= transaction < 2**63:
-        raise InvalidRequestError(f"transaction {transaction!r} is not a number in 0..2**63-1")
+    if type(txid) is not int or not 0 <= txid < 2**63:
+        raise InvalidRequestError(f"txid {txid!r} is not a number in 0..2**63-1")
 
 
-def check_order(log: str, transaction: int, last: int) -> None:
-    """Raises `TransactionOrderError` when an id is below the one before it."""
-    if transaction < last:
-        raise TransactionOrderError(log, transaction, last)
+def check_order(log: str, txid: int, last: int) -> None:
+    """Raises `TxidOrderError` when an id is below the one before it."""
+    if txid < last:
+        raise TxidOrderError(log, txid, last)
 
 
 class Numbering:
@@ -53,55 +53,55 @@ class Numbering:
 
     __slots__ = ("last",)
 
-    def __init__(self, last: int = NO_TRANSACTION) -> None:
+    def __init__(self, last: int = NO_TXID) -> None:
         self.last = last
 
     def column(self, groups: Iterable[tuple[int, int | None]]) -> bytes:
         """Return the column of a batch of groups, each with its records and id; empty for none."""
         given = list(groups)
-        if self.last == NO_TRANSACTION and all(each is None for _, each in given):
+        if self.last == NO_TXID and all(each is None for _, each in given):
             return b""
         ids: list[int] = []
-        for count, transaction in given:
-            if transaction is not None:
-                self.last = transaction
+        for count, txid in given:
+            if txid is not None:
+                self.last = txid
             ids += [self.last] * count
-        return encode_transactions(ids)
+        return encode_txids(ids)
 
 
-def encode_transactions(ids: list[int]) -> bytes:
+def encode_txids(ids: list[int]) -> bytes:
     """Return the column of records with these ids."""
     if ids[0] == ids[-1]:
         del ids[1:]
     return struct.pack(f"<{len(ids)}q", *ids)
 
 
-def decode_transactions(data: bytes, count: int) -> Transactions:
+def decode_txids(data: bytes, count: int) -> Txids:
     """Return the ids of a batch of `count` records. Raises `ValueError`."""
     values, rest = divmod(len(data), TRANSACTION_BYTES)
     if rest or values not in (1, count):
-        raise ValueError(f"transactions of {count} records have {len(data)} bytes")
-    ids: Transactions = struct.unpack(f"<{values}q", data)
-    if ids[0] < NO_TRANSACTION or list(ids) != sorted(ids):
-        raise ValueError("transactions of a batch decrease")
+        raise ValueError(f"txids of {count} records have {len(data)} bytes")
+    ids: Txids = struct.unpack(f"<{values}q", data)
+    if ids[0] < NO_TXID or list(ids) != sorted(ids):
+        raise ValueError("txids of a batch decrease")
     return ids
 
 
-def last_of(ids: Transactions) -> int:
-    """Return the id of a batch's last record, `NO_TRANSACTION` when it has none."""
-    return ids[-1] if ids else NO_TRANSACTION
+def last_of(ids: Txids) -> int:
+    """Return the id of a batch's last record, `NO_TXID` when it has none."""
+    return ids[-1] if ids else NO_TXID
 
 
-def of_slots(ids: Transactions, slots: range) -> list[int | None]:
+def of_slots(ids: Txids, slots: range) -> list[int | None]:
     """Return the ids of some records of a batch."""
     if len(ids) <= 1:
         same = last_of(ids)
-        return [None if same == NO_TRANSACTION else same] * len(slots)
-    return [None if each == NO_TRANSACTION else each for each in ids[slots.start : slots.stop]]
+        return [None if same == NO_TXID else same] * len(slots)
+    return [None if each == NO_TXID else each for each in ids[slots.start : slots.stop]]
 
 
-def first_slot(ids: Transactions, count: int, transaction: int) -> int:
+def first_slot(ids: Txids, count: int, txid: int) -> int:
     """Return the first of `count` records with this id or a higher one; `count` when none has."""
     if len(ids) <= 1:
-        return 0 if last_of(ids) >= transaction else count
-    return bisect_left(ids, transaction)
+        return 0 if last_of(ids) >= txid else count
+    return bisect_left(ids, txid)

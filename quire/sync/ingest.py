@@ -1,30 +1,30 @@
-"""Blocking twin of a log's adoption."""
+"""Blocking twin of a log's ingest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from quire.entry import LedgerId
-from quire.log.maintenance.ingest import Adoption
+from quire.log.maintenance.ingest import Ingest
 from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.sync.ledgers import SyncLedgerWriter
 from quire.sync.portal import Portal
 
 
-class SyncAdoption:
-    """Blocking twin of `Adoption`."""
+class SyncIngest:
+    """Blocking twin of `Ingest`."""
 
-    def __init__(self, portal: Portal, adoption: Adoption) -> None:
+    def __init__(self, portal: Portal, ingest: Ingest) -> None:
         self._portal = portal
-        self._adoption = adoption
+        self._ingest = ingest
 
     def create_part(self, job: str, options: LogOptions) -> SyncLedgerWriter:
-        """See `Adoption.create_part`."""
-        work = self._adoption.create_part(job, options)
+        """See `Ingest.create_part`."""
+        work = self._ingest.create_part(job, options)
         return SyncLedgerWriter(self._portal, self._portal.call(work))
 
-    def adopt(
+    def ingest(
         self,
         parts: Sequence[LedgerId],
         job: Job,
@@ -33,18 +33,18 @@ class SyncAdoption:
         after: int | None = None,
         password: bytes = b"",
     ) -> LogManifest:
-        """See `Adoption.adopt`."""
-        work = self._adoption.adopt(parts, job, remember=remember, after=after, password=password)
+        """See `Ingest.ingest`."""
+        work = self._ingest.ingest(parts, job, remember=remember, after=after, password=password)
         return self._portal.call(work)
 
     def has_done(self, job: Job) -> bool:
-        """See `Adoption.has_done`."""
-        return self._portal.call(self._adoption.has_done(job))
+        """See `Ingest.has_done`."""
+        return self._portal.call(self._ingest.has_done(job))
 
     def jobs(self) -> list[str]:
-        """See `Adoption.jobs`."""
-        return self._portal.call(self._adoption.jobs())
+        """See `Ingest.jobs`."""
+        return self._portal.call(self._ingest.jobs())
 
     def drop(self, job: str) -> None:
-        """See `Adoption.drop`."""
-        self._portal.call(self._adoption.drop(job))
+        """See `Ingest.drop`."""
+        self._portal.call(self._ingest.drop(job))

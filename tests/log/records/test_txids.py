@@ -1,4 +1,4 @@
-"""Transaction ids: refused when they go back, kept over take-overs, found without a scan."""
+"""Txids: refused when they go back, kept over take-overs, found without a scan."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from quire.log.leader.log import Log
 from quire.log.manifest.manifest import Job
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.batch import BATCH_BYTES_MAX, decode_batch, encode_batch
-from quire.log.records.errors import TransactionOrderError
+from quire.log.records.errors import TxidOrderError
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import LATEST, AtTransaction, Position
-from quire.log.records.producers import Stamp, encode_columns
-from quire.log.records.transactions import (
-    TRANSACTIONS,
+from quire.log.records.position import LATEST, AtTxid, Position
+from quire.log.records.producers import ProducerSequence, encode_columns
+from quire.log.records.txids import (
+    TXIDS,
     Numbering,
-    decode_transactions,
+    decode_txids,
     first_slot,
     of_slots,
 )
@@ -42,7 +42,7 @@ def test_the_ids_of_a_batch_come_back(groups: list[tuple[int, int | None]], want
         last = last if each is None else each
         expected += [last] * count
     column = Numbering().column(groups)
-    found = decode_transactions(column, len(expected)) if column else ()
+    found = decode_txids(column, len(expected)) if column else ()
     assert of_slots(found, range(len(expected))) == expected
     behind = [slot for slot, each in enumerate(expected) if each is not None and each >= wanted]
     assert first_slot(found, len(expected), wanted) == (behind or [len(expected)])[0]
@@ -52,15 +52,15 @@ def test_the_ids_of_a_batch_come_back(groups: list[tuple[int, int | None]], want
     "column", [b"", bytes(7), bytes(8 * 3), b"\xff" * 7 + b"\x80", bytes([1]) + bytes(15)]
 )
 def test_a_column_that_makes_no_sense_is_refused(column: bytes) -> None:
-    columns = encode_columns({TRANSACTIONS: column, 200: b"unknown"})
+    columns = encode_columns({TXIDS: column, 200: b"unknown"})
     batch = encode_batch([b"a", b"b"], first_offset=0, epoch=1, timestamp_ms=0, columns=columns)
-    with pytest.raises(CorruptEntryError, match="transactions"):
+    with pytest.raises(CorruptEntryError, match="txids"):
         decode_batch(batch, 7, 3)
 
 
-async def transactions(client: Client, start: Any = None) -> list[tuple[int | None, bytes]]:
+async def txids(client: Client, start: Any = None) -> list[tuple[int | None, bytes]]:
     found = await (client.read() if start is None else client.read(start))
-    return [(record.transaction, record.payload) for record in found]
+    return [(record.txid, record.payload) for record in found]
 
 
 def test_an_id_never_goes_back_and_a_record_without_one_has_that_before_it() -> None:
@@ -69,24 +69,24 @@ def test_an_id_never_goes_back_and_a_record_without_one_has_that_before_it() -> 
             client = cluster.new_client()
             log = await client.open(batch_records=2)
             await log.append(b"a")
-            await log.append(b"b", transaction=5)
+            await log.append(b"b", txid=5)
             await log.append(b"c")
-            await log.append_many([b"d", b"e", b"f"], transaction=5)
-            with pytest.raises(
-                TransactionOrderError, match=r"transaction 4 .* transaction 5 "
-            ) as error:
-                await log.append(b"never", transaction=4)
+            await log.append_many([b"d", b"e", b"f"], txid=5)
+            with pytest.raises(TxidOrderError, match=r"txid 4 .* txid 5 ") as error:
+                await log.append(b"never", txid=4)
             refused = error.value
-            assert (refused.log, refused.transaction, refused.last) == (NAME, 4, 5)
-            await log.append(b"g", transaction=9, stamp=Stamp("p", 1))
-            await log.append(b"g", transaction=4, stamp=Stamp("p", 1))  # the one that is there
+            assert (refused.log, refused.txid, refused.last) == (NAME, 4, 5)
+            await log.append(b"g", txid=9, producer_sequence=ProducerSequence("p", 1))
+            await log.append(
+                b"g", txid=4, producer_sequence=ProducerSequence("p", 1)
+            )  # the one that is there
             for wrong in (-1, 2**63, True, 1.0):
-                with pytest.raises(InvalidRequestError, match="transaction"):
-                    await log.append(b"never", transaction=wrong)  # type: ignore[arg-type]
+                with pytest.raises(InvalidRequestError, match="txid"):
+                    await log.append(b"never", txid=wrong)  # type: ignore[arg-type]
             await log.close()
             ids = [None, 5, 5, 5, 5, 5, 9]
             payloads = [b"%c" % each for each in b"abcdefg"]
-            assert await transactions(client) == list(zip(ids, payloads, strict=True))
+            assert await txids(client) == list(zip(ids, payloads, strict=True))
 
     run(main)
 
@@ -95,12 +95,10 @@ def test_order_is_decided_when_a_record_is_queued() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             log = await cluster.new_client().open(records_in_flight_max=2)
-            appends = [
-                asyncio.create_task(log.append(b"x", transaction=each)) for each in (3, 3, 8, 7, 9)
-            ]
+            appends = [asyncio.create_task(log.append(b"x", txid=each)) for each in (3, 3, 8, 7, 9)]
             done = await asyncio.gather(*appends, return_exceptions=True)
             assert [type(each) for each in done] == [Position] * 3 + [
-                TransactionOrderError, Position
+                TxidOrderError, Position
             ]  # fmt: skip
             await log.close()
 
@@ -113,7 +111,7 @@ def test_a_new_leader_knows_the_last_id(how: str) -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             log = await client.open()
-            await log.append(b"a", transaction=7)
+            await log.append(b"a", txid=7)
             last = await log.append(b"b")
             if how == "rolled":
                 await log.roll()
@@ -125,21 +123,21 @@ def test_a_new_leader_knows_the_last_id(how: str) -> None:
                 await client.logs.trim(NAME, last.after)
                 assert not (await client.manifest()).segments
             other = await cluster.new_client().open()
-            with pytest.raises(TransactionOrderError, match=r"transaction 6 .* transaction 7"):
-                await other.append(b"never", transaction=6)
+            with pytest.raises(TxidOrderError, match=r"txid 6 .* txid 7"):
+                await other.append(b"never", txid=6)
             await other.append(b"c")
-            await other.append(b"d", transaction=8)
+            await other.append(b"d", txid=8)
             await other.close()
-            assert (await transactions(client))[-2:] == [(7, b"c"), (8, b"d")]
-            assert (await client.manifest()).last_transaction == 8
+            assert (await txids(client))[-2:] == [(7, b"c"), (8, b"d")]
+            assert (await client.manifest()).last_txid == 8
 
     run(main)
 
 
 async def fill(log: Log) -> None:
-    """Records 0 … 299, one an entry, in three segments; record n has transaction 10 · (n // 2)."""
+    """Records 0 … 299, one an entry, in three segments; record n has txid 10 · (n // 2)."""
     for number in range(300):
-        await log.append(b"%d" % number, transaction=number // 2 * 10)
+        await log.append(b"%d" % number, txid=number // 2 * 10)
         if number in (99, 199):
             await log.roll()
 
@@ -167,12 +165,12 @@ def test_a_reader_starts_at_a_transaction_without_a_scan(
             await fill(log)
             await log.drain()
             await asyncio.sleep(0.1)  # until the last record is announced
-            reader = await client.logs.read(NAME, AtTransaction(wanted))
+            reader = await client.logs.read(NAME, AtTxid(wanted))
             async with reader:
                 assert [each.payload async for each in reader] == numbered(first, 300 - first)
             assert len(looked) <= 8, "one segment, bisected"
             await log.trim(Position(2, 50, 0))
-            reader = await client.logs.read(NAME, AtTransaction(0))
+            reader = await client.logs.read(NAME, AtTxid(0))
             async with reader:
                 assert (await anext(reader)).payload == b"150"
             await log.close()
@@ -185,43 +183,43 @@ def test_a_follower_waits_for_the_transaction_it_starts_at() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             log = await client.open()
-            await log.append(b"early", transaction=1)
-            reader = await client.logs.read(NAME, AtTransaction(5), follow=True)
+            await log.append(b"early", txid=1)
+            reader = await client.logs.read(NAME, AtTxid(5), follow=True)
             async with reader:
                 first = asyncio.create_task(anext(reader))
                 await asyncio.sleep(1)
-                await log.append_many([b"still early", b"x"], transaction=4)
+                await log.append_many([b"still early", b"x"], txid=4)
                 await log.roll()
                 await asyncio.sleep(1)
-                futures = [await log.submit(b"y"), await log.submit(b"found", transaction=6)]
+                futures = [await log.submit(b"y"), await log.submit(b"found", txid=6)]
                 await asyncio.gather(*futures)
                 assert (await first).payload == b"found"
             await log.close()
-            with pytest.raises(InvalidRequestError, match="transaction -3"):
-                await client.logs.read(NAME, AtTransaction(-3))
+            with pytest.raises(InvalidRequestError, match="txid -3"):
+                await client.logs.read(NAME, AtTxid(-3))
 
     run(main)
 
 
-def test_adopted_ledgers_have_the_id_in_front_of_them() -> None:
+def test_ingested_ledgers_have_the_id_in_front_of_them() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             log = await client.open()
-            await log.append(b"a", transaction=3)
+            await log.append(b"a", txid=3)
             await log.close()
             part = await write_part(client, "job", 0, 4)
-            await client.logs.adoption(NAME).adopt([part], Job("job", 0), remember=True)
+            await client.logs.ingest(NAME).ingest([part], Job("job", 0), remember=True)
             log = await client.open()
-            with pytest.raises(TransactionOrderError):
-                await log.append(b"never", transaction=2)
-            await log.append(b"b", transaction=4)
+            with pytest.raises(TxidOrderError):
+                await log.append(b"never", txid=2)
+            await log.append(b"b", txid=4)
             await log.close()
             expected = [(3, b"a"), *((3, each) for each in numbered(0, 4)), (4, b"b")]
-            assert await transactions(client) == expected
-            assert await transactions(client, AtTransaction(4)) == expected[-1:]
+            assert await txids(client) == expected
+            assert await txids(client, AtTxid(4)) == expected[-1:]
             await client.logs.trim(NAME, Position(2, 0, 0))
-            assert await transactions(client, AtTransaction(1)) == expected[1:]
+            assert await txids(client, AtTxid(1)) == expected[1:]
 
     run(main)
 
@@ -231,11 +229,11 @@ def test_the_largest_record_still_fits_beside_an_id() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             log = await client.open()
-            await log.append(b"x", transaction=1)
+            await log.append(b"x", txid=1)
             with pytest.raises(EntryTooLargeError) as error:
-                await log.append(bytes(BATCH_BYTES_MAX), transaction=1)
+                await log.append(bytes(BATCH_BYTES_MAX), txid=1)
             largest = bytes(error.value.limit)
-            futures = [await log.submit(largest), await log.submit(b"y", transaction=2)]
+            futures = [await log.submit(largest), await log.submit(b"y", txid=2)]
             await asyncio.gather(*futures)
             await log.close()
             assert [len(each) for each in await client.payloads()] == [1, len(largest), 1]
@@ -253,14 +251,14 @@ def test_the_last_id_is_told_whatever_was_trimmed_and_without_a_key(
 
             async def told() -> int:
                 await asyncio.sleep(1)  # until it is announced
-                return await client.logs.last_transaction(NAME)
+                return await client.logs.last_txid(NAME)
 
             with pytest.raises(NoSuchLogError):
-                await client.logs.last_transaction(NAME)
+                await client.logs.last_txid(NAME)
             log = await client.open(keyring=keyring)
             await log.append(b"none")
             assert await told() == -1
-            await log.append(b"a", transaction=100)
+            await log.append(b"a", txid=100)
             assert await told() == 100
             await client.logs.trim(NAME, LATEST)
             assert await told() == 100
@@ -268,7 +266,7 @@ def test_the_last_id_is_told_whatever_was_trimmed_and_without_a_key(
             await client.logs.trim(NAME, LATEST)
             assert (await client.manifest()).segments[0].end is None
             assert await told() == 100
-            await log.append(b"b", transaction=101)
+            await log.append(b"b", txid=101)
             assert await told() == 101
             assert not log.is_deposed
             await log.close()
