@@ -158,16 +158,27 @@ class Workers:
         return slot
 
     async def caught_up(self) -> None:
-        """Wait until everybody alive has read all that is acknowledged now."""
+        """Wait until each living worker has read all that is acknowledged now.
+
+        A worker may take as long as it needs while it makes progress: a worker that was just
+        started reads the whole log first.
+        """
         goal = {payload for life in self.lives for _, payload in life.acked}
         for _, life in self.processes.values():
-            try:
-                async with asyncio.timeout(WAIT_SECONDS_MAX):
-                    while missing := goal - {payload for _, payload in life.read}:
-                        self.changed.clear()
-                        await self.changed.wait()
-            except TimeoutError:
-                raise RuntimeError(f"{life.name} has not read {len(missing)} records") from None
+            missing, seen = set(goal), 0
+            while missing:
+                try:
+                    async with asyncio.timeout(WAIT_SECONDS_MAX):
+                        while len(life.read) == seen:
+                            self.changed.clear()
+                            await self.changed.wait()
+                except TimeoutError:
+                    raise RuntimeError(
+                        f"{life.name} has not read {len(missing)} records, and read none "
+                        f"for {WAIT_SECONDS_MAX:.0f} s"
+                    ) from None
+                missing.difference_update(payload for _, payload in life.read[seen:])
+                seen = len(life.read)
 
     def epoch(self) -> int:
         return max((life.epochs[-1] for life in self.lives if life.epochs), default=0)
