@@ -21,7 +21,7 @@ VALUES = (
     "quire.entry",
     "quire.run",
     "quire.bookie",
-    "quire.timing",
+    "quire.aio",
     "quire.observer",
     "quire.steady",
     "quire.directory_lock",
@@ -31,7 +31,7 @@ VALUES = (
 ARROWS: dict[str, tuple[str, ...]] = {
     "quire.errors": (),
     "quire.version": (),
-    "quire.timing": (),
+    "quire.aio": ("quire.aio", "quire.errors"),
     "quire.steady": (),
     "quire.directory_lock": ("quire.errors",),
     "quire.entry": ("quire.errors",),
@@ -136,7 +136,6 @@ ARROWS: dict[str, tuple[str, ...]] = {
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "quire.log": (
-        "retry",
         "records",
         "manifest",
         "cold",
@@ -229,9 +228,9 @@ DOORS: dict[str, tuple[str, ...]] = {
 """Who may import a library. Libraries not named here need no door."""
 
 BANNED: dict[str, str] = {
-    "asyncio.timeout": "quire.timing.time_limit: in a cancelled task it may not raise TimeoutError",
-    "asyncio.timeout_at": "quire.timing.time_limit, as for asyncio.timeout",
-    "asyncio.wait_for": "quire.timing.time_limit: wait_for can swallow a cancellation",
+    "asyncio.timeout": "quire.aio.timing.time_limit: else a cancelled task sees no TimeoutError",
+    "asyncio.timeout_at": "quire.aio.timing.time_limit, as for asyncio.timeout",
+    "asyncio.wait_for": "quire.aio.timing.time_limit: wait_for can swallow a cancellation",
     "asyncio.as_completed": "asyncio.gather over a sorted list: no order may depend on hashes",
     "uuid.uuid4": "an id drawn from the injected random.Random",
     "os.urandom": "the injected random.Random",

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.bench.crash import measure_crash
 from quire.bench.figures import Figures
 from quire.bench.operations import count_operations
@@ -19,7 +20,6 @@ from quire.client import Client
 from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 from quire.log.records.position import BEGINNING, LATEST, Position
-from quire.timing import time_limit
 
 IN_FLIGHT: Final = 20_000
 GROUP_RECORDS: Final = 100

@@ -24,8 +24,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.errors import BookieUnavailableError
-from quire.timing import time_limit
 
 STOP_SECONDS: Final = 10.0
 """A bookie that was asked to stop is killed after this time."""

@@ -17,9 +17,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
+from quire.aio.timing import time_limit
 from quire.entry import BookieId
 from quire.errors import BookieBusyError, BookieUnavailableError, QuireError, RetryError
-from quire.timing import time_limit
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from quire.aio.tasks import Tasks
 from quire.entry import LedgerId
 from quire.errors import HandleClosedError
-from quire.ledger.tasks import Tasks
 
 
 class Closing:

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from quire.aio.tasks import Tasks
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import (
     BookieUnavailableError,
@@ -31,7 +32,6 @@ from quire.ledger.lane import Lane, LaneContext, LaneState
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import Bookies
-from quire.ledger.tasks import Tasks
 from quire.ledger.window import AppendWindow
 
 RETRY_SECONDS_MIN: Final = 0.05

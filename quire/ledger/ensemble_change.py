@@ -20,6 +20,8 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
+from quire.aio.tasks import Tasks
+from quire.aio.timing import time_limit
 from quire.entry import EntryId
 from quire.errors import NotEnoughBookiesError, QuireError, StoreUnavailableError
 from quire.ledger.ensemble import RETRY_SECONDS_MAX, Ensemble
@@ -28,9 +30,7 @@ from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment
 from quire.ledger.placement import replace
 from quire.ledger.roster import Bookies
-from quire.ledger.tasks import Tasks
 from quire.observer import SILENT, Observer
-from quire.timing import time_limit
 
 
 class EnsembleChange:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import count, takewhile
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX
 from quire.entry import BookieId, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
@@ -31,7 +32,6 @@ from quire.ledger.proof import unseal_run
 from quire.ledger.quorum import Replication
 from quire.ledger.read_plan import cover, fallbacks
 from quire.ledger.roster import Bookies
-from quire.timing import time_limit
 
 SUSPECT_SECONDS: Final = 5.0
 """How long a bookie that failed or was overtaken is asked last."""

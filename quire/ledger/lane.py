@@ -28,6 +28,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
+from quire.aio.tasks import Tasks
+from quire.aio.timing import time_limit
 from quire.bookie import refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, LedgerFencedError, UnauthorizedError
@@ -37,8 +39,6 @@ from quire.ledger.forcing import vouched
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.roster import Bookies
-from quire.ledger.tasks import Tasks
-from quire.timing import time_limit
 
 
 class LaneState(StrEnum):

@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
+from quire.aio.timing import time_limit
 from quire.entry import EntryId, LedgerId
 from quire.errors import (
     LedgerClosedError,
@@ -34,7 +35,6 @@ from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.metastore.changes import Change, Put
 from quire.metastore.layout import ledger_path
 from quire.metastore.store import MetadataStore
-from quire.timing import time_limit
 
 PAUSE_SECONDS_MIN: Final = 0.05
 PAUSE_SECONDS_MAX: Final = 1.0

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 
+from quire.aio.handle import Handle
+from quire.aio.tasks import Tasks
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, as_bytes
 from quire.errors import (
     AppendOutcomeUnknownError,
@@ -21,9 +23,7 @@ from quire.errors import (
     InvalidRequestError,
     QuireError,
 )
-from quire.ledger.handle import Handle
 from quire.ledger.options import LedgerOptions
-from quire.ledger.tasks import Tasks
 from quire.ledger.writer import LedgerWriter
 
 

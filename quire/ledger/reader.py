@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
+from quire.aio.handle import Handle
 from quire.entry import NO_ENTRY, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
     HandleClosedError,
@@ -26,7 +27,6 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.ledger.fetch import EntryFetcher
-from quire.ledger.handle import Handle
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead

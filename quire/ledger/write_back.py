@@ -16,6 +16,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.entry import BookieId, Entry, EntryId, Sealer
 from quire.errors import LedgerRetiredError, NotEnoughBookiesError, QuireError
 from quire.ledger.asking import Asking, persist, within
@@ -24,7 +25,6 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
 from quire.ledger.roster import Bookies
 from quire.run import pack_run
-from quire.timing import time_limit
 
 LAG_SECONDS: Final = 0.5
 """How long a batch that is safe waits for bookies that have not acked it before they are

@@ -24,6 +24,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from quire.aio.alarm import Alarm
+from quire.aio.handle import Handle
+from quire.aio.tasks import Tasks
+from quire.aio.timing import time_limit
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, Sealer, as_bytes
 from quire.errors import (
     AppendOutcomeUnknownError,
@@ -34,24 +38,20 @@ from quire.errors import (
     LedgerFencedError,
     QuireError,
 )
-from quire.ledger.alarm import Alarm
 from quire.ledger.appends import Appends, Request
 from quire.ledger.closing import Closing
 from quire.ledger.completion import Completion
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
 from quire.ledger.forcing import Forcing
-from quire.ledger.handle import Handle
 from quire.ledger.lac_teller import LacTeller
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import Bookies
-from quire.ledger.tasks import Tasks
 from quire.metastore.changes import Change
 from quire.metastore.store import MetadataStore
 from quire.observer import SILENT, Observer
-from quire.timing import time_limit
 
 _log = logging.getLogger(__name__)
 

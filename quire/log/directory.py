@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 
+from quire.aio.retry import retry
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
@@ -42,7 +43,6 @@ from quire.log.reading.threshold import Threshold
 from quire.log.records.errors import LogExistsError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
-from quire.log.retry import retry
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
 from quire.steady import SteadyClock, own_clock

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from quire.aio.timing import time_limit
 from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore.memory import MemoryStore
 from quire.metastore.shared import SCHEME, open_shared
 from quire.metastore.store import MetadataStore
-from quire.timing import time_limit
 
 __all__ = ["create_store", "open_store"]
 

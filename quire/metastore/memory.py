@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from quire.aio.timing import time_limit
 from quire.errors import (
     ConflictError,
     HandleClosedError,
@@ -40,7 +41,6 @@ from quire.metastore.layout import (
     parent_of,
 )
 from quire.metastore.store import Versioned
-from quire.timing import time_limit
 
 SessionId: TypeAlias = int
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
-from quire.timing import time_limit
+from quire.aio.timing import time_limit
 
 POLL_SECONDS: Final = 0.04
 """Pause between looks at the change counter: at about 0.1 ms each, a four-hundredth of a core."""

@@ -38,6 +38,7 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import KeeperState
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from quire.aio.timing import time_limit
 from quire.errors import (
     ConfigurationError,
     HandleClosedError,
@@ -62,7 +63,6 @@ from quire.metastore.zookeeper_requests import (
     remove_watches,
 )
 from quire.metastore.zookeeper_uri import ZooKeeperUri
-from quire.timing import time_limit
 
 READY_SECONDS: Final = 15.0
 READ_SECONDS: Final = 15.0

@@ -24,6 +24,8 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
+from quire.aio.timing import time_limit
+from quire.aio.waits import first_of, stop
 from quire.election.election import Election, Leader, Leadership
 from quire.entry import as_bytes
 from quire.errors import (
@@ -46,8 +48,6 @@ from quire.metastore.store import MetadataStore
 from quire.service.application import Application, Applied, Role, ServiceOptions
 from quire.service.office import Office
 from quire.service.snapshots import Snapshot, Snapshots
-from quire.service.tasks import first_of, stop
-from quire.timing import time_limit
 
 COMMAND: Final = b"\x00"
 BARRIER: Final = b"\x01"

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
+from quire.aio.retry import TRANSIENT
 from quire.errors import RetryError
 from quire.log.records.errors import ForgottenJobError, OvertakenError, TooManyJobsError
-from quire.log.retry import TRANSIENT
 
 P = ParamSpec("P")
 T = TypeVar("T")

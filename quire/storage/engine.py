@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
+from quire.aio.timing import time_limit
 from quire.entry import EntryId, LedgerId
 from quire.errors import (
     BookieBusyError,
@@ -44,7 +45,6 @@ from quire.storage.maintenance.read_repair import Patcher
 from quire.storage.maintenance.replicas_port import OpenCopies
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
-from quire.timing import time_limit
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -26,6 +26,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, refused
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
@@ -52,7 +53,6 @@ from quire.storage.maintenance.garbage import Collector, Deletions
 from quire.storage.maintenance.replicas_port import OpenCopies
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
-from quire.timing import time_limit
 
 OTHER_BYTES: Final = "it is held with other bytes, and an ordinary add never replaces an entry"
 

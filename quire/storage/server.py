@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
+from quire.aio.timing import time_limit
 from quire.bookie import Bookie, BookieAddress
 from quire.entry import BookieId
 from quire.errors import CorruptStorageError, QuireError
@@ -40,7 +41,6 @@ from quire.storage.serving.births import Births, BornBookie
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.storage.serving.limits import ServiceLimits
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
-from quire.timing import time_limit
 from quire.wire.transport import split_address
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from quire.errors import QuireError
 
 
 class SyncHandle:
-    """A base for classes with a blocking `close`: the twin of `quire.ledger.handle.Handle`."""
+    """A base for classes with a blocking `close`: the twin of `quire.aio.handle.Handle`."""
 
     def close(self) -> None:
         """Release the handle's resources."""

@@ -27,8 +27,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, TypeVar
 
+from quire.aio.timing import time_limit
 from quire.errors import ForkedError, HandleClosedError, InvalidRequestError
-from quire.timing import time_limit
 
 T = TypeVar("T")
 

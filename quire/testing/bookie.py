@@ -12,6 +12,7 @@ import hmac
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
+from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail
 from quire.entry import HEADER, LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
@@ -25,7 +26,6 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.run import pack_run, scan_run
-from quire.timing import time_limit
 
 
 @dataclass

@@ -12,10 +12,10 @@ import asyncio
 from enum import StrEnum
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.entry import BookieId, LedgerId
 from quire.errors import BookieUnavailableError
 from quire.testing.bookie import MemoryBookie
-from quire.timing import time_limit
 
 REQUEST_SECONDS: Final = 1.0
 """A test does not want to wait as long as production does."""

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from quire.aio.tasks import Tasks
 from quire.errors import HandleClosedError, QuireError
 from quire.ledger.closing import Closing
 from quire.ledger.metadata import LedgerState
 from quire.ledger.numbered import NumberedWriter
-from quire.ledger.tasks import Tasks
 from tests.support.memory_cluster import MemoryCluster, down, hung
 from tests.support.virtual import virtually
 from tests.support.writing import Writing, settle

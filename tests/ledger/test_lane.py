@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from quire.aio.tasks import Tasks
 from quire.entry import DigestKind, Sealer
 from quire.errors import BookieBusyError, BookieUnavailableError, LedgerFencedError
 from quire.ledger.backlog import Backlog
 from quire.ledger.lane import Lane, LaneContext, LaneState
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from quire.ledger.tasks import Tasks
 from tests.support.virtual import virtually
 from tests.support.writing import LEDGER, FakeRoster, TracedBookie, settle
 

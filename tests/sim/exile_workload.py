@@ -18,11 +18,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.entry import LedgerId
 from quire.errors import NoSuchLedgerError, QuireError
 from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
-from quire.timing import time_limit
 from tests.sim.clients import ClientMachine, join
 from tests.sim.store import STORE
 from tests.sim.world import SimWorld

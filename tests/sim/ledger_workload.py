@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.entry import BookieId, DigestKind, EntryId, LedgerId, Sealer
 from quire.errors import (
     HandleClosedError,
@@ -28,7 +29,6 @@ from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import ledger_path
-from quire.timing import time_limit
 from tests.sim.ambush import Ambush
 from tests.sim.amnesia import Amnesia
 from tests.sim.checkers import check_ledger

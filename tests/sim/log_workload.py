@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from quire.aio.timing import time_limit
 from quire.errors import (
     HandleClosedError,
     IntegrityError,
@@ -32,7 +33,6 @@ from quire.log.manifest.options import LogOptions
 from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position
-from quire.timing import time_limit
 from tests.sim.archivist import Archivist
 from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.consumer import Consumer

@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.entry import EntryId, LedgerId
 from quire.errors import (
     IntegrityError,
@@ -39,7 +40,6 @@ from quire.ledger.writer import LedgerWriter
 from quire.metadata.adopt import adopt
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS, LEDGERS
-from quire.timing import time_limit
 from tests.sim.clients import ClientMachine, join
 from tests.sim.history import Violation, require
 from tests.sim.world import SimWorld

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.log.directory import LogDirectory
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtTxid, Position
-from quire.timing import time_limit
 from tests.sim.clients import ClientMachine
 from tests.sim.followers import trying
 from tests.sim.history import LogHistory, LogReading, Seen, require, seen_of

@@ -9,6 +9,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from quire.aio.timing import time_limit
 from quire.bookie import BookieAddress
 from quire.storage.identity.registration import Registration
 from quire.storage.maintenance.deletions import MetadataBirths, MetadataDeletions
@@ -17,7 +18,6 @@ from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
 from quire.storage.serving.births import BornBookie
-from quire.timing import time_limit
 from tests.sim import operator
 from tests.sim.process import Incarnation
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from quire.timing import time_limit
+from quire.aio.timing import time_limit
 from tests.sim.loop import SimLoop, new_loop
 from tests.sim.policy import Policy
 from tests.sim.process import Incarnation

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from quire.aio.timing import time_limit
 from quire.bookie import BookieAddress
 from quire.entry import DigestKind, Sealer
 from quire.errors import BookieUnavailableError, LedgerFencedError, NoSuchEntryError
 from quire.run import pack_run
 from quire.testing.bookie import MemoryBookie
-from quire.timing import time_limit
 from tests.sim.loop import SimLoop, new_loop
 from tests.sim.network import Conditions, Host, Network, SimLink
 from tests.sim.policy import Policy

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.entry import EntryId, LedgerId, Sealer
 from quire.errors import (
     CorruptEntryError,
@@ -25,7 +26,6 @@ from quire.errors import (
 from quire.ledger.metadata import LedgerMetadata
 from quire.run import split_run
 from quire.storage.node import BookieNode
-from quire.timing import time_limit
 from tests.sim.checkers import FinalLedger
 from tests.sim.clients import ClientMachine
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from quire.aio.handle import Handle
 from quire.errors import HandleClosedError
-from quire.ledger.handle import Handle
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter

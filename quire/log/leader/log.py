@@ -22,6 +22,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from quire.aio.handle import Handle
+from quire.aio.retry import retry
 from quire.entry import as_bytes
 from quire.errors import (
     AppendOutcomeUnknownError,
@@ -32,7 +34,6 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.handle import Handle
 from quire.log.leader.conditions import make_terms
 from quire.log.leader.failure import Failure
 from quire.log.leader.outcome import SINGLE
@@ -50,7 +51,6 @@ from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.search import OpenSegment, find_record, look
 from quire.log.records.position import Position
 from quire.log.records.producers import Producers, ProducerSequence
-from quire.log.retry import retry
 
 _log = logging.getLogger(__name__)
 

@@ -28,6 +28,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from quire.aio.retry import retry
 from quire.entry import EntryId
 from quire.errors import (
     EntryTooLargeError,
@@ -45,7 +46,6 @@ from quire.log.manifest.times import begin_ms
 from quire.log.records.position import Position
 from quire.log.records.producers import Numbered, Producers
 from quire.log.records.txids import check_order
-from quire.log.retry import retry
 
 PARTIAL_OUTSTANDING_MAX: Final = 4
 """A ledger has two runs under way to each bookie: more entries would only wait there instead."""

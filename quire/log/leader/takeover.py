@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
+from quire.aio.retry import TRANSIENT, pause_seconds, retry
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
@@ -43,7 +44,6 @@ from quire.log.manifest.recovery import (
     recover_open_segments,
 )
 from quire.log.records.errors import DecryptionError, LogFullError
-from quire.log.retry import TRANSIENT, pause_seconds, retry
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
+from quire.aio.retry import pause_seconds
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
@@ -47,7 +48,6 @@ from quire.log.manifest.recovery import (
 )
 from quire.log.records.batch import UNPLACED, decode_header
 from quire.log.records.errors import OvertakenError
-from quire.log.retry import pause_seconds
 from quire.metastore.changes import Change, Create
 from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
 from quire.metastore.record import encode_record

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol, TypeAlias
 
+from quire.aio.retry import TRANSIENT
 from quire.entry import LedgerId
 from quire.errors import (
     ConfigurationError,
@@ -28,7 +29,6 @@ from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import Look
 from quire.log.reading.source import door
 from quire.log.records.position import BEGINNING, Position
-from quire.log.retry import TRANSIENT
 
 _log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from random import Random
 
+from quire.aio.retry import retry
 from quire.errors import NoSuchLogError
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import ManifestRecord
-from quire.log.retry import retry
 from quire.metastore.layout import LOGS, unquote_name
 from quire.metastore.store import MetadataStore
 

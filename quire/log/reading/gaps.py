@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from quire.aio.retry import retry
 from quire.errors import (
     EntryLostError,
     IntegrityError,
@@ -30,7 +31,6 @@ from quire.log.manifest.manifest import Segment
 from quire.log.reading.segment_reader import RecordBatch, SegmentReader
 from quire.log.reading.threshold import Threshold
 from quire.log.records.position import Position
-from quire.log.retry import retry
 
 T = TypeVar("T")
 

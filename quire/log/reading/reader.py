@@ -23,6 +23,9 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from quire.aio.handle import Handle
+from quire.aio.retry import retry
+from quire.aio.timing import time_limit
 from quire.errors import (
     HandleClosedError,
     InvalidRequestError,
@@ -32,7 +35,6 @@ from quire.errors import (
     StoreWentBackError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.handle import Handle
 from quire.log.manifest.cold_files import ColdFileMissingError
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
@@ -53,8 +55,6 @@ from quire.log.reading.start import Course
 from quire.log.reading.threshold import Threshold
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Record
-from quire.log.retry import retry
-from quire.timing import time_limit
 
 RETRY_SECONDS: Final = 10.0
 """How long a reader that does not follow tries to reach metadata and bookies."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Final, TypeAlias
 
+from quire.aio.timing import time_limit
 from quire.entry import EntryId
 from quire.errors import NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
@@ -27,7 +28,6 @@ from quire.log.reading.source import Source, open_source, read_head
 from quire.log.reading.span import Describe, Span
 from quire.log.records.batch import BatchHeader, decode_header, place_header
 from quire.metastore.layout import ledger_path
-from quire.timing import time_limit
 
 ReadHeader: TypeAlias = Callable[[EntryId], Awaitable[BatchHeader]]
 

@@ -14,8 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+from quire.aio.timing import time_limit
 from quire.errors import BookieBusyError, QuireError
-from quire.timing import time_limit
 
 
 class _Waiter(NamedTuple):

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.bookie import Bookie, BookieAddress, BookieInfo
 from quire.errors import (
     ConflictError,
@@ -34,7 +35,6 @@ from quire.errors import (
 from quire.metastore.layout import bookie_path
 from quire.metastore.registration import decode_registration, encode_registration
 from quire.metastore.store import MetadataStore, Session
-from quire.timing import time_limit
 
 _log = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.storage.disk.port import Disk, File
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import SegmentHeader, encode_segment
-from quire.timing import time_limit
 
 JOURNAL: Final = "journal"
 SEGMENT_SUFFIX: Final = ".journal"

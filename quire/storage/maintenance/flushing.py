@@ -12,6 +12,7 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.entry import BookieId
 from quire.errors import ReadOnlyBookieError
 from quire.storage.disk.port import Disk, DiskSpace
@@ -20,7 +21,6 @@ from quire.storage.entries.memory_limiter import Gate
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.replay import JournalPosition
 from quire.storage.journal.segments import Segments
-from quire.timing import time_limit
 
 NEARLY_FULL: Final = "its disk is nearly full"
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import (
@@ -37,7 +38,6 @@ from quire.errors import (
     RetryError,
     StoreWentBackError,
 )
-from quire.timing import time_limit
 
 ASK_SECONDS: Final = 1.0
 """How long the first request for a ledger waits for the metadata store."""

@@ -15,12 +15,12 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
+from quire.aio.timing import time_limit
 from quire.bookie import READ_ANSWER_BYTES_MAX, Bookie, BookieAddress, list_all
 from quire.entry import BookieId
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.storage.serving.run_listener import serve_runs
-from quire.timing import time_limit
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
 from quire.wire.reads import encode_parts

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from quire.aio.retry import PAUSE_MAX_SECONDS, pause_seconds, retry
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
@@ -17,7 +18,6 @@ from quire.errors import (
 )
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import EDIT_ATTEMPTS_MAX, Edit, ManifestRecord
-from quire.log.retry import PAUSE_MAX_SECONDS, pause_seconds, retry
 from quire.metastore.memory import MemoryStore
 from tests.support.faulty_store import FaultyStore
 from tests.support.log_cluster import NAME, PATH, lose_answer, refuse, run

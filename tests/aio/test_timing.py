@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from quire.timing import limit_in_cleanup, time_limit
+from quire.aio.timing import limit_in_cleanup, time_limit
 from tests.support.virtual import virtually
 
 Limit = Callable[[float | None], AbstractAsyncContextManager[asyncio.Timeout]]

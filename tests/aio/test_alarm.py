@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from quire.ledger.alarm import Alarm
+from quire.aio.alarm import Alarm
 from tests.support.virtual import virtually
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from quire.ledger.tasks import Tasks
+from quire.aio.tasks import Tasks
 from tests.support.virtual import virtually
 
 
