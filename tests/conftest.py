@@ -23,6 +23,7 @@ MARKS: Final = {
         "cli/test_exits.py",
         "cli/test_streams.py",
         "cluster",
+        "docs/test_pages.py",
         "election/test_expired_candidates.py",
         "judges",
         "ledger/test_recovery_fuzz.py",
