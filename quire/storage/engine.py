@@ -149,6 +149,7 @@ class Engine:
             options,
             self._journal.position,
             self._die,
+            self._reserve,
         )
 
     async def start(self) -> None:
@@ -317,6 +318,7 @@ class Engine:
             self._disk,
             self.storage,
             self.compactor,
+            self._reserve,
             deletions,
             self.options,
             self._die,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -186,15 +186,17 @@ class Shelf:
         sizes = ((number, self._bytes[number]) for number in self._ranks)
         return [FileUse(number, size, size, 1) for number, size in sizes]
 
-    def uses(self) -> list[FileUse]:
-        """Return how much of each file is wanted, oldest data first."""
+    def uses(self, without: Container[LedgerId] = ()) -> list[FileUse]:
+        """Return how much of each file is wanted, or would be without some ledgers, oldest data
+        first.
+        """
         live = dict.fromkeys(self._ranks, 0)
         rows = dict.fromkeys(self._ranks, 0)
-        for parts in self.ledgers.values():
-            for part in parts.parts:
+        for ledger, parts in self.ledgers.items():
+            for part in () if ledger in without else parts.parts:
                 live[part.file] += part.bytes
-        for number in self._row_files.values():
-            rows[number] += 1
+        for ledger, number in self._row_files.items():
+            rows[number] += ledger not in without
         return [
             FileUse(number, self._bytes[number], live[number], rows[number])
             for number in self._ranks

@@ -52,7 +52,13 @@ from quire.storage.entries.ledger_state import LedgerState, decode_rows, encode_
 from quire.storage.entries.listing import Lister
 from quire.storage.entries.read_cache import ReadCache, ReadCounts
 from quire.storage.entries.retired import RetiredIds
-from quire.storage.entries.retired_file import NOTHING, RetiredFile, load_retired, write_retired
+from quire.storage.entries.retired_file import (
+    NOTHING,
+    RetiredFile,
+    load_retired,
+    retired_bytes,
+    write_retired,
+)
 from quire.storage.entries.write_cache import WriteCache, cost
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.replay import JournalPosition
@@ -294,6 +300,10 @@ class LedgerStorage:
             await self._keep(self._retired.next(ids=ids))
             for ledger in ledgers:
                 self._drop(ledger)
+
+    def retired_bytes(self, more: int) -> int:
+        """Return the space that the ids need when so many ledgers more are retired."""
+        return retired_bytes(self.retired, more)
 
     async def keep_retired(self) -> None:
         """Write the retired ids again, for the next checkpoint to name. Raises OSError."""

@@ -7,20 +7,31 @@ Their content means nothing: a start that meets a full disk removes them and wri
 that this leaves. They are made again before the journal has its
 next segment, so new entries are taken only while the files are whole: the next start then has the
 space for those entries. `<name>.new` is an unfinished file; the name without it promises that all
-blocks were written.
+blocks were written. The name itself may be lost: a process that died of a failed sync of the
+directory leaves a name that the next process sees and a power cut removes. So a start renews the
+names that it finds (quire/storage/disk/renewal.py).
+
+A collection on a full disk borrows the main disk's file, because the ids of dropped ledgers must be
+durable before anything is freed (garbage.py). New entries wait until the file is made again.
 
 The journal itself needs a segment; the spare for that is kept back in segments.py.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from quire.storage.disk.port import Disk
+from quire.storage.disk.renewal import list_renewed
 from quire.storage.disk.state_file import TEMPORARY_SUFFIX
 from quire.storage.entries.entry_log import ENTRIES
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.segments import write_zeros
+
+T = TypeVar("T")
 
 RESERVE: Final = "reserve"
 
@@ -37,14 +48,21 @@ class Reserve:
             ),
         }
         self._held: set[str] = set()
+        self._turn = asyncio.Lock()
+        """Held while files are made or removed."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the next start has all of its space."""
+        return len(self._held) == len(self._wanted)
 
     async def load(self) -> None:
-        """Look for existing files, and remove unfinished ones and wrong sizes. Raises
-        OSError.
+        """Look for existing files, and remove unfinished ones and wrong sizes. The names of the
+        others are durable afterwards. Raises OSError.
         """
         for (directory, path), size in self._wanted.items():
-            names = await self._disk.list(directory)
             name = path.rpartition("/")[2]
+            names = await list_renewed(self._disk, directory, name)
             if name + TEMPORARY_SUFFIX in names:
                 await self._disk.unlink(path + TEMPORARY_SUFFIX)
             if name not in names:
@@ -60,17 +78,36 @@ class Reserve:
         """Make missing files. Raises OSError; after ENOSPC the existing files stay, and it may be
         called again.
         """
-        for (directory, path), size in self._wanted.items():
-            if path not in self._held:
-                await write_zeros(self._disk, path + TEMPORARY_SUFFIX, size)
-                await self._disk.rename(path + TEMPORARY_SUFFIX, path)
-                await self._disk.sync_directory(directory)
-                self._held.add(path)
+        async with self._turn:
+            for (directory, path), size in self._wanted.items():
+                if path not in self._held:
+                    await write_zeros(self._disk, path + TEMPORARY_SUFFIX, size)
+                    await self._disk.rename(path + TEMPORARY_SUFFIX, path)
+                    await self._disk.sync_directory(directory)
+                    self._held.add(path)
 
     async def give_up(self) -> None:
         """Remove all of it, for an urgent write. Raises OSError."""
-        for directory, path in self._wanted:
-            if path in self._held:
-                self._held.remove(path)
-                await self._disk.unlink(path)
-                await self._disk.sync_directory(directory)
+        async with self._turn:
+            for directory, path in self._wanted:
+                await self._remove(directory, path)
+
+    async def lend(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do work that lets space be freed later; on a full disk, in the space of the main disk's
+        file. `restore` makes the file again. Raises OSError, and ENOSPC when even that space is
+        too small.
+        """
+        try:
+            return await work()
+        except OSError as error:
+            if error.errno != errno.ENOSPC or RESERVE not in self._held:
+                raise
+        async with self._turn:
+            await self._remove("", RESERVE)
+        return await work()
+
+    async def _remove(self, directory: str, path: str) -> None:
+        if path in self._held:
+            self._held.remove(path)
+            await self._disk.unlink(path)
+            await self._disk.sync_directory(directory)

@@ -62,6 +62,12 @@ NOTHING: Final = RetiredFile(0, 0, RetiredIds())
 """For a bookie that has no file yet. Generations of files begin at 1."""
 
 
+def retired_bytes(ids: RetiredIds, more: int) -> int:
+    """Return the largest size of a file for some ids and so many more."""
+    intervals = len(ids.deleted) + len(ids.disowned) + more
+    return _HEADER.size + _CRC.size + _INTERVAL_BYTES * intervals
+
+
 def encode_retired(bookie: str, file: RetiredFile) -> bytes:
     """Return the bytes of a file."""
     deleted, disowned = file.ids.deleted, file.ids.disowned

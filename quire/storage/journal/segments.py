@@ -28,6 +28,7 @@ from typing import Final
 
 from quire.aio.timing import time_limit
 from quire.storage.disk.port import Disk, File
+from quire.storage.disk.renewal import RENEWED_SUFFIX, list_renewed
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import SegmentHeader, encode_segment
 
@@ -128,9 +129,12 @@ class Segments:
 
     async def load(self, first: int) -> list[int]:
         """List the files; return the numbers from `first` on. Spares of a wrong size are
-        removed.
+        removed, and the names of the others are durable afterwards.
         """
-        names = await self._disk.list(JOURNAL)
+        spare_names = [n for n in await self._disk.list(JOURNAL) if SPARE_SUFFIX in n]
+        names = await list_renewed(
+            self._disk, JOURNAL, *(name.removesuffix(RENEWED_SUFFIX) for name in spare_names)
+        )
         self._live = numbered(names, SEGMENT_SUFFIX)
         spares = numbered(names, SPARE_SUFFIX)
         self._number = max([*self._live, *spares, first])
@@ -205,6 +209,7 @@ class Segments:
         while number in self._spares:
             number += 1
         await write_zeros(self._disk, spare_path(number), self._options.segment_bytes)
+        await self._disk.sync_directory(JOURNAL)
         self._spares.append(number)
 
     def prepare(self, previous: int) -> None:

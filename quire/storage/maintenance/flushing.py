@@ -18,6 +18,7 @@ from quire.errors import ReadOnlyBookieError
 from quire.storage.disk.port import Disk, DiskSpace
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.entries.memory_limiter import Gate
+from quire.storage.entries.reserve import Reserve
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.replay import JournalPosition
 from quire.storage.journal.segments import Segments
@@ -41,7 +42,9 @@ class Upkeep:
         options: StorageOptions,
         position: Callable[[], JournalPosition],
         on_fatal: Callable[[BaseException], None],
+        reserve: Reserve,
     ) -> None:
+        self._reserve = reserve
         self._bookie = bookie
         self._disk = disk
         self._storage = storage
@@ -67,8 +70,8 @@ class Upkeep:
 
     @property
     def is_writable(self) -> bool:
-        """There is space for new entries, and for what recovery needs after that."""
-        return self._has_room and not self._segments.is_starved
+        """There is space for new entries, for what recovery needs after that, and for a start."""
+        return self._has_room and not self._segments.is_starved and self._reserve.is_whole
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())

@@ -6,6 +6,10 @@ two rounds, one after the other; after a round without an answer of the store th
 compaction runs until there is nothing to do: *minor* every round, *major* (which also rewrites
 files with a little garbage) now and then, or at once when the disk is nearly full.
 
+On a full disk both borrow the bookie's reserve (reserve.py) if that will free more than it takes:
+the ids of dropped ledgers and the checkpoint must be durable before a file goes. Otherwise nothing
+is dropped, and the next round tries again.
+
 Owns one task. Not here: the proof of a deletion (deletions.py), how files are rewritten
 (compaction.py).
 """
@@ -15,18 +19,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from quire.entry import BookieId, LedgerId
 from quire.errors import QuireError
 from quire.observer import SILENT, Observer
 from quire.storage.disk.port import Disk
 from quire.storage.entries.ledger_storage import LedgerStorage
+from quire.storage.entries.reserve import Reserve
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.compaction import Compactor
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +58,8 @@ class CollectionCounts:
     rounds: int = 0
     rounds_failed: int = 0
     ledgers_dropped: int = 0
+    rounds_without_space: int = 0
+    """Rounds that could not make the ids of ledgers to drop durable on a full disk."""
 
 
 class Collector:
@@ -62,6 +71,7 @@ class Collector:
         disk: Disk,
         storage: LedgerStorage,
         compactor: Compactor,
+        reserve: Reserve,
         deletions: Deletions,
         options: StorageOptions,
         on_fatal: Callable[[BaseException], None],
@@ -72,6 +82,7 @@ class Collector:
         self._disk = disk
         self._storage = storage
         self._compactor = compactor
+        self._reserve = reserve
         self._deletions = deletions
         self._options = options
         self._on_fatal = on_fatal
@@ -105,6 +116,7 @@ class Collector:
             if await self._is_nearly_full():
                 return
             await self._compact(self._compactor.join)
+            await self._restore()
 
     async def _is_nearly_full(self) -> bool:
         space = await self._disk.space()
@@ -118,8 +130,9 @@ class Collector:
         live_share = options.major_live_share if is_major else options.minor_live_share
         step = partial(self._compactor.step, live_share)
         for _ in range(STEPS_MAX):
-            if not await self._compact(step):
+            if not await self._compact(partial(self._borrowing, step, ())):
                 break
+        await self._restore()
         _log.info("bookie %s collected: %s %s", self._bookie, self.counts, self._compactor.counts)
 
     async def _compact(self, step: Callable[[], Awaitable[bool]]) -> bool:
@@ -131,6 +144,39 @@ class Collector:
                 raise
             _log.warning("bookie %s has no room to compact", self._bookie)
             return False
+
+    async def _borrowing(self, work: Callable[[], Awaitable[T]], dropped: Container[LedgerId]) -> T:
+        """Do work, in the space of the reserve if needed and if that frees more than it takes."""
+        try:
+            return await work()
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self._frees(dropped):
+                raise
+        return await self._reserve.lend(work)
+
+    def _frees(self, dropped: Container[LedgerId]) -> bool:
+        """Whether compaction could free twice the reserve without some ledgers, by copies that fit
+        into a quarter of it.
+        """
+        reserve = self._options.reserve_bytes
+        uses = self._storage.shelf.uses(dropped)
+        small = [use for use in uses if use.live_bytes <= reserve // 4]
+        return sum(use.bytes - use.live_bytes for use in small) >= 2 * reserve
+
+    async def _restore(self) -> None:
+        """Make the reserve again if a round has borrowed it, and there is space."""
+        if self._reserve.is_whole:
+            return
+        try:
+            await self._reserve.restore()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            _log.warning(
+                "bookie %s has no space to make its reserve again, and takes no new entries: free "
+                "space on its disk",
+                self._bookie,
+            )
 
     async def _drop_deleted(self) -> None:
         held = sorted(self._storage.states)
@@ -150,12 +196,19 @@ class Collector:
     async def _retire(self, ledgers: Sequence[LedgerId]) -> bool:
         """Drop ledgers and keep their ids; tell whether there was space for the ids."""
         try:
-            await self._storage.retire(ledgers)
+            await self._borrowing(partial(self._storage.retire, ledgers), set(ledgers))
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             self.counts.rounds_failed += 1
-            _log.warning("bookie %s has no space to keep the ids of ledgers to drop", self._bookie)
+            self.counts.rounds_without_space += 1
+            _log.warning(
+                "bookie %s has no space to keep the ids of %d deleted ledgers, and drops none: "
+                "free %d bytes on its disk; the next round tries again",
+                self._bookie,
+                len(ledgers),
+                self._storage.retired_bytes(len(ledgers)),
+            )
             return False
         for ledger in ledgers:
             self._observer.retired(ledger)

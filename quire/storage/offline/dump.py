@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from quire.errors import CorruptStorageError
 from quire.run import scan_run
 from quire.storage.disk.blocks import BLOCK_BYTES, crc32c
+from quire.storage.disk.renewal import RENEWED_SUFFIX
 from quire.storage.disk.state_file import decode_state
 from quire.storage.entries.entry_log import HEADER_MAGIC, decode_header, read_index
 from quire.storage.entries.ledger_state import LedgerState, decode_rows
@@ -55,9 +56,9 @@ async def describe(path: str, data: bytes) -> AsyncIterator[Row]:
             yield row
     elif data.startswith(_STATE_PREFIX):
         yield _state_file(path, data)
-    elif path.endswith(SPARE_SUFFIX):
+    elif path.removesuffix(RENEWED_SUFFIX).endswith(SPARE_SUFFIX):
         yield {"part": "spare", "bytes": len(data)}
-    elif path.rpartition("/")[2] == RESERVE:
+    elif path.removesuffix(RENEWED_SUFFIX).rpartition("/")[2] == RESERVE:
         yield {"part": "reserve", "bytes": len(data)}
     else:
         raise CorruptStorageError(path, "its first bytes match no file of a bookie")
