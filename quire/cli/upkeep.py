@@ -13,8 +13,9 @@ from quire.cli.settings import Settings, run, with_settings
 @click.command(short_help="Rebuild a log's lost manifest from its ledgers.")
 @click.argument("name")
 @password_option
+@click.option("--log-id", help="Which log, where several of this name have records.")
 @with_settings
-def rebuild(settings: Settings, name: str, password: bytes) -> None:
+def rebuild(settings: Settings, name: str, password: bytes, log_id: str | None) -> None:
     """Rebuild the lost manifest of a log from the labels of its ledgers.
 
     Recovers the ledgers that are open: a leader that still lives is deposed. The labels do not hold
@@ -25,12 +26,12 @@ def rebuild(settings: Settings, name: str, password: bytes) -> None:
     Example:
       quire log rebuild orders
     """
-    run(lambda: _rebuild(settings, name, password))
+    run(lambda: _rebuild(settings, name, password, log_id))
 
 
-async def _rebuild(settings: Settings, name: str, password: bytes) -> None:
+async def _rebuild(settings: Settings, name: str, password: bytes, log_id: str | None) -> None:
     async with settings.connect() as client:
-        manifest = await client.logs.rebuild(name, password=password)
+        manifest = await client.logs.rebuild(name, password=password, log_id=log_id)
     if settings.json:
         fields = summary(manifest)
         print_json(

@@ -239,6 +239,12 @@ class LedgerCatalog:
         """Return a ledger's metadata. Raises `NoSuchLedgerError` and the store's errors."""
         return (await read_metadata(self._store, ledger)).metadata
 
+    async def skip_id(self) -> LedgerId:
+        """Take an id that no ledger gets: it is above every id given out before. Raises as
+        `create` does for the store.
+        """
+        return await self._ids.skip()
+
     async def check_bookies(self, wanted: Replication) -> None:
         """Raise `NotEnoughBookiesError` when no ledger could be created now; a moment later one
         may, or not. Raises the store's errors.

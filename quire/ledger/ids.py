@@ -79,6 +79,15 @@ class LedgerIds:
             ledger, self._block = self._block[0], self._block[1:]
             return ledger
 
+    async def skip(self) -> LedgerId:
+        """Take an id that no ledger gets, and return it: it is above every id given out before.
+
+        Raises as `next`.
+        """
+        async with self._taking:
+            await adopted_incarnation(self._store)
+            return (await self._take_block(1))[0]
+
     async def _take_block(self, size: int) -> range:
         for attempt in range(ATTEMPTS_MAX):
             try:

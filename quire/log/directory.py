@@ -430,21 +430,31 @@ class LogDirectory:
         attached = self._attachments(name)
         await delete_log(record, self._catalog, cursors, ingest, password, attached, forget_tiers)
 
-    async def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
+    async def rebuild(
+        self, name: str, *, password: bytes = b"", log_id: str | None = None
+    ) -> LogManifest:
         """Recreate the manifest of a log that lost it, from the labels of its ledgers.
 
         Recovers open ledgers, which deposes a live leader. The epoch is above every epoch handed
         out before. If no record is left, the result is a new log with its own `log_id`, because
-        nothing tells which offsets were handed out.
+        nothing tells which offsets were handed out. No clock decides anything.
+
+        Args:
+            name: the log's name.
+            password: the password of its ledgers.
+            log_id: the identity of the log to rebuild, where several logs of this name have
+                records. Nothing tells which of them was the last.
 
         Raises:
             ManifestExistsError: the log has a manifest.
-            NoSuchLogError: no ledger is labelled with the name.
+            NoSuchLogError: no ledger is labelled with the name (and `log_id`).
+            CorruptRecordError: several logs of this name have records, and no `log_id` was given;
+                or ledgers are missing, or cannot be placed.
             ConflictError: another client deleted the new manifest at once.
         """
         now_ms = int(self._clock() * 1000)
         return await rebuild_log(
-            self._record(name), self._catalog, password, now_ms, self._new_id()
+            self._record(name), self._catalog, password, now_ms, self._new_id(), log_id
         )
 
     async def gc(self) -> Sequence[LedgerId]:

@@ -166,9 +166,11 @@ class SyncLogDirectory:
         """See `LogDirectory.last_txid`."""
         return self._portal.call(self._logs.last_txid(name, password=password))
 
-    def rebuild(self, name: str, *, password: bytes = b"") -> LogManifest:
+    def rebuild(
+        self, name: str, *, password: bytes = b"", log_id: str | None = None
+    ) -> LogManifest:
         """See `LogDirectory.rebuild`."""
-        return self._portal.call(self._logs.rebuild(name, password=password))
+        return self._portal.call(self._logs.rebuild(name, password=password, log_id=log_id))
 
     def recover(self, name: str, *, password: bytes = b"") -> None:
         """See `LogDirectory.recover`."""

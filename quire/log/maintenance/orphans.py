@@ -14,8 +14,10 @@ that still lives is deposed. Trim points inside a segment are lost, and so are s
 were ingested, and that the log was sealed.
 
 An epoch may have been handed out as a fencing token, and leaders that wrote nothing left no ledger
-that names theirs. No take-over is done within a millisecond: so many epochs above the last one that
-is known the rebuilt log goes on as milliseconds went by since. Which offsets were given away the
+that names theirs. But each of them created a ledger, and ids are given out once. So the rebuilt log
+goes on far above the last known epoch and the number of ids given out, and takes an id itself, so
+that the next rebuild goes on above that. No clock decides anything: which leader's clock was wrong
+cannot be known. Which offsets were given away the
 records say that are left. Where none are, the log that is made is another one, with an identity of
 its own: whoever goes on by what he knows of the old one is told.
 """
@@ -48,8 +50,12 @@ from quire.metastore.layout import log_path
 FORSAKEN_SECONDS: Final = 3600.0
 """Age at which a sweep looks at a ledger of a log that does not exist: takeovers last a minute."""
 
-EPOCHS_SKIPPED: Final = 1_000_000
-"""Milliseconds by which the clocks of those who made ledgers, and ours, may disagree."""
+EPOCHS_PER_ID: Final = 1 << 16
+"""Epochs skipped for each ledger id that was given out. A rebuild takes one id, so this many
+takeovers may use ids of blocks drawn before it, and leave nothing, before the next rebuild."""
+
+EPOCH_MAX: Final = (1 << 62) - 1
+"""A batch stores its epoch in 63 bits: a rebuilt log keeps half of them for its future."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +167,12 @@ async def _is_empty(catalog: LedgerCatalog, metadata: LedgerMetadata) -> bool:
 
 
 async def rebuild_log(
-    record: ManifestRecord, catalog: LedgerCatalog, password: bytes, now_ms: int, new_log_id: str
+    record: ManifestRecord,
+    catalog: LedgerCatalog,
+    password: bytes,
+    now_ms: int,
+    new_log_id: str,
+    log_id: str | None = None,
 ) -> LogManifest:
     """Make the manifest of a log whose record is lost, and return it.
 
@@ -171,7 +182,7 @@ async def rebuild_log(
     name = record.name
     if (await record.find())[0] is not None:
         raise ManifestExistsError(name)
-    manifest = await rebuild_manifest(catalog, name, password, now_ms, new_log_id)
+    manifest = await rebuild_manifest(catalog, name, password, now_ms, new_log_id, log_id)
 
     def edit(found: LogManifest | None) -> LogManifest:
         if found not in (None, manifest):
@@ -183,34 +194,39 @@ async def rebuild_log(
 
 
 async def rebuild_manifest(
-    catalog: LedgerCatalog, name: str, password: bytes, now_ms: int, new_log_id: str
+    catalog: LedgerCatalog,
+    name: str,
+    password: bytes,
+    now_ms: int,
+    new_log_id: str,
+    log_id: str | None = None,
 ) -> LogManifest:
     """Return the manifest of a log whose record is lost. Raises `NoSuchLogError`.
 
-    Of several logs that had the name the one made last counts that has a record: one that was
-    deleted has none, and a creation that lost its race may have left a ledger. Segments are those
-    with records; one that was ingested has no number, so a log with such ones cannot be rebuilt:
-    `CorruptRecordError`. Without any segment it is a new log, of which offsets and txids
-    begin again.
+    Of several logs that had the name the one that has a record counts: one that was deleted has
+    none, and a creation that lost its race may have left a ledger. Where several have records
+    nothing tells which was the last one, and `log_id` decides: without it `CorruptRecordError`
+    names them. Segments are those with records; one that was ingested has no number, so a log with
+    such ones cannot be rebuilt: `CorruptRecordError`. Without any segment it is a new log, with
+    offsets and txids that begin again. `now_ms` is only noted as its creation.
     """
     ledgers = await _ledgers_of(catalog, name)
     found = [(each, labels) for each in ledgers if (labels := Labels.of(each.custom_metadata))]
+    if log_id is not None:
+        found = [(each, labels) for each, labels in found if labels.log_id == log_id]
     if not found:
         raise NoSuchLogError(name)
     _check_parts(name, ledgers)
-    log_id, mine = new_log_id, found
-    segments: tuple[Segment, ...] = ()
-    for each in dict.fromkeys(labels.log_id for _, labels in reversed(found)):
-        its = [(metadata, labels) for metadata, labels in found if labels.log_id == each]
-        if segments := await _segments_of(catalog, its, password):
-            log_id, mine = each, its
-            break
-    next_segment = max(labels.segment for _, labels in mine) + 1
+    lived = await _logs_with_records(catalog, found, password)
+    _check_one(name, lived)
+    log_id, segments = next(iter(lived.items()), (new_log_id, ()))
+    mine = [labels for _, labels in found if labels.log_id == log_id or not lived]
+    next_segment = max(labels.segment for labels in mine) + 1
     manifest = LogManifest(
         name,
         log_id,
         now_ms,
-        epoch=max(_epoch_bound(labels.epoch, metadata, now_ms) for metadata, labels in mine),
+        epoch=_epoch_bound(name, max(labels.epoch for labels in mine), await catalog.skip_id()),
         segments=segments,
         next_segment=next_segment,
         first_offset=segments[0].first_offset or 0 if segments else 0,
@@ -220,6 +236,33 @@ async def rebuild_manifest(
         reason = f"the ledgers that are left break {', '.join(broken)}: some are missing"
         raise CorruptRecordError(log_path(name), reason)
     return manifest
+
+
+async def _logs_with_records(
+    catalog: LedgerCatalog, found: Sequence[tuple[LedgerMetadata, Labels]], password: bytes
+) -> dict[str, tuple[Segment, ...]]:
+    """Return the segments of each log that has a record, by the log's identity."""
+    lived = {}
+    for log_id in dict.fromkeys(labels.log_id for _, labels in found):
+        its = [(metadata, labels) for metadata, labels in found if labels.log_id == log_id]
+        if segments := await _segments_of(catalog, its, password):
+            lived[log_id] = segments
+    return lived
+
+
+def _check_one(name: str, lived: Mapping[str, Sequence[Segment]]) -> None:
+    """Raise when several logs have records: ids and clocks do not order the creation of logs."""
+    if len(lived) > 1:
+        each = (
+            f"{log_id} (ledgers {', '.join(str(segment.ledger) for segment in segments[:5])}"
+            f"{', …' if len(segments) > 5 else ''})"
+            for log_id, segments in lived.items()
+        )
+        raise CorruptRecordError(
+            log_path(name),
+            f"{len(lived)} logs of this name have records: {'; '.join(each)}; rebuild one of them "
+            "by its id (`quire log rebuild --log-id`)",
+        )
 
 
 async def _segments_of(
@@ -241,9 +284,15 @@ async def _segments_of(
     return tuple(segments)
 
 
-def _epoch_bound(epoch: int, metadata: LedgerMetadata, now_ms: int) -> int:
-    """Return an epoch that nobody is beyond by now, when a ledger was made in an earlier one."""
-    return epoch + max(0, now_ms - metadata.created_ms) + EPOCHS_SKIPPED
+def _epoch_bound(name: str, known: int, following: LedgerId) -> int:
+    """Return an epoch that no leader has had, above a known one. `following` is above every ledger
+    id that was given out.
+    """
+    bound = known + following * EPOCHS_PER_ID
+    if bound > EPOCH_MAX:
+        reason = f"epoch {known} and ledger id {following} leave no epoch for a rebuilt log"
+        raise CorruptRecordError(log_path(name), reason)
+    return bound
 
 
 def _trim_point(segments: Sequence[Segment], next_segment: int) -> Position:
@@ -256,16 +305,14 @@ def _trim_point(segments: Sequence[Segment], next_segment: int) -> Position:
 
 
 async def _ledgers_of(catalog: LedgerCatalog, name: str) -> list[LedgerMetadata]:
-    """Return the ledgers made for logs of this name, parts of jobs among them, in the order of
-    their creation.
-    """
+    """Return the ledgers made for logs of this name, parts of jobs among them, by id."""
     found = []
-    for ledger in await catalog.list():
+    for ledger in sorted(await catalog.list()):
         with suppress(NoSuchLedgerError):  # somebody else's, deleted meanwhile
             metadata = await catalog.metadata(ledger)
             if metadata.custom_metadata.get("log") == name:
                 found.append(metadata)
-    return sorted(found, key=lambda each: (each.created_ms, each.ledger))
+    return found
 
 
 def _check_parts(name: str, ledgers: Iterable[LedgerMetadata]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
+from itertools import permutations
 
 import pytest
 
@@ -381,5 +384,67 @@ def test_the_ledger_of_a_creation_that_lost_its_race_hides_no_records() -> None:
             await cluster.store.delete(PATH)
             assert (await client.logs.rebuild(NAME)).log_id == log_id
             assert await client.payloads() == numbered(0, 3)
+
+    run(main)
+
+
+YEARS_MS = 100 * 365 * 24 * 3600 * 1000
+
+
+def test_no_clock_decides_about_a_rebuilt_log() -> None:
+    """The leaders' clocks and the administrator's are a century off in every combination."""
+
+    async def main(of_leaders: Sequence[int], of_admin: int) -> None:
+        async with LogCluster() as cluster:
+            client, now = cluster.new_client(), cluster.now
+            epochs = []
+            for number, clock in enumerate(of_leaders):
+                cluster.now = now + clock
+                async with await client.open() as log:
+                    await append_all(log, numbered(3 * number, 3))
+                    epochs.append(log.epoch)
+            cluster.now = now + of_admin
+            before = await client.read()
+            for _ in range(3):
+                for _ in range(2):  # leaders that write nothing, with ids of a block drawn before
+                    async with await client.open() as log:
+                        epochs.append(log.epoch)
+                await cluster.store.delete(PATH)
+                manifest = await client.logs.rebuild(NAME)
+                assert manifest.check() == ()
+                assert manifest.epoch > epochs[-1]
+            assert epochs == sorted(set(epochs))
+            assert [each.payload for each in await client.read()] == numbered(0, 9)
+            assert [each.offset for each in await client.read()] == [each.offset for each in before]
+
+    for leaders in permutations((-YEARS_MS // 1000, 0, YEARS_MS // 1000)):
+        for admin in (-YEARS_MS // 1000, 0, YEARS_MS // 1000):
+            run(partial(main, leaders, admin))
+
+
+@pytest.mark.parametrize("ahead", [-YEARS_MS // 1000, 0, YEARS_MS // 1000])
+def test_of_two_logs_with_records_the_administrator_chooses(ahead: int) -> None:
+    """Both manifests were lost. Neither a clock nor an id orders the creation of two logs."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, now = cluster.new_client(), cluster.now
+            log_ids = []
+            for payload, clock in ((b"first", 0), (b"second", ahead)):
+                cluster.now = now + clock
+                async with await client.open() as log:
+                    await log.append(payload)
+                log_ids.append((await client.manifest()).log_id)
+                await cluster.store.delete(PATH)
+            with pytest.raises(CorruptRecordError, match=r"2 logs .* --log-id") as caught:
+                await client.logs.rebuild(NAME)
+            assert all(each in str(caught.value) for each in log_ids)
+            with pytest.raises(NoSuchLogError):
+                await client.logs.rebuild(NAME, log_id="another")
+            assert (await client.logs.rebuild(NAME, log_id=log_ids[0])).log_id == log_ids[0]
+            assert await client.payloads() == [b"first"]
+            await cluster.store.delete(PATH)
+            assert (await client.logs.rebuild(NAME, log_id=log_ids[1])).log_id == log_ids[1]
+            assert await client.payloads() == [b"second"]
 
     run(main)
