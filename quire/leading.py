@@ -33,12 +33,12 @@ from quire.errors import (
     ConflictError,
     InvalidRequestError,
     LeadershipLostError,
+    LogFullError,
     OutcomeUnknownError,
     RetryError,
     SessionExpiredError,
 )
 from quire.log.leader.log import Log
-from quire.log.records.errors import LogFullError
 
 PAUSE_SECONDS: Final = 0.2
 """Mean pause before a log is led again, after a loss or a takeover that failed."""

@@ -28,6 +28,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from quire.errors import (
     ConfigurationError,
+    LeavingTimeoutError,
     OutcomeUnknownError,
     QuireError,
     RetryError,
@@ -45,19 +46,6 @@ _log = logging.getLogger(__name__)
 
 _hung: set[asyncio.Task[None]] = set()
 """Steps that did not end although they were cancelled: a task needs a reference until it ends."""
-
-
-class LeavingTimeoutError(OutcomeUnknownError):
-    """Leaving `connect` took longer than its deadline, and writers were abandoned."""
-
-    def __init__(self, handles: Sequence[str], seconds: float) -> None:
-        super().__init__(
-            f"leaving connect took longer than {seconds:g} s: abandoned {', '.join(handles)}; "
-            "acknowledged records are safe, records that were only submitted may or may not be "
-            "kept; open the log, or recover the ledger (option leave_timeout of connect)"
-        )
-        self.handles = tuple(handles)
-        self.seconds = seconds
 
 
 class Stage(IntEnum):

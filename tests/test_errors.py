@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import importlib.util
 import inspect
 import pickle
+import pkgutil
 import re
 
+import quire
 import quire.errors
 from quire.errors import BookieUnavailableError, LedgerFencedError, QuireError
 
@@ -43,3 +47,32 @@ def test_an_error_survives_the_way_between_processes() -> None:
         for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
             assert type(copied) is type(error)
             assert (str(copied), vars(copied)) == (str(error), vars(error))
+
+
+def modules() -> list[str]:
+    """Every module of the package whose libraries are installed; `__main__` runs the program."""
+    spark = importlib.util.find_spec("pyspark") is not None
+    found = [
+        each.name
+        for each in pkgutil.walk_packages(quire.__path__, "quire.")
+        if spark or (not each.name.startswith("quire.spark."))
+    ]
+    return [name for name in found if not name.endswith("__main__")]
+
+
+def descendants(cls: type[QuireError]) -> set[type[QuireError]]:
+    return {cls}.union(*(descendants(child) for child in cls.__subclasses__()))
+
+
+def test_every_error_of_the_package_is_in_quire_errors() -> None:
+    for name in modules():
+        importlib.import_module(name)
+    ours = {cls for cls in descendants(QuireError) if cls.__module__.split(".")[0] == "quire"}
+    exported = {getattr(quire.errors, name) for name in quire.errors.__all__}
+    assert ours == exported
+
+
+def test_the_module_of_an_error_is_the_one_that_programs_import() -> None:
+    assert {getattr(quire.errors, name).__module__ for name in quire.errors.__all__} == {
+        "quire.errors"
+    }

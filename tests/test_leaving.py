@@ -17,10 +17,11 @@ from quire.errors import (
     ConfigurationError,
     DeposedError,
     HandleClosedError,
+    LeavingTimeoutError,
     OutcomeUnknownError,
     QuireError,
 )
-from quire.leaving import GRACE_SECONDS, PRUNE_MIN, LeavingTimeoutError, OpenHandles, Stage
+from quire.leaving import GRACE_SECONDS, PRUNE_MIN, OpenHandles, Stage
 from quire.ledger.quorum import Replication
 from quire.log.manifest.options import LogOptions
 from quire.service import Role

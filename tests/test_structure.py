@@ -29,7 +29,7 @@ VALUES = (
 """Ports and values at the bottom: everybody may import them."""
 
 ARROWS: dict[str, tuple[str, ...]] = {
-    "quire.errors": (),
+    "quire.errors": ("quire.errors",),
     "quire.version": (),
     "quire.aio": ("quire.aio", "quire.errors"),
     "quire.steady": (),

@@ -9,7 +9,12 @@ from random import Random
 
 from quire.aio.retry import retry
 from quire.entry import LedgerId
-from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchLogError
+from quire.errors import (
+    InvalidRequestError,
+    LogExistsError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+)
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.leader.log import Log
 from quire.log.leader.producer_state import Restoration
@@ -40,7 +45,6 @@ from quire.log.reading.segment_reader import open_segment
 from quire.log.reading.snapshot import take_snapshot
 from quire.log.reading.span import Slice, Span, read_span_anywhere
 from quire.log.reading.threshold import Threshold
-from quire.log.records.errors import LogExistsError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
 from quire.metastore.layout import LOGS

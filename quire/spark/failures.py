@@ -16,7 +16,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from quire.errors import QuireError
+from quire.errors import QuireError, SparkFailedError
 
 _LAST_LINE: Final = re.compile(r"^(?:\S+: )?(quire(?:\.\w+)+)\.(\w+Error): (.+)$", re.MULTILINE)
 """How a traceback of Python ends."""
@@ -26,14 +26,6 @@ REASON_MAX: Final = 500
 
 _GOES_ON: Final = re.compile(r"\s*(?:The above exception was|During handling of the above)")
 """The text that Python writes between an error and the error that it led to."""
-
-
-class SparkFailedError(QuireError):
-    """Spark itself failed: its master, its Java, or an expression that was given to it."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"Spark failed: {reason}")
-        self.reason = reason
 
 
 @contextmanager

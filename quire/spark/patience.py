@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from quire.aio.retry import TRANSIENT
-from quire.errors import RetryError
-from quire.log.records.errors import ForgottenJobError, OvertakenError, TooManyJobsError
+from quire.errors import ForgottenJobError, OvertakenError, TooManyJobsError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,20 +19,6 @@ T = TypeVar("T")
 PAUSE_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 30.0
 """Attempts begin for so long, whatever each of them takes until it gives up."""
-
-
-class BehindError(RetryError):
-    """The end of a log that bookies know now is before an end that other bookies knew."""
-
-    def __init__(self, log: str, before: int, now: int) -> None:
-        super().__init__(
-            f"log {log!r} was confirmed up to offset {before - 1}, and the bookies that answer now "
-            f"know of {now - 1}: try again when all of them are up, unless it is another log of "
-            "this name"
-        )
-        self.log = log
-        self.before = before
-        self.now = now
 
 
 def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
+from quire.errors import BehindError, LogReplacedError, NoSuchLogError, PositionTrimmedError
 from quire.log.reading.bounds import Bounds
 from quire.log.reading.span import Slice, Span
 from quire.log.records.position import BEGINNING, Position
@@ -32,7 +32,7 @@ from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.ending import end_of
 from quire.spark.options import ReadOptions
-from quire.spark.patience import BehindError, patiently
+from quire.spark.patience import patiently
 from quire.spark.progress import Place, Progress, admit, from_json, start_of, to_json
 from quire.sync import SyncClient
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from quire.cli.log import _check_txid
+from quire.errors import TxidOrderError
 from quire.log.manifest.options import LogOptions
-from quire.log.records.errors import TxidOrderError
 from quire.log.records.position import LATEST
 from tests.support.log_cluster import NAME, LogCluster, run, whole_client
 

@@ -20,7 +20,14 @@ from itertools import count
 from typing import Final
 
 from quire.entry import LedgerId
-from quire.errors import NoSuchLedgerError, QuireError
+from quire.errors import (
+    ForgottenJobError,
+    JobReusedError,
+    LogFullError,
+    NoSuchLedgerError,
+    QuireError,
+    TooManyJobsError,
+)
 from quire.ledger.writer import LedgerWriter
 from quire.log.directory import LogDirectory
 from quire.log.maintenance.ingest import Ingest
@@ -28,12 +35,6 @@ from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.encryption import Encryption
-from quire.log.records.errors import (
-    ForgottenJobError,
-    JobReusedError,
-    LogFullError,
-    TooManyJobsError,
-)
 from quire.log.records.position import Position
 from quire.log.records.txids import NO_TXID
 from tests.sim.clients import ClientMachine

@@ -13,10 +13,15 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
-from quire.errors import CorruptStorageError, IntegrityError, NoSuchLogError, QuireError
+from quire.errors import (
+    CorruptStorageError,
+    IntegrityError,
+    LogFullError,
+    NoSuchLogError,
+    QuireError,
+)
 from quire.log.directory import LogDirectory
 from quire.log.manifest.manifest import LogManifest
-from quire.log.records.errors import LogFullError
 from tests.sim.clients import ClientMachine
 from tests.sim.file_watch import FileWatch
 from tests.sim.followers import corruption

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from quire.aio.timing import time_limit
 from quire.errors import (
+    ForgottenProducerError,
     HandleClosedError,
     IntegrityError,
     LogSealedError,
@@ -25,12 +26,12 @@ from quire.errors import (
     OutcomeUnknownError,
     QuireError,
     TailConflictError,
+    TooManyProducersError,
 )
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
-from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position
 from tests.sim.archivist import Archivist

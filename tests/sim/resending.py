@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from quire.errors import (
+    ForgottenProducerError,
     HandleClosedError,
     InvalidRequestError,
     LogSealedError,
@@ -22,9 +23,9 @@ from quire.errors import (
     PositionTrimmedError,
     RetryError,
     SequenceConflictError,
+    TooManyProducersError,
 )
 from quire.log.leader.log import Log
-from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.records.position import Position
 from quire.log.records.producers import WINDOW, ProducerSequence
 from tests.sim.history import LogAppend, LogHistory, Outcome, require

@@ -17,7 +17,7 @@ import quire.cli.spark
 import quire.sync
 from quire import LogOptions
 from quire.cli import main
-from quire.log.records.errors import MissingKeyError
+from quire.errors import MissingKeyError
 from quire.log.records.keyring import read_key_file
 
 KEY = "get_json_object(cast(payload as string), '$.id')"

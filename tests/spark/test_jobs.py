@@ -14,15 +14,19 @@ from pyspark.sql import SparkSession
 
 import quire.sync
 from quire import LATEST, Position
-from quire.errors import InvalidRequestError, NoSuchLogError, PositionTrimmedError
+from quire.errors import (
+    BehindError,
+    InvalidRequestError,
+    NoSuchLogError,
+    OvertakenError,
+    PositionTrimmedError,
+)
 from quire.log.manifest.manifest import LogManifest
-from quire.log.records.errors import OvertakenError
 from quire.metastore.layout import log_path
 from quire.spark import patience
 from quire.spark.jobs import audit_logs, compact_log, copy, replay_log
 from quire.spark.jobs.copy import Copied, Place
 from quire.spark.options import ReadOptions
-from quire.spark.patience import BehindError
 from tests.spark.segments import append_in_segments
 
 

@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 import quire.sync
 from quire import LogOptions
-from quire.errors import DeposedError
-from quire.log.records.errors import DecryptionError
+from quire.errors import DecryptionError, DeposedError
 from quire.log.records.keyring import read_key_file
 
 

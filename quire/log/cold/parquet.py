@@ -31,9 +31,10 @@ from pyarrow import compute, fs
 from pyarrow import parquet as pq
 
 from quire.entry import Entry, EntryId
+from quire.errors import ColdTierError
 from quire.log.cold.checksums import SummedSink, Summing
 from quire.log.cold.tier import delete_file, locate, sync_one, tier_errors
-from quire.log.manifest.cold_files import ColdFile, ColdTierError
+from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.manifest import Segment
 from quire.log.records.batch import (
     BatchHeader,

@@ -20,11 +20,17 @@ from pyarrow import compute, fs
 from pyarrow import parquet as pq
 
 from quire.entry import Entry, EntryId, LedgerId
-from quire.errors import CorruptStorageError, HandleClosedError, NoSuchEntryError
+from quire.errors import (
+    ColdFileMissingError,
+    ColdTierError,
+    CorruptStorageError,
+    HandleClosedError,
+    NoSuchEntryError,
+)
 from quire.log.cold.checksums import CheckedFile
 from quire.log.cold.parquet import FORMAT, HEADS, KEY
 from quire.log.cold.tier import locate
-from quire.log.manifest.cold_files import ColdFile, ColdFileMissingError, ColdTierError, is_any_logs
+from quire.log.manifest.cold_files import ColdFile, is_any_logs
 from quire.log.records.batch import UNPLACED, Base, BatchHeader, Compression, assemble_batch
 
 T = TypeVar("T")

@@ -20,16 +20,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import fs
 
-from quire.errors import ConfigurationError, CorruptStorageError
-from quire.log.manifest.cold_files import (
-    ATTEMPTS,
-    ColdFile,
-    ColdTierError,
-    attempt_of,
-    is_ours,
-    is_probe,
-    join,
-)
+from quire.errors import ColdTierError, ConfigurationError, CorruptStorageError
+from quire.log.manifest.cold_files import ATTEMPTS, ColdFile, attempt_of, is_ours, is_probe, join
 
 _PROBE: Final = b"quire wrote this to see whether it can, and removes it\n"
 

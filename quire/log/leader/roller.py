@@ -19,11 +19,11 @@ from random import Random
 from typing import Final
 
 from quire.aio.retry import retry
+from quire.errors import LogFullError
 from quire.log.leader.segments import Chain
 from quire.log.manifest.capacity import check_growth, warning
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY
-from quire.log.records.errors import LogFullError
 
 _log = logging.getLogger(__name__)
 

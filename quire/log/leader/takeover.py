@@ -24,7 +24,9 @@ from quire.aio.retry import TRANSIENT, pause_seconds, retry
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
+    DecryptionError,
     LeadershipLostError,
+    LogFullError,
     NoSuchLedgerError,
     QuireError,
 )
@@ -43,7 +45,6 @@ from quire.log.manifest.recovery import (
     ledger_labels,
     recover_open_segments,
 )
-from quire.log.records.errors import DecryptionError, LogFullError
 
 
 @dataclass(frozen=True, slots=True)

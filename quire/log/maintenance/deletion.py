@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from quire.errors import (
+    ColdTierError,
     ConfigurationError,
     ConflictError,
     InvalidRequestError,
@@ -25,7 +26,7 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.maintenance.cursors import CURSORS_AT_ONCE, LogCursors
 from quire.log.maintenance.ingest import Ingest
-from quire.log.manifest.cold_files import ColdTierError, tier_of
+from quire.log.manifest.cold_files import tier_of
 from quire.log.manifest.manifest import EMPTY, LogManifest
 from quire.log.manifest.record import ManifestRecord
 from quire.log.manifest.recovery import ATTEMPTS_MAX

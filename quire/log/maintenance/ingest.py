@@ -30,6 +30,7 @@ from quire.errors import (
     InvalidRequestError,
     NoSuchLedgerError,
     NoSuchNodeError,
+    OvertakenError,
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
@@ -47,7 +48,6 @@ from quire.log.manifest.recovery import (
     recover_open_segments,
 )
 from quire.log.records.batch import UNPLACED, decode_header
-from quire.log.records.errors import OvertakenError
 from quire.metastore.changes import Change, Create
 from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
 from quire.metastore.record import encode_record

@@ -32,6 +32,7 @@ from urllib.parse import urlsplit
 
 from quire.entry import Entry
 from quire.errors import (
+    ColdTierError,
     ConfigurationError,
     CorruptStorageError,
     InvalidRequestError,
@@ -43,15 +44,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.log.cold.checksums import Summing
 from quire.log.maintenance.retention import delete_doomed
 from quire.log.manifest.capacity import check_growth, manifest_bytes
-from quire.log.manifest.cold_files import (
-    ColdFile,
-    ColdTierError,
-    file_name,
-    join,
-    log_id_of,
-    segment_of,
-    tier_of,
-)
+from quire.log.manifest.cold_files import ColdFile, file_name, join, log_id_of, segment_of, tier_of
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.segment_reader import open_segment

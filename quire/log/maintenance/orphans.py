@@ -33,6 +33,7 @@ from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
+    ManifestExistsError,
     NoSuchLedgerError,
     NoSuchLogError,
     QuireError,
@@ -43,7 +44,6 @@ from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord, once
 from quire.log.manifest.recovery import recover_segment
 from quire.log.records.batch import decode_header
-from quire.log.records.errors import ManifestExistsError
 from quire.log.records.position import BEGINNING, Position
 from quire.metastore.layout import log_path
 

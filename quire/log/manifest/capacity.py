@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from quire.errors import LogFullError
 from quire.log.manifest.manifest import LogManifest
-from quire.log.records.errors import LogFullError
 from quire.metastore.layout import VALUE_BYTES_MAX
 
 WARNING_BYTES: Final = VALUE_BYTES_MAX // 2

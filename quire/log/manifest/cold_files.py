@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from quire.entry import LedgerId
-from quire.errors import NoSuchLedgerError, RetryError
 
 SUFFIX: Final = ".parquet"
 
@@ -48,24 +47,6 @@ class ColdFile(NamedTuple):
     def attempt_uri(self) -> str:
         """Where the file is written, and lies until a manifest names it."""
         return attempt_of(self.uri)
-
-
-class ColdFileMissingError(NoSuchLedgerError):
-    """A file that holds a segment is not where the manifest says."""
-
-    def __init__(self, ledger: LedgerId, uri: str) -> None:
-        super().__init__(ledger)
-        self.args = (f"{uri} is missing: it holds the entries of ledger {ledger}",)
-        self.uri = uri
-
-
-class ColdTierError(RetryError):
-    """The file system of a tier does not answer, or refuses."""
-
-    def __init__(self, uri: str, reason: str) -> None:
-        super().__init__(f"cold tier {uri} is unavailable: {reason}")
-        self.uri = uri
-        self.reason = reason
 
 
 def tier_of(target: str, log_id: str) -> str:

@@ -21,7 +21,7 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from quire.log.records.errors import ForgottenJobError, JobReusedError, TooManyJobsError
+from quire.errors import ForgottenJobError, JobReusedError, TooManyJobsError
 
 JOBS_MAX: Final = 1000
 """Jobs that a log remembers by default: some 40 bytes each, and some 150 for a stream."""

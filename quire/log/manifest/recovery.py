@@ -11,13 +11,12 @@ from contextlib import aclosing
 from typing import Final
 
 from quire.entry import EntryId, LedgerId
-from quire.errors import CorruptEntryError, LogSealedError, NoSuchLedgerError
+from quire.errors import CorruptEntryError, LogBeingDeletedError, LogSealedError, NoSuchLedgerError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.records.batch import decode_header
 from quire.log.records.encryption import last_txid_of
-from quire.log.records.errors import LogBeingDeletedError
 from quire.log.records.keyring import Keyring
 
 ATTEMPTS_MAX: Final = 100

@@ -9,8 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from quire.aio.retry import retry
-from quire.errors import LogReplacedError, NoSuchLedgerError, NoSuchLogError
-from quire.log.manifest.cold_files import ColdFileMissingError
+from quire.errors import ColdFileMissingError, LogReplacedError, NoSuchLedgerError, NoSuchLogError
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
 

@@ -27,6 +27,7 @@ from quire.aio.handle import Handle
 from quire.aio.retry import retry
 from quire.aio.timing import time_limit
 from quire.errors import (
+    ColdFileMissingError,
     HandleClosedError,
     InvalidRequestError,
     NoSuchLedgerError,
@@ -35,7 +36,6 @@ from quire.errors import (
     StoreWentBackError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.manifest.cold_files import ColdFileMissingError
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.gaps import (

@@ -10,10 +10,10 @@ import logging
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from quire.entry import EntryId
-from quire.errors import ConfigurationError
+from quire.errors import ColdFileMissingError, ConfigurationError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
-from quire.log.manifest.cold_files import ColdFile, ColdFileMissingError
+from quire.log.manifest.cold_files import ColdFile
 from quire.log.records.batch import Base
 
 if TYPE_CHECKING:

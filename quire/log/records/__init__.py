@@ -1,7 +1,7 @@
 """What a log's entries hold: batches of records, their places, numbers and encryption. Pure.
 
 Read `position.py` (where a record is), `batch.py` (bytes of a batch), `producers.py` (numbers that
-make appends idempotent), `txids.py`, `encryption.py` with `keyring.py`, `errors.py`.
+make appends idempotent), `txids.py`, `encryption.py` with `keyring.py`.
 
 May import: values and ports, the ledger's values. Imported by every other room of the log.
 """

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import EntryId, LedgerId
-from quire.errors import CorruptEntryError
+from quire.errors import CorruptEntryError, DecryptionError, MissingKeyError
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.records.batch import (
     COLUMNS_VERSION,
@@ -33,7 +33,6 @@ from quire.log.records.batch import (
     VERSION,
     decode_batch,
 )
-from quire.log.records.errors import DecryptionError, MissingKeyError
 from quire.log.records.keyring import KEY_ID_BYTES_MAX, SALT_BYTES, Keyring
 from quire.log.records.position import Position
 

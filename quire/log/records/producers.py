@@ -32,8 +32,12 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from quire.errors import InvalidRequestError, SequenceConflictError
-from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
+from quire.errors import (
+    ForgottenProducerError,
+    InvalidRequestError,
+    SequenceConflictError,
+    TooManyProducersError,
+)
 
 WINDOW: Final = 16
 """Numbers remembered per producer: how many it may have under way and send again."""

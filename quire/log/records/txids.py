@@ -20,8 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from quire.errors import InvalidRequestError
-from quire.log.records.errors import TxidOrderError
+from quire.errors import InvalidRequestError, TxidOrderError
 
 TXIDS: Final = 4
 """Kind of the column."""

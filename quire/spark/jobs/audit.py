@@ -25,6 +25,7 @@ from quire.errors import (
     ConfigurationError,
     IntegrityError,
     LogReplacedError,
+    MissingKeyError,
     NoSuchLedgerError,
     NoSuchLogError,
     PositionTrimmedError,
@@ -33,7 +34,6 @@ from quire.errors import (
 )
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.reading.span import Span
-from quire.log.records.errors import MissingKeyError
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.options import ReadOptions
 from quire.sync import SyncClient

@@ -12,11 +12,11 @@ from pyspark.sql import functions as sql
 from pyspark.sql.window import Window
 
 import quire.sync
-from quire.errors import InvalidRequestError, NoSuchLogError
+from quire.errors import BehindError, InvalidRequestError, NoSuchLogError
 from quire.spark.ending import end_of
 from quire.spark.failures import workers_errors
 from quire.spark.options import is_pattern
-from quire.spark.patience import BehindError, patiently
+from quire.spark.patience import patiently
 
 
 @dataclass(frozen=True, slots=True)

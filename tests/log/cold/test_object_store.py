@@ -16,7 +16,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import dataset, fs
 
-from quire.log.manifest.cold_files import ATTEMPTS, ColdFileMissingError, ColdTierError, join
+from quire.errors import ColdFileMissingError, ColdTierError
+from quire.log.manifest.cold_files import ATTEMPTS, join
 from quire.log.manifest.manifest import LogManifest
 from quire.log.records.position import Position
 from tests.log.offloading import files, offload, write_log

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from quire.errors import ConfigurationError, CorruptStorageError, InvalidRequestError
+from quire.errors import ColdTierError, ConfigurationError, CorruptStorageError, InvalidRequestError
 from quire.log.cold import tier as cold_tier
-from quire.log.manifest.cold_files import ATTEMPTS, ColdTierError, is_any_logs, is_ours, join
+from quire.log.manifest.cold_files import ATTEMPTS, is_any_logs, is_ours, join
 from quire.log.records.position import Position
 from quire.metastore.layout import log_path
 from tests.log.offloading import files, offload, write_log

@@ -14,14 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from quire.entry import Entry
-from quire.errors import CorruptStorageError
+from quire.errors import CorruptStorageError, DecryptionError
 from quire.log.cold import parquet
 from quire.log.cold.reader import ParquetEntries
 from quire.log.manifest.manifest import LogManifest
 from quire.log.reading.bounds import Bounds
 from quire.log.reading.gaps import Gap
 from quire.log.records.batch import Compression
-from quire.log.records.errors import DecryptionError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position
 from quire.log.records.producers import ProducerSequence

@@ -12,13 +12,19 @@ import pyarrow as pa
 import pytest
 
 from quire.entry import Entry
-from quire.errors import ConfigurationError, CorruptRecordError, CorruptStorageError, QuireError
+from quire.errors import (
+    ColdFileMissingError,
+    ColdTierError,
+    ConfigurationError,
+    CorruptRecordError,
+    CorruptStorageError,
+    QuireError,
+)
 from quire.log.cold import parquet, tier
 from quire.log.cold import reader as cold_reader
 from quire.log.cold.checksums import Summing
 from quire.log.maintenance.offload import target_uri
 from quire.log.manifest import manifest
-from quire.log.manifest.cold_files import ColdFileMissingError, ColdTierError
 from quire.log.manifest.manifest import LogManifest
 from quire.log.reading import gaps as gap
 from quire.log.reading import reader

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from quire.errors import ConfigurationError
+from quire.errors import ConfigurationError, DecryptionError
 from quire.ledger.reader import LedgerReader
 from quire.log.leader import accumulator
 from quire.log.leader.log import Log
 from quire.log.leader.producer_state import Restoration
 from quire.log.records.batch import BATCH_BYTES_MAX
-from quire.log.records.errors import DecryptionError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import LATEST
 from quire.log.records.producers import Producers, ProducerSequence

@@ -11,13 +11,13 @@ import pytest
 from quire.errors import (
     ConflictError,
     DeposedError,
+    LogBeingDeletedError,
     LogReplacedError,
     NoSuchLedgerError,
     NoSuchLogError,
     StoreOutcomeUnknownError,
 )
 from quire.log.leader.log import Log
-from quire.log.records.errors import LogBeingDeletedError
 from quire.metastore.layout import LEDGERS, PARTS
 from tests.log.parts import ingest, write_part
 from tests.support.faulty_store import Hook

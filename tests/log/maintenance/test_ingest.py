@@ -12,10 +12,10 @@ from quire.errors import (
     InvalidRequestError,
     LogSealedError,
     NoSuchLedgerError,
+    OvertakenError,
     StoreUnavailableError,
 )
 from quire.log.manifest.manifest import Job
-from quire.log.records.errors import OvertakenError
 from quire.log.records.position import LATEST, Position
 from quire.log.records.producers import ProducerSequence
 from quire.metastore.layout import LEDGERS, PARTS, log_path

@@ -13,11 +13,11 @@ from quire.errors import (
     CorruptRecordError,
     DeposedError,
     LogReplacedError,
+    ManifestExistsError,
     NoSuchLogError,
     PositionTrimmedError,
     QuireError,
 )
-from quire.log.records.errors import ManifestExistsError
 from quire.log.records.position import LATEST, AtCursor, Position
 from quire.metastore.layout import ledger_path
 from tests.log.offloading import ingest

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from quire.errors import LogFullError
 from quire.log.leader.log import Log
 from quire.log.manifest import capacity
 from quire.log.manifest.capacity import check_growth, check_takeover, manifest_bytes, warning
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest.options import LogOptions
-from quire.log.records.errors import LogFullError
 from quire.log.records.position import Position
 from quire.metastore.layout import VALUE_BYTES_MAX
 from tests.log.offloading import write_log

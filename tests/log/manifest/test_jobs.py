@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from quire.log.manifest import capacity, jobs
-from quire.log.manifest.ages import Ages
-from quire.log.manifest.jobs import Job, Limits, Memory, check_continues, fingerprint
-from quire.log.manifest.manifest import LogManifest
-from quire.log.records.errors import (
+from quire.errors import (
     ForgottenJobError,
     JobReusedError,
     LogFullError,
     OvertakenError,
     TooManyJobsError,
 )
+from quire.log.manifest import capacity, jobs
+from quire.log.manifest.ages import Ages
+from quire.log.manifest.jobs import Job, Limits, Memory, check_continues, fingerprint
+from quire.log.manifest.manifest import LogManifest
 from tests.log.parts import ingest, write_part
 from tests.support.log_cluster import NAME, LogCluster, numbered, run
 

@@ -8,9 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from quire.errors import ConfigurationError, NoSuchLogError
+from quire.errors import ConfigurationError, LogExistsError, NoSuchLogError
 from quire.log.manifest.manifest import LogManifest
-from quire.log.records.errors import LogExistsError
 from quire.log.records.position import Position
 from tests.support.log_cluster import NAME, LogCluster, lose_answer, refuse, run
 

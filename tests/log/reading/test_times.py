@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quire.errors import TooManyJobsError, TooManyProducersError
 from quire.log.leader.log import Log
 from quire.log.manifest import jobs
 from quire.log.manifest.ages import APART_MS
@@ -18,7 +19,6 @@ from quire.log.manifest.segment import Segment, SegmentEnd
 from quire.log.manifest.times import TimeSearch, begin_ms, earliest_ms
 from quire.log.reading.bounds import Bounds
 from quire.log.records import producers
-from quire.log.records.errors import TooManyJobsError, TooManyProducersError
 from quire.log.records.position import Position
 from quire.log.records.producers import ProducerSequence
 from tests.log.parts import ingest, write_part

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quire.errors import ConfigurationError, CorruptEntryError, EntryTooLargeError
+from quire.errors import ConfigurationError, CorruptEntryError, DecryptionError, EntryTooLargeError
 from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import BATCH_BYTES_MAX, HEADER, Compression, decode_batch, encode_batch
 from quire.log.records.encryption import (
@@ -19,7 +19,6 @@ from quire.log.records.encryption import (
     key_id_of,
     last_txid_of,
 )
-from quire.log.records.errors import DecryptionError
 from quire.log.records.keyring import KEY_ID_BYTES_MAX, Keyring, read_key_file
 from quire.log.records.position import BEGINNING, AtTxid, Position
 from quire.log.records.producers import ProducerSequence

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 import quire.log.records.producers as producers_module
 from quire.errors import (
     CorruptEntryError,
+    ForgottenProducerError,
     InvalidRequestError,
     SequenceConflictError,
     TailConflictError,
+    TooManyProducersError,
 )
 from quire.log.records.batch import BATCH_BYTES_MAX, Compression, decode_batch, encode_batch
-from quire.log.records.errors import ForgottenProducerError, TooManyProducersError
 from quire.log.records.position import Position
 from quire.log.records.producers import (
     STAMPS,

@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.errors import CorruptEntryError, EntryTooLargeError, InvalidRequestError, NoSuchLogError
+from quire.errors import (
+    CorruptEntryError,
+    EntryTooLargeError,
+    InvalidRequestError,
+    NoSuchLogError,
+    TxidOrderError,
+)
 from quire.log.leader.log import Log
 from quire.log.manifest.manifest import Job
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.batch import BATCH_BYTES_MAX, decode_batch, encode_batch
-from quire.log.records.errors import TxidOrderError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import LATEST, AtTxid, Position
 from quire.log.records.producers import ProducerSequence, encode_columns

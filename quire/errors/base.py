@@ -1,61 +1,8 @@
-"""Every error quire raises, arranged by the caller's reaction.
-
-    QuireError
-    ├── RetryError                 nothing happened; the same call may succeed later
-    │   ├── BookieUnavailableError     a bookie did not answer, or not in time
-    │   ├── ReadOnlyBookieError        a bookie takes no new entries (disk full)
-    │   ├── NotEnoughBookiesError      too few bookies to form or mend an ensemble
-    │   ├── UnreadableError            too many copies are out of reach to decide
-    │   │   └── EntryLostError             all copies were asked for, and none is sound
-    │   ├── BookieBusyError            a bookie's queue is full
-    │   └── StoreUnavailableError      the metadata store cannot be reached; nothing was changed
-    ├── OutcomeUnknownError        it may or may not have happened; re-read before doing it again
-    │   ├── AppendOutcomeUnknownError  an append failed after it was sent
-    │   ├── LedgerFencedError          another client took the ledger over: step down
-    │   ├── DeposedError               another leader took the log over: step down
-    │   └── StoreOutcomeUnknownError   the connection was lost during a metadata change
-    ├── LeadershipLostError        the election ended this leadership: step down
-    ├── SessionExpiredError        the metadata store dropped our session: every lease is gone
-    ├── ConflictError              the record changed since it was read: read it again
-    │   ├── VersionConflictError       compare-and-set met another version
-    │   ├── NodeExistsError            create met an existing record
-    │   ├── TailConflictError          a conditional append met another tail; nothing was written
-    │   └── SequenceConflictError      a producer's number is neither new nor remembered
-    ├── NotFoundError              the thing named does not exist
-    │   ├── NoSuchNodeError            no such metadata record
-    │   ├── NoSuchLedgerError          no such ledger
-    │   │   └── LedgerRetiredError         a bookie dropped the ledger because it was deleted
-    │   ├── NoSuchEntryError           provably no such entry
-    │   ├── NoSuchLogError             no such log
-    │   ├── NoSuchCursorError          no such cursor in the log
-    │   ├── LogReplacedError           the log was deleted and recreated
-    │   └── PositionTrimmedError       the position was trimmed; `first` is the first one left
-    ├── ClosedError                the handle, ledger or log takes no more appends
-    │   ├── LedgerClosedError          the ledger was closed
-    │   ├── LogSealedError             the log was sealed permanently
-    │   ├── HandleClosedError          this object was closed by its owner
-    │   └── ForkedError                quire.sync was in use when this process was forked
-    ├── InvalidRequestError        the call itself is wrong: change it
-    │   ├── InvalidReplicationError    not E ≥ Qw ≥ Qa ≥ 1
-    │   ├── DuplicateEntryError        an entry id was given before
-    │   ├── EntryTooLargeError         a payload exceeds the limit
-    │   ├── UnauthorizedError          wrong password for the ledger
-    │   └── ConfigurationError         an option, address or file that cannot work
-    └── IntegrityError             tell a human: data or identity is wrong
-        ├── DirectoryInUseError        another process works on the directory
-        ├── CorruptEntryError          a frame fails its digest or names another entry
-        ├── CorruptRecordError         a metadata record cannot be believed
-        ├── CorruptStorageError        a file of a bookie is damaged
-        ├── EntryUnknownError          a bookie cannot say whether it ever had the entry
-        ├── WrongBookieError           the server or directory belongs to another bookie or cluster
-        └── StoreWentBackError         the metadata store is an old copy of itself
-
-Every error carries its subject as attributes and builds its own sentence, which names the value
-and, where there is one, the remedy.
-"""
+"""The root of the error tree, the kinds of reaction, and the errors below logs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 _KEPT: Final = "appends not acknowledged may or may not be kept"
@@ -186,6 +133,19 @@ class StoreOutcomeUnknownError(OutcomeUnknownError):
         super().__init__(f"outcome of the change of {path} is unknown: {reason}")
         self.path = path
         self.reason = reason
+
+
+class LeavingTimeoutError(OutcomeUnknownError):
+    """Leaving `connect` took longer than its deadline, and writers were abandoned."""
+
+    def __init__(self, handles: Sequence[str], seconds: float) -> None:
+        super().__init__(
+            f"leaving connect took longer than {seconds:g} s: abandoned {', '.join(handles)}; "
+            "acknowledged records are safe, records that were only submitted may or may not be "
+            "kept; open the log, or recover the ledger (option leave_timeout of connect)"
+        )
+        self.handles = tuple(handles)
+        self.seconds = seconds
 
 
 class LeadershipLostError(QuireError):

@@ -1,27 +1,15 @@
-"""Errors that only a log raises; their places are in the tree of `quire.errors`.
-
-ConflictError
-├── LogExistsError             a log of that name exists; nothing was created
-├── ManifestExistsError        only a lost manifest is recreated, and this one exists
-├── ForgottenJobError          the log no longer remembers this job's work; nothing written
-├── OvertakenError             a job has not reached its preceding batch; nothing written
-├── SequenceConflictError
-│   └── ForgottenProducerError     the log has forgotten a producer's numbers; nothing written
-├── TooManyJobsError           the log cannot remember another job yet; nothing written
-├── TooManyProducersError      the log cannot remember another producer yet; nothing written
-└── TxidOrderError      the txid is below the log's last; nothing written
-RetryError
-├── LogFullError               the log's manifest takes no more segments; trim the log
-└── LogBeingDeletedError       a deletion has begun; the log rejects writes until it is over
-InvalidRequestError
-├── JobReusedError             a stream's batch differs from the remembered one of its job
-└── DecryptionError            an encrypted batch does not open with the given keys
-    └── MissingKeyError        its key is not among them
-"""
+"""The errors of logs, of their files, and of jobs over logs. Their tree is in `quire.errors`."""
 
 from __future__ import annotations
 
-from quire.errors import ConflictError, InvalidRequestError, RetryError, SequenceConflictError
+from quire.errors.base import (
+    ConflictError,
+    InvalidRequestError,
+    NoSuchLedgerError,
+    QuireError,
+    RetryError,
+    SequenceConflictError,
+)
 
 
 class LogExistsError(ConflictError):
@@ -178,3 +166,43 @@ class TooManyProducersError(ConflictError):
         )
         self.producer = producer
         self.known = known
+
+
+class ColdFileMissingError(NoSuchLedgerError):
+    """A file that holds a segment is not where the manifest says."""
+
+    def __init__(self, ledger: int, uri: str) -> None:
+        super().__init__(ledger)
+        self.args = (f"{uri} is missing: it holds the entries of ledger {ledger}",)
+        self.uri = uri
+
+
+class ColdTierError(RetryError):
+    """The file system of a tier does not answer, or refuses."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"cold tier {uri} is unavailable: {reason}")
+        self.uri = uri
+        self.reason = reason
+
+
+class SparkFailedError(QuireError):
+    """Spark itself failed: its master, its Java, or an expression that was given to it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Spark failed: {reason}")
+        self.reason = reason
+
+
+class BehindError(RetryError):
+    """The end of a log that bookies know now is before an end that other bookies knew."""
+
+    def __init__(self, log: str, before: int, now: int) -> None:
+        super().__init__(
+            f"log {log!r} was confirmed up to offset {before - 1}, and the bookies that answer now "
+            f"know of {now - 1}: try again when all of them are up, unless it is another log of "
+            "this name"
+        )
+        self.log = log
+        self.before = before
+        self.now = now

@@ -1,0 +1,219 @@
+"""Every error quire raises, arranged by the caller's reaction.
+
+    QuireError
+    ├── RetryError                 nothing happened; the same call may succeed later
+    │   ├── BookieUnavailableError     a bookie did not answer, or not in time
+    │   ├── ReadOnlyBookieError        a bookie takes no new entries (disk full)
+    │   ├── NotEnoughBookiesError      too few bookies to form or mend an ensemble
+    │   ├── UnreadableError            too many copies are out of reach to decide
+    │   │   └── EntryLostError             all copies were asked for, and none is sound
+    │   ├── BookieBusyError            a bookie's queue is full
+    │   ├── StoreUnavailableError      the metadata store cannot be reached; nothing was changed
+    │   ├── LogFullError               a log's manifest takes no more segments: trim the log
+    │   ├── LogBeingDeletedError       a deletion has begun; the log takes no writes for now
+    │   ├── ColdTierError              the file system of cold segments does not answer
+    │   └── BehindError                the bookies that answer know less of a log than others did
+    ├── OutcomeUnknownError        it may or may not have happened; re-read before doing it again
+    │   ├── AppendOutcomeUnknownError  an append failed after it was sent
+    │   ├── LedgerFencedError          another client took the ledger over: step down
+    │   ├── DeposedError               another leader took the log over: step down
+    │   ├── StoreOutcomeUnknownError   the connection was lost during a metadata change
+    │   └── LeavingTimeoutError        leaving `connect` took too long; writers were abandoned
+    ├── LeadershipLostError        the election ended this leadership: step down
+    ├── SessionExpiredError        the metadata store dropped our session: every lease is gone
+    ├── ConflictError              the record changed since it was read: read it again
+    │   ├── VersionConflictError       compare-and-set met another version
+    │   ├── NodeExistsError            create met an existing record
+    │   ├── TailConflictError          a conditional append met another tail; nothing was written
+    │   ├── SequenceConflictError      a producer's number is neither new nor remembered
+    │   │   └── ForgottenProducerError     the log has forgotten the producer's numbers
+    │   ├── LogExistsError             a log of that name exists; nothing was created
+    │   ├── ManifestExistsError        only a lost manifest is rebuilt, and this one exists
+    │   ├── OvertakenError             another attempt of the job was quicker; nothing was written
+    │   ├── ForgottenJobError          the log has forgotten the job; nothing was written
+    │   ├── TooManyJobsError           the log cannot remember another job yet
+    │   ├── TxidOrderError             the txid is below the log's last; nothing was written
+    │   └── TooManyProducersError      the log cannot remember another producer yet
+    ├── NotFoundError              the thing named does not exist
+    │   ├── NoSuchNodeError            no such metadata record
+    │   ├── NoSuchLedgerError          no such ledger
+    │   │   ├── LedgerRetiredError         a bookie dropped the ledger because it was deleted
+    │   │   └── ColdFileMissingError       a file that holds a segment is missing
+    │   ├── NoSuchEntryError           provably no such entry
+    │   ├── NoSuchLogError             no such log
+    │   ├── NoSuchCursorError          no such cursor in the log
+    │   ├── LogReplacedError           the log was deleted and recreated
+    │   └── PositionTrimmedError       the position was trimmed; `first` is the first one left
+    ├── ClosedError                the handle, ledger or log takes no more appends
+    │   ├── LedgerClosedError          the ledger was closed
+    │   ├── LogSealedError             the log was sealed permanently
+    │   ├── HandleClosedError          this object was closed by its owner
+    │   └── ForkedError                quire.sync was in use when this process was forked
+    ├── InvalidRequestError        the call itself is wrong: change it
+    │   ├── InvalidReplicationError    not E ≥ Qw ≥ Qa ≥ 1
+    │   ├── DuplicateEntryError        an entry id was given before
+    │   ├── EntryTooLargeError         a payload exceeds the limit
+    │   ├── UnauthorizedError          wrong password for the ledger
+    │   ├── ConfigurationError         an option, address or file that cannot work
+    │   ├── JobReusedError             another stream writes under the name of a job
+    │   └── DecryptionError            an encrypted batch does not open with the given keys
+    │       └── MissingKeyError            its key is not among the given keys
+    ├── IntegrityError             tell a human: data or identity is wrong
+    │   ├── DirectoryInUseError        another process works on the directory
+    │   ├── CorruptEntryError          a frame fails its digest or names another entry
+    │   ├── CorruptRecordError         a metadata record cannot be believed
+    │   ├── CorruptStorageError        a file of a bookie is damaged
+    │   ├── EntryUnknownError          a bookie cannot say whether it ever had the entry
+    │   ├── WrongBookieError           the server or directory belongs to another bookie or cluster
+    │   └── StoreWentBackError         the metadata store is an old copy of itself
+    └── SparkFailedError           Spark itself failed: its master, Java or an expression
+
+Every error carries its subject as attributes and builds its own sentence, which names the value
+and, where there is one, the remedy.
+"""
+
+from quire.errors.base import (
+    AppendOutcomeUnknownError,
+    BookieBusyError,
+    BookieUnavailableError,
+    ClosedError,
+    ConfigurationError,
+    ConflictError,
+    CorruptEntryError,
+    CorruptRecordError,
+    CorruptStorageError,
+    DeposedError,
+    DirectoryInUseError,
+    DuplicateEntryError,
+    EntryLostError,
+    EntryTooLargeError,
+    EntryUnknownError,
+    ForkedError,
+    HandleClosedError,
+    IntegrityError,
+    InvalidReplicationError,
+    InvalidRequestError,
+    LeadershipLostError,
+    LeavingTimeoutError,
+    LedgerClosedError,
+    LedgerFencedError,
+    LedgerRetiredError,
+    LogReplacedError,
+    LogSealedError,
+    NodeExistsError,
+    NoSuchCursorError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    NoSuchNodeError,
+    NotEnoughBookiesError,
+    NotFoundError,
+    OutcomeUnknownError,
+    PositionTrimmedError,
+    QuireError,
+    ReadOnlyBookieError,
+    RetryError,
+    SequenceConflictError,
+    SessionExpiredError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+    StoreWentBackError,
+    TailConflictError,
+    UnauthorizedError,
+    UnreadableError,
+    VersionConflictError,
+    WrongBookieError,
+)
+from quire.errors.logs import (
+    BehindError,
+    ColdFileMissingError,
+    ColdTierError,
+    DecryptionError,
+    ForgottenJobError,
+    ForgottenProducerError,
+    JobReusedError,
+    LogBeingDeletedError,
+    LogExistsError,
+    LogFullError,
+    ManifestExistsError,
+    MissingKeyError,
+    OvertakenError,
+    SparkFailedError,
+    TooManyJobsError,
+    TooManyProducersError,
+    TxidOrderError,
+)
+
+__all__ = [
+    "AppendOutcomeUnknownError",
+    "BehindError",
+    "BookieBusyError",
+    "BookieUnavailableError",
+    "ClosedError",
+    "ColdFileMissingError",
+    "ColdTierError",
+    "ConfigurationError",
+    "ConflictError",
+    "CorruptEntryError",
+    "CorruptRecordError",
+    "CorruptStorageError",
+    "DecryptionError",
+    "DeposedError",
+    "DirectoryInUseError",
+    "DuplicateEntryError",
+    "EntryLostError",
+    "EntryTooLargeError",
+    "EntryUnknownError",
+    "ForgottenJobError",
+    "ForgottenProducerError",
+    "ForkedError",
+    "HandleClosedError",
+    "IntegrityError",
+    "InvalidReplicationError",
+    "InvalidRequestError",
+    "JobReusedError",
+    "LeadershipLostError",
+    "LeavingTimeoutError",
+    "LedgerClosedError",
+    "LedgerFencedError",
+    "LedgerRetiredError",
+    "LogBeingDeletedError",
+    "LogExistsError",
+    "LogFullError",
+    "LogReplacedError",
+    "LogSealedError",
+    "ManifestExistsError",
+    "MissingKeyError",
+    "NoSuchCursorError",
+    "NoSuchEntryError",
+    "NoSuchLedgerError",
+    "NoSuchLogError",
+    "NoSuchNodeError",
+    "NodeExistsError",
+    "NotEnoughBookiesError",
+    "NotFoundError",
+    "OutcomeUnknownError",
+    "OvertakenError",
+    "PositionTrimmedError",
+    "QuireError",
+    "ReadOnlyBookieError",
+    "RetryError",
+    "SequenceConflictError",
+    "SessionExpiredError",
+    "SparkFailedError",
+    "StoreOutcomeUnknownError",
+    "StoreUnavailableError",
+    "StoreWentBackError",
+    "TailConflictError",
+    "TooManyJobsError",
+    "TooManyProducersError",
+    "TxidOrderError",
+    "UnauthorizedError",
+    "UnreadableError",
+    "VersionConflictError",
+    "WrongBookieError",
+]
+
+for _name in __all__:
+    globals()[_name].__module__ = __name__  # the one module that programs and tracebacks name
+del _name
