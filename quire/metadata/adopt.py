@@ -4,10 +4,14 @@ Ids that were given out after the backup are on bookies, and perhaps in the hand
 still live. So the counter is lifted above every id that is known, by a wide margin, before the
 cluster's record says that the incarnation is adopted: bookies serve, and ids are given out, only
 then. Cut short, it is repeated; the counter is lifted once more, which costs ids and nothing else.
+
+The margin is drawn at random. One backup may be put back twice, and nothing in the second store
+tells of the first: an equal margin would give the same ids out again.
 """
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -21,6 +25,10 @@ from quire.metastore.store import MetadataStore
 MARGIN: Final = 1_000_000
 """Ids that may have been given out since the backup. At one ledger a second it covers 11 days."""
 
+MARGINS_MAX: Final = 1 << 20
+"""An adoption skips 1 to this many margins. Two adoptions of one backup draw the same number once
+in a million times. The ids that there are last for millions of adoptions."""
+
 
 class Adopted(NamedTuple):
     """What an adoption did."""
@@ -30,13 +38,16 @@ class Adopted(NamedTuple):
     """The first ledger id that is given out from now on."""
 
 
-async def adopt(store: MetadataStore, at_least: LedgerId = 0) -> Adopted:
+async def adopt(
+    store: MetadataStore, at_least: LedgerId = 0, rng: random.Random | None = None
+) -> Adopted:
     """Adopt the present incarnation of a store, or begin a new one where it was adopted before.
 
     Args:
         store: the store, with its cluster and ledgers as they are to be believed.
         at_least: an id above all that bookies hold, where more than a million ledgers were made
             since the backup.
+        rng: draws the margin; by default from the system's entropy.
 
     Returns:
         The incarnation, and the first id that is given out.
@@ -46,13 +57,14 @@ async def adopt(store: MetadataStore, at_least: LedgerId = 0) -> Adopted:
         InvalidRequestError: `at_least` is not an id, or leaves too few ids above it.
         ConflictError: another adoption is under way; look, and repeat if needed.
     """
-    if not 0 <= at_least <= LEDGER_ID_MAX - 2 * MARGIN:
-        raise InvalidRequestError(f"{at_least} is not in 0..{LEDGER_ID_MAX - 2 * MARGIN}")
+    highest = LEDGER_ID_MAX - 2 * MARGIN * MARGINS_MAX
+    if not 0 <= at_least <= highest:
+        raise InvalidRequestError(f"{at_least} is not in 0..{highest}")
     record = await store.get(CLUSTER)
     cluster = Cluster.decode(record.value)
     counter, version = await _counter(store)
     known = max(counter.following, at_least, await _highest(store) + 1)
-    first = known + MARGIN
+    first = known + MARGIN * (rng or random.SystemRandom()).randint(1, MARGINS_MAX)
     if version is None:
         await store.create(LEDGER_IDS, encode_counter(first))
     else:

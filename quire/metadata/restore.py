@@ -6,8 +6,11 @@ I1). The order keeps that true at every step, for a client or bookie that looks 
 
     1  a marker that names the file, and in the same transaction a counter that is withheld
     2  all records but the cluster's
-    3  the cluster's record, of the next incarnation, not adopted
+    3  the cluster's record, of a later incarnation, not adopted
     4  the marker goes
+
+The number of the incarnation is drawn at random above the backup's. A backup may be put back twice,
+and a bookie or client that knows the first incarnation must not take the second one for it.
 
 Without the cluster's record no bookie starts; with a withheld counter no ledger is created. A
 restore that was cut short is repeated with the same file, and goes on where it ended.
@@ -15,6 +18,7 @@ restore that was cut short is repeated with the same file, and goes on where it 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +37,15 @@ ROOT: Final = "/quire"
 MARKER: Final = f"{ROOT}/restoring"
 KIND: Final = "restoring"
 
+INCARNATIONS_SKIPPED_MAX: Final = 1 << 32
+"""Two restores of one backup draw the same incarnation once in four billion times."""
+
 
 async def restore(
     store: MetadataStore,
     source: Path,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    rng: random.Random | None = None,
 ) -> Summary:
     """Write a backup into an empty store.
 
@@ -45,6 +53,7 @@ async def restore(
         store: the store to fill. All servers of a ZooKeeper ensemble must be empty.
         source: the backup file; it is verified as a whole before anything is written.
         on_progress: told of the number of records written, and of how many there are.
+        rng: draws the incarnation; by default from the system's entropy.
 
     Returns:
         The summary of the restored records.
@@ -66,7 +75,8 @@ async def restore(
         on_progress(done, summary.records)
     if cluster is None:
         raise CorruptStorageError(str(source), f"it has no {CLUSTER}")
-    begun = replace(cluster, incarnation=summary.incarnation + 1, adopted=False)
+    skipped = (rng or random.SystemRandom()).randint(1, INCARNATIONS_SKIPPED_MAX)
+    begun = replace(cluster, incarnation=summary.incarnation + skipped, adopted=False)
     await _write(store, Saved(CLUSTER, begun.encode()))
     await store.delete(MARKER)
     return summary

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from quire.entry import BookieId, LedgerId
@@ -53,7 +54,7 @@ async def count(
     settled = below if settled_before_ms == math.inf else 0
     recorded: set[LedgerId] = set()
     doubts: list[Doubt] = []
-    clean: list[LedgerId] = []
+    clean: list[tuple[LedgerId, LedgerId]] = []
     for shard in await store.children(LEDGERS):
         names = await store.children(f"{LEDGERS}/{shard}")
         for start in range(0, len(names), READS_AT_ONCE):
@@ -67,9 +68,24 @@ async def count(
                 if may_have(metadata, bookie):
                     doubts.append(Doubt(metadata.ledger, metadata.key_check))
                 elif metadata.state is LedgerState.OPEN:
-                    clean.append(metadata.ledger)
-    clean += [each for each in range(settled, below) if each not in recorded]
+                    clean.append((metadata.ledger, metadata.ledger))
+    clean += gaps(sorted(recorded), settled, below)
     return sorted(doubts), Horizon.around(sorted(clean), below)
+
+
+def gaps(
+    ledgers: Sequence[LedgerId], first: LedgerId, below: LedgerId
+) -> list[tuple[LedgerId, LedgerId]]:
+    """Return the ranges from an id on that hold none of some ascending ledgers. Pure.
+
+    An adoption skips a trillion ids, so ids are not looked at one by one.
+    """
+    found: list[tuple[LedgerId, LedgerId]] = []
+    for ledger in [*(each for each in ledgers if first <= each < below), below]:
+        if first < ledger:
+            found.append((first, ledger - 1))
+        first = ledger + 1
+    return found
 
 
 async def _next_ledger(store: MetadataStore) -> LedgerId:

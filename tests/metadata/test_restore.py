@@ -26,6 +26,8 @@ from quire.metastore.changes import Change
 from quire.metastore.cluster import Cluster, read_cluster
 from quire.metastore.layout import BOOKIES, CLUSTER, LEDGER_IDS, ledger_path, log_path
 from quire.metastore.memory import MemoryStore
+from quire.metastore.sqlite import SqliteStore
+from quire.metastore.store import MetadataStore
 from tests.support.log_cluster import NAME, LogCluster, run
 
 
@@ -56,7 +58,9 @@ def test_a_store_comes_back_but_for_sessions_and_trust(tmp_path: Path) -> None:
         assert await new.children(BOOKIES) == []
         with pytest.raises(NoSuchNodeError):
             await new.get(MARKER)
-        assert await read_cluster(new) == Cluster("c", 1, False, counted=True)
+        found = await read_cluster(new)
+        assert found == Cluster("c", found.incarnation, False, counted=True)
+        assert found.incarnation > 0
         with pytest.raises(StoreWentBackError):
             await LedgerIds(new, random.Random(2)).next()
         with pytest.raises(StoreWentBackError):
@@ -74,12 +78,15 @@ def test_an_adopted_store_gives_out_ids_far_above(tmp_path: Path) -> None:
         living = LedgerIds(old, random.Random(3))
         later = [await living.next() for _ in range(100)]  # after the backup
         await restore(new, tmp_path / "backup")
+        begun = (await read_cluster(new)).incarnation
         done = await adopt(new)
-        assert done == (1, following + MARGIN)
+        assert done.incarnation == begun
+        assert done.first_id >= following + MARGIN
         assert await LedgerIds(new, random.Random(2)).next() == done.first_id > max(later)
-        assert await read_cluster(new) == Cluster("c", 1, True, counted=True)
-        assert (await adopt(new, at_least=5_000_000)).first_id == 5_000_000 + MARGIN
-        assert (await read_cluster(new)).incarnation == 2, "a second adoption is another one"
+        assert await read_cluster(new) == Cluster("c", begun, True, counted=True)
+        far = 1 << 60
+        assert (await adopt(new, at_least=far)).first_id >= far + MARGIN
+        assert (await read_cluster(new)).incarnation == begun + 1, "a second adoption is another"
 
     asyncio.run(main())
 
@@ -91,7 +98,7 @@ def test_a_lost_counter_is_mended_by_adoption() -> None:
         await store.delete(LEDGER_IDS)
         with pytest.raises(StoreWentBackError):
             await LedgerIds(store, random.Random(2)).next()
-        assert (await adopt(store)).first_id == 4 + 1 + MARGIN
+        assert (await adopt(store)).first_id >= 4 + 1 + MARGIN
         await LedgerIds(store, random.Random(2)).next()
 
     asyncio.run(main())
@@ -206,3 +213,48 @@ def test_every_ledger_that_a_manifest_names_is_in_the_backup(tmp_path: Path) -> 
             await log.append(b"more")
 
     run(main)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_backup_that_is_put_back_again_and_again_gives_no_id_twice(
+    tmp_path: Path, kind: str
+) -> None:
+    """Though no bookie started in between, and nothing is left of the stores between."""
+
+    async def main() -> None:
+        old = MemoryStore()
+        await filled(old)
+        await back_up(old, tmp_path / "backup", 1)
+        given = list(range(5))
+        incarnations = [0]
+        for number in range(20):
+            store: MetadataStore = MemoryStore()
+            if kind == "sqlite":
+                store = await SqliteStore.open_or_create(str(tmp_path / f"store-{number}"))
+            await restore(store, tmp_path / "backup")
+            done = await adopt(store)
+            ids = LedgerIds(store, random.Random(number))
+            given += [await ids.next() for _ in range(100)]
+            incarnations.append(done.incarnation)
+            await store.close()
+        assert len(set(given)) == len(given)
+        assert len(set(incarnations)) == len(incarnations)
+
+    asyncio.run(main())
+
+
+def test_an_operation_that_is_repeated_with_the_same_draw_is_the_same(tmp_path: Path) -> None:
+    """The simulator repeats a run by its seed."""
+
+    async def once() -> tuple[int, int]:
+        new = MemoryStore()
+        await restore(new, tmp_path / "backup", rng=random.Random(1))
+        return await adopt(new, rng=random.Random(2))
+
+    async def main() -> None:
+        old = MemoryStore()
+        await filled(old)
+        await back_up(old, tmp_path / "backup", 1)
+        assert await once() == await once()
+
+    asyncio.run(main())

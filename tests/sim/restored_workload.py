@@ -182,7 +182,8 @@ class RestoredWorkload:
         async def work(client: ClientMachine) -> None:
             assert client.store is not None
             store = client.store
-            await client.insist(lambda: adopt(store))
+            rng = self.world.rng(client.name)
+            await client.insist(lambda: adopt(store, rng=rng))
 
         with suppress(TimeoutError):
             async with time_limit(GIVEN_UP_SECONDS):

@@ -39,14 +39,14 @@ class Horizon:
         return Horizon(max(self.below, older.below), self.clean)
 
     @classmethod
-    def around(cls, clean: Iterable[LedgerId], below: LedgerId) -> Horizon:
-        """Return the horizon that doubts all but some ascending ids below `below`."""
+    def around(cls, clean: Iterable[tuple[LedgerId, LedgerId]], below: LedgerId) -> Horizon:
+        """Return the horizon that doubts all but some ranges below `below`: ascending, disjoint."""
         ranges: list[tuple[LedgerId, LedgerId]] = []
-        for ledger in clean:
-            if ranges and ranges[-1][1] == ledger - 1:
-                ranges[-1] = (ranges[-1][0], ledger)
+        for first, last in clean:
+            if ranges and ranges[-1][1] == first - 1:
+                ranges[-1] = (ranges[-1][0], last)
             else:
-                ranges.append((ledger, ledger))
+                ranges.append((first, last))
         return cls(below, tuple(ranges[-RANGES_MAX:]))
 
 

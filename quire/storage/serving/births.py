@@ -113,7 +113,8 @@ class Bound:
         if following < least:
             raise StoreWentBackError(
                 "the metadata store",
-                f"its next ledger id is {following}, and ledger {least - 1} was begun before",
+                f"its next ledger id is {following}, and ledger {least - 1} was begun before "
+                f"(adopt with --at-least {least})",
             )
         self.below = max(self.below, following)
 

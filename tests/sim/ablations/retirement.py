@@ -54,8 +54,7 @@ def forget_ids_in_a_repair() -> list[Patch]:
 
     async def count(store: Any, bookie: str, before: float) -> Any:
         doubts, horizon = await whole(store, bookie, before)
-        named = {each.ledger for each in doubts}
-        clean = [each for each in range(horizon.below) if each not in named]
+        clean = census.gaps([each.ledger for each in doubts], 0, horizon.below)
         return doubts, Horizon.around(clean, horizon.below)
 
     return [(salvage, "read_retired", nothing), (operator, "count", count)]

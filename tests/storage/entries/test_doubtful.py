@@ -147,7 +147,7 @@ def test_ledgers_of_which_nothing_can_be_lost_are_taken_as_always() -> None:
 @given(st.sets(st.integers(0, 60)), st.integers(0, 60))
 def test_the_horizon_is_around_all_but_the_clean(clean: set[int], below: int) -> None:
     inside = sorted(each for each in clean if each < below)
-    horizon = Horizon.around(inside, below)
+    horizon = Horizon.around([(each, each) for each in inside], below)
     assert [each for each in range(70) if each not in horizon] == [
         each for each in range(70) if each in inside or each >= below
     ]

@@ -379,7 +379,7 @@ def test_a_repair_that_finds_no_retired_ids_doubts_every_id_without_a_record(
                 await file.write(0, [b"rot" * 99], sync=True)
                 await file.close()
         await mount.close()
-        aside = await repaired(scene, Horizon.around([7], 10))
+        aside = await repaired(scene, Horizon.around([(7, 7)], 10))
         assert len(aside) == 2 * is_damaged
         with pytest.raises((ReadOnlyBookieError, LedgerFencedError), match="may have lost"):
             await scene.node.add(2, KEY, run_of(2, 99))
