@@ -155,14 +155,11 @@ class Worker:
             while not leadership.is_lost:
                 batch = [f"{self.name}-{next(self.numbers)}" for _ in range(IN_FLIGHT)]
                 calls = [self.call(payload) for payload in batch]
-                offsets, futures = [], []
+                futures = []
                 for payload in batch:
-                    offsets.append(log.next_offset)  # no other task of this process appends
-                    futures.append(await log.submit(payload.encode()))
-                for payload, call, offset, future in zip(
-                    batch, calls, offsets, futures, strict=True
-                ):
-                    self.answer(payload, call, offset, await future)
+                    futures.append(await log.submit(payload.encode()))  # noqa: PERF401
+                for payload, call, future in zip(batch, calls, futures, strict=True):
+                    self.answer(payload, call, *await future)
                 await self.append_if(log, log.next_offset)
                 await self.append_if(log, log.next_offset - 1)
                 await asyncio.sleep(0.02)
@@ -177,11 +174,11 @@ class Worker:
         payload = f"{self.name}-{next(self.numbers)}"
         call = self.call(payload, offset)
         try:
-            position = await log.append(payload.encode(), expected_offset=offset)
+            told = await log.append(payload.encode(), expected_offset=offset)
         except TailConflictError:
             self.journal.write(replace(call, returned=now(), outcome=Outcome.FAILED))
         else:
-            self.answer(payload, call, offset, position)
+            self.answer(payload, call, *told)
 
     def call(self, payload: str, expected: int | None = None) -> Operation:
         """Note an append before it is sent."""
@@ -197,7 +194,7 @@ class Worker:
         self.journal.write(call)
         return call
 
-    def answer(self, payload: str, call: Operation, offset: int, at: quire.Position) -> None:
+    def answer(self, payload: str, call: Operation, at: quire.Position, offset: int) -> None:
         """Note that an append was acknowledged."""
         done = replace(call, returned=now(), outcome=Outcome.OK, offset=offset, place=tuple(at))
         self.journal.write(done)

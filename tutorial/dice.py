@@ -67,8 +67,8 @@ class Player:
                     self.show(record, "catching up")
             while not leadership.is_lost:
                 value = self.dice.randint(1, 6)
-                position = await log.append(bytes([value]))
-                self.next = quire.Position(position.segment, position.entry, position.slot + 1)
+                position, _ = await log.append(bytes([value]))
+                self.next = position.after
                 print(line(position, value, log.epoch, "leading"), flush=True)
                 await asyncio.sleep(self.interval)
         finally:

@@ -32,7 +32,7 @@ class Player(step2_election.Player):
             await self.catch_up()
             while not leadership.is_lost:
                 value = self.throw()
-                position = await log.append(bytes([value]))
+                position, _ = await log.append(bytes([value]))
                 self.show(position, value, log.epoch, "leading")
                 await asyncio.sleep(self.interval)
             log.abandon()

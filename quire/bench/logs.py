@@ -19,7 +19,7 @@ from quire.bench.operations import count_operations
 from quire.client import Client
 from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
-from quire.log.records.position import BEGINNING, LATEST, Position
+from quire.log.records.position import BEGINNING, LATEST, Appended
 
 IN_FLIGHT: Final = 20_000
 GROUP_RECORDS: Final = 100
@@ -97,7 +97,7 @@ async def _many(
 
 async def _append_for(log: Log, payload: bytes, seconds: float) -> list[float]:
     clock, latencies = time.perf_counter, list[float]()
-    window: deque[tuple[asyncio.Future[Position], float]] = deque()
+    window: deque[tuple[asyncio.Future[Appended], float]] = deque()
     now = clock()
     end = now + seconds
     while now < end or window:

@@ -24,7 +24,7 @@ from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
 from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import LATEST, AtTxid, Position, Record
+from quire.log.records.position import LATEST, Appended, AtTxid, Position, Record
 from quire.log.records.txids import check_order
 
 RECORD_BYTES_MAX: Final = BATCH_BYTES_MAX - 4
@@ -87,7 +87,8 @@ def append(
 
     Creates a log that does not exist, and takes over an existing one: a leader that is writing it
     is fenced off permanently, as soon as the first record has arrived. Prints the position of every
-    record once it is durable. Without a record, nothing is opened or created.
+    record once it is durable, and with --json its offset too. Without a record, nothing is opened
+    or created.
 
     \b
     Examples:
@@ -124,7 +125,7 @@ async def _append(
                 while batch is not None:
                     futures = [await opened.submit(record, txid=txid) for record in batch]
                     for future in futures:
-                        _print_position(settings, await future)
+                        _print_appended(settings, await future)
                     flush()
                     advance(len(batch))
                     batch = await anext(batches, None)
@@ -137,11 +138,11 @@ async def _check_txid(client: Client, name: str, txid: int, options: LogOptions)
         check_order(name, txid, last)
 
 
-def _print_position(settings: Settings, position: Position) -> None:
+def _print_appended(settings: Settings, appended: Appended) -> None:
     if settings.json:
-        print_json({"position": str(position)})
+        print_json({"position": str(appended.position), "offset": appended.offset})
     else:
-        click.echo(str(position))
+        click.echo(str(appended.position))
 
 
 @log.command(short_help="Print the records that are in a log now.")

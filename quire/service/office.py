@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from quire.errors import DeposedError
 from quire.log.leader.log import Log
-from quire.log.records.position import Position
+from quire.log.records.position import Appended
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class _Owed(Generic[T]):
     payload: bytes
-    position: asyncio.Future[Position]
+    appended: asyncio.Future[Appended]
     answer: asyncio.Future[T]
 
     def fail(self, error: BaseException) -> None:
@@ -43,8 +43,8 @@ class _Owed(Generic[T]):
 class Office(Generic[T]):
     """See the module. Constructed when the state contains all that the log holds."""
 
-    def __init__(self, log: Log, apply: Callable[[bytes, Position], T]) -> None:
-        """`apply` is called with each record and its position, in the log's order."""
+    def __init__(self, log: Log, apply: Callable[[bytes, Appended], T]) -> None:
+        """`apply` is called with each record and its place, in the log's order."""
         self.log = log
         self._apply = apply
         self._submitting = asyncio.Lock()
@@ -57,8 +57,8 @@ class Office(Generic[T]):
         Cancelling does not recall the record.
         """
         async with self._submitting:
-            position = await self.log.submit(payload)
-            owed: _Owed[T] = _Owed(payload, position, asyncio.get_running_loop().create_future())
+            appended = await self.log.submit(payload)
+            owed: _Owed[T] = _Owed(payload, appended, asyncio.get_running_loop().create_future())
             self._owed.put_nowait(owed)
             if self._applying.done():
                 self._give_up()
@@ -86,8 +86,7 @@ class Office(Generic[T]):
         """Ends at None."""
         while (owed := await self._owed.get()) is not None:
             try:
-                position = await owed.position
-                owed.succeed(self._apply(owed.payload, position))
+                owed.succeed(self._apply(owed.payload, await owed.appended))
             except Exception as error:
                 owed.fail(error)
             except BaseException:

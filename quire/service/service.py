@@ -43,7 +43,7 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
-from quire.log.records.position import BEGINNING, Position, Record
+from quire.log.records.position import BEGINNING, Appended, Position, Record
 from quire.metastore.store import MetadataStore
 from quire.service.application import Application, Applied, Role, ServiceOptions
 from quire.service.office import Office
@@ -394,12 +394,13 @@ class Service(Generic[R]):
             self._office = None
             self._set_role(Role.FOLLOWER)
 
-    def _apply_confirmed(self, log: Log, payload: bytes, position: Position) -> list[R]:
+    def _apply_confirmed(self, log: Log, payload: bytes, appended: Appended) -> list[R]:
         """Carry out a confirmed record: the next record of the log."""
         if self._failure is not None:
             raise DeposedError(log.name, log.epoch, f"its state lacks a command: {self._failure}")
         try:
-            result = self._apply(payload, Applied(position, self._offset, log.epoch))
+            assert appended.offset == self._offset, f"{appended} follows offset {self._offset}"
+            result = self._apply(payload, Applied(*appended, log.epoch))
         except BaseException as error:
             self._fail(error)
             raise

@@ -15,7 +15,7 @@ from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
 from quire.log.reading.segment_reader import RecordBatch
-from quire.log.records.position import Position, Record
+from quire.log.records.position import Appended, Position, Record
 from quire.log.records.producers import ProducerSequence
 from quire.sync.handle import SyncHandle
 from quire.sync.offloads import SyncOffload
@@ -79,7 +79,7 @@ class SyncLog(SyncHandle):
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
-    ) -> Position:
+    ) -> Appended:
         """See `Log.append`."""
         work = self._log.append(
             record, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
@@ -93,7 +93,7 @@ class SyncLog(SyncHandle):
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
-    ) -> list[Position]:
+    ) -> list[Appended]:
         """See `Log.append_many`."""
         work = self._log.append_many(
             records, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
@@ -107,7 +107,7 @@ class SyncLog(SyncHandle):
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
-    ) -> concurrent.futures.Future[Position]:
+    ) -> concurrent.futures.Future[Appended]:
         """See `Log.submit`; the future may be waited for in any thread."""
         work = self._log.submit(
             record, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid

@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
-from quire.cli.log import _check_txid
+from quire.cli.log import _check_txid, _print_appended
+from quire.cli.output import flush
+from quire.cli.settings import Settings
 from quire.errors import TxidOrderError
 from quire.log.manifest.options import LogOptions
-from quire.log.records.position import LATEST
+from quire.log.records.position import LATEST, Appended, Position
 from tests.support.log_cluster import NAME, LogCluster, run, whole_client
 
 
@@ -36,3 +38,11 @@ def test_an_id_below_one_that_was_trimmed_is_refused_and_the_largest_is_not() ->
             await leader.close()
 
     run(main)
+
+
+def test_json_has_the_position_and_the_offset(capsys: pytest.CaptureFixture[str]) -> None:
+    appended = Appended(Position(3, 17, 0), 42)
+    for json in (False, True):
+        _print_appended(Settings(store=None, json=json), appended)
+    flush()
+    assert capsys.readouterr().out == '3.17.0\n{"position": "3.17.0", "offset": 42}\n'

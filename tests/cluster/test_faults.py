@@ -45,9 +45,10 @@ def test_append_read_and_tail(tmp_path: Path) -> None:
         async with running(tmp_path, 3) as (_, client):
             log = await client.open_log("orders")
             reader = await client.read_log("orders", follow=True)
-            position = await log.append(b"first")
+            position, offset = await log.append(b"first")
             record = await anext(reader)
-            assert (record.position, record.payload, record.epoch) == (position, b"first", 1)
+            assert (record.position, record.offset) == (position, offset)
+            assert (record.payload, record.epoch) == (b"first", 1)
             await log.append_many([b"second", b"third"])
             assert [(await anext(reader)).payload for _ in range(2)] == [b"second", b"third"]
             await reader.close()

@@ -75,6 +75,9 @@ _OUTCOMES: Final = {
 
 def _append(number: int, append: sim.LogAppend, offsets: dict[Position, int]) -> Operation:
     is_ok = append.outcome is sim.Outcome.OK
+    offset = append.offset
+    if is_ok and offset is None:  # adopted: its leader was told nothing
+        offset = offsets.get(append.positions[0])
     return Operation(
         process=append.leader,
         number=number,
@@ -83,7 +86,7 @@ def _append(number: int, append: sim.LogAppend, offsets: dict[Position, int]) ->
         returned=append.returned if is_ok else None,
         outcome=_OUTCOMES[append.outcome],
         values=tuple(value_of(payload) for payload in append.payloads),
-        offset=offsets.get(append.positions[0]) if is_ok else None,
+        offset=offset if is_ok else None,
         expected=append.expected_offset,
         place=tuple(append.positions[0]) if is_ok else None,
     )

@@ -121,9 +121,9 @@ def test_d5_a_position_that_was_trimmed_is_never_silently_the_beginning() -> Non
     async def main() -> None:
         async with LogCluster() as cluster:
             async with await cluster.new_client().open() as log:
-                first = await log.append(b"0")
+                first, _ = await log.append(b"0")
                 await log.roll()
-                second = await log.append(b"1")
+                second, _ = await log.append(b"1")
                 await log.trim(second)
             with pytest.raises(PositionTrimmedError, match=r"first position left is 2\.0\.0"):
                 await cluster.new_client().read(first)

@@ -229,5 +229,5 @@ class Adopter:
                     slots = range(len(append.payloads))
                     places = tuple(Position(segment.number, entry, slot) for slot in slots)
                     append.epoch = segment.epoch
-                    self._world.log.confirm(append, places)
+                    self._world.log.place(append, places)
                     self._world.manifest_watch.confirm(self._log, places[-1])

@@ -134,17 +134,17 @@ class DeletionWorkload(LogWorkload):
         append.begun_in = manifest.epoch if manifest.log_id == log.log_id else log.epoch
         world.in_flight += 1
         try:
-            positions = tuple(await log.append_many(payloads))
+            told = await log.append_many(payloads)
         except OutcomeUnknownError as error:
             append.outcome = Outcome.UNKNOWN
             world.say(client.name, f"does not know about {payloads}: {error!r}")
         except HandleClosedError:
             append.outcome = Outcome.FAILED
         else:
-            history.confirm(append, positions)
-            world.log_conformance.answered(log.log_id, positions[-1])
+            history.confirm(append, told)
+            world.log_conformance.answered(log.log_id, told[-1].position)
             self.first_ack.set()
-            world.say(client.name, f"holds {positions[0]} of {log.log_id[:8]} confirmed")
+            world.say(client.name, f"holds {told[0].position} of {log.log_id[:8]} confirmed")
             text = f"{payloads!r} was appended when log {log.log_id} was gone"
             require(not was_gone, "D1 a log that is gone confirms nothing", text)
         finally:

@@ -83,7 +83,7 @@ class GapWorkload:
         for number in range(self.rng.choice([10, 25])):
             payload = b"record %d" % number
             at = await log.append(payload)
-            self.records[at.segment, at.entry] = payload
+            self.records[at.position.segment, at.position.entry] = payload
         await log.close()
 
     # -- losing ----------------------------------------------------------------------------------

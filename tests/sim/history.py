@@ -7,14 +7,14 @@ stays `pending`, which means unknown. Payloads are unique in a run, so a payload
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
 from typing import Final, Protocol
 
 from quire.entry import EntryId, LedgerId
-from quire.log.records.position import BEGINNING, Position, Record
+from quire.log.records.position import BEGINNING, Appended, Position, Record
 
 WALL_CLOCK_START: Final = 1.7e9
 """Unix seconds at which a run begins."""
@@ -154,6 +154,8 @@ class LogAppend:
     payloads: tuple[bytes, ...]
     outcome: Outcome = Outcome.PENDING
     positions: tuple[Position, ...] = ()
+    offset: int | None = None
+    """The offset of the first record, as the leader was told."""
     txid: int | None = None
     expected_offset: int | None = None
     is_resent: bool = False
@@ -242,7 +244,13 @@ class LogHistory:
         self.appends.append(append)
         return append
 
-    def confirm(self, append: LogAppend, positions: tuple[Position, ...]) -> None:
+    def confirm(self, append: LogAppend, told: Sequence[Appended]) -> None:
+        """Note where a leader was told that its records are."""
+        append.offset = told[0].offset
+        self.place(append, tuple(each.position for each in told))
+
+    def place(self, append: LogAppend, positions: tuple[Position, ...]) -> None:
+        """Note that records are in the log, and where."""
         append.outcome = Outcome.OK
         append.positions = positions
         if append.returned is None:

@@ -49,6 +49,19 @@ def acknowledged_records_are_in_the_log(final: list[Seen], history: LogHistory) 
             )
 
 
+def told_offsets_are_true(final: list[Seen], history: LogHistory) -> None:
+    at = {seen.position: seen.offset for seen in final}
+    for append in history.appends:
+        if append.offset is None:
+            continue
+        for offset, position in enumerate(append.positions, append.offset):
+            require(
+                at.get(position) in (None, offset),
+                "told offset",
+                f"{append.leader} was told offset {offset} at {position}; it is {at.get(position)}",
+            )
+
+
 def no_duplicates(final: list[Seen]) -> None:
     where: dict[bytes, Position] = {}
     for seen in final:
@@ -206,6 +219,7 @@ def check_log(finals: list[list[Seen]], history: LogHistory) -> None:
         require(other == final, "agreement", "two readers of the final log disagree")
     passes = [*history.readings, LogReading("the last reader", Position(0, 0, 0), final)]
     acknowledged_records_are_in_the_log(final, history)
+    told_offsets_are_true(final, history)
     no_duplicates(final)
     positions_are_consistent(final, history.readings)
     no_aborted_reads(final, history)

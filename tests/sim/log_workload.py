@@ -33,7 +33,7 @@ from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import BEGINNING, Position
+from quire.log.records.position import BEGINNING
 from tests.sim.archivist import Archivist
 from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.consumer import Consumer
@@ -322,9 +322,9 @@ class LogWorkload:
         begun = self.world.loop.time()
         try:
             if len(append.payloads) == 1:
-                positions: tuple[Position, ...] = (await log.append(append.payloads[0], **marks),)
+                told = [await log.append(append.payloads[0], **marks)]
             else:
-                positions = tuple(await log.append_many(append.payloads, **marks))
+                told = await log.append_many(append.payloads, **marks)
         except OutcomeUnknownError as error:
             append.outcome = Outcome.UNKNOWN
             self.world.say(client.name, f"does not know about {append.payloads}: {error!r}")
@@ -336,11 +336,11 @@ class LogWorkload:
             self.world.say(client.name, f"is refused: {error}")
             sender.refused(producer_sequence)
         else:
-            self.world.log.confirm(append, positions)
+            self.world.log.confirm(append, told)
             self.clocks.confirm(append, begun)
             self.first_ack.set()
-            self.world.manifest_watch.confirm(NAME, positions[-1])
-            self.world.say(client.name, f"holds {positions[0]} confirmed")
+            self.world.manifest_watch.confirm(NAME, told[-1].position)
+            self.world.say(client.name, f"holds {told[0].position} confirmed")
             await sender.doubt(log, append, producer_sequence)
         finally:
             self.world.in_flight -= 1

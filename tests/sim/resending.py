@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
 from quire.errors import (
@@ -26,7 +27,7 @@ from quire.errors import (
     TooManyProducersError,
 )
 from quire.log.leader.log import Log
-from quire.log.records.position import Position
+from quire.log.records.position import Appended, Position
 from quire.log.records.producers import WINDOW, ProducerSequence
 from tests.sim.history import LogAppend, LogHistory, Outcome, require
 
@@ -110,17 +111,17 @@ class Sender:
         if append.outcome is Outcome.FAILED:
             append.outcome = Outcome.UNKNOWN
         before = log.next_offset
-        positions = tuple(
-            await log.append_many(append.payloads, producer_sequence=producer_sequence)
-        )
+        told = await log.append_many(append.payloads, producer_sequence=producer_sequence)
         self.found += log.next_offset == before
         if known:
-            self._check_place(append, positions)
-        self._history.confirm(append, positions)
+            self._check_place(append, told)
+        self._history.confirm(append, told)
 
-    def _check_place(self, append: LogAppend, found: Sequence[Position]) -> None:
-        text = f"{append.payloads!r} of {self._name} was at {append.positions}, is now at {found}"
-        require(tuple(found) == append.positions, "a record sent again is where it was", text)
+    def _check_place(self, append: LogAppend, found: Sequence[Appended]) -> None:
+        assert append.offset is not None, "it was confirmed"
+        before = [*map(Appended, append.positions, count(append.offset))]
+        text = f"{append.payloads!r} of {self._name} was at {before}, is now at {found}"
+        require(list(found) == before, "a record sent again is where it was", text)
 
     def _is_trimmed(self, positions: Sequence[Position]) -> bool:
         trimmed_to = self._history.trimmed_to

@@ -10,7 +10,7 @@ import pytest
 from quire.entry import DigestKind
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
-from quire.log.records.position import Position
+from quire.log.records.position import Appended, Position
 from tests.sim.checkers import FinalLedger, check_ledger
 from tests.sim.history import End, LedgerHistory, LogHistory, Outcome, Seen, Violation
 from tests.sim.log_checkers import check_log
@@ -128,9 +128,9 @@ def log_scene() -> tuple[list[list[Seen]], LogHistory]:
         Seen(Position(1, 1, 1), 2, 1, b"c"),
         Seen(Position(2, 0, 0), 3, 2, b"d"),
     ]
-    history.confirm(history.offer("one", 1, (b"a",)), (Position(1, 0, 0),))
+    history.confirm(history.offer("one", 1, (b"a",)), [Appended(Position(1, 0, 0), 0)])
     history.offer("one", 1, (b"b", b"c"))
-    history.confirm(history.offer("two", 2, (b"d",)), (Position(2, 0, 0),))
+    history.confirm(history.offer("two", 2, (b"d",)), [Appended(Position(2, 0, 0), 3)])
     failed = history.offer("two", 2, (b"never",))
     failed.outcome = Outcome.FAILED
     history.read("follower", Position(0, 0, 0)).records = list(final)
@@ -167,7 +167,7 @@ def twice(final: list[Seen]) -> None:
 def out_of_order(finals: list[list[Seen]], history: LogHistory) -> None:
     late = history.offer("one", 1, (b"b",))
     late.after = None
-    history.confirm(late, (Position(1, 1, 0),))
+    history.confirm(late, [Appended(Position(1, 1, 0), 1)])
     history.appends.append(history.appends.pop(0))
 
 
@@ -178,7 +178,7 @@ def spread(finals: list[list[Seen]], history: LogHistory) -> None:
 
 def stale(finals: list[list[Seen]], history: LogHistory) -> None:
     late = history.offer("one", 1, (b"b", b"c"))
-    history.confirm(late, (Position(1, 1, 0), Position(1, 1, 1)))
+    history.confirm(late, [Appended(Position(1, 1, slot), 1 + slot) for slot in (0, 1)])
 
 
 def interleaved(finals: list[list[Seen]], history: LogHistory) -> None:
@@ -203,6 +203,10 @@ def out_of_nowhere(finals: list[list[Seen]], history: LogHistory) -> None:
 
 def misplaced(finals: list[list[Seen]], history: LogHistory) -> None:
     history.appends[0].expected_offset = 7
+
+
+def told_wrong(finals: list[list[Seen]], history: LogHistory) -> None:
+    history.appends[0].offset = 1
 
 
 def misnumbered(finals: list[list[Seen]], history: LogHistory) -> None:
@@ -249,6 +253,7 @@ def test_a_healthy_log_passes() -> None:
         (out_of_nowhere, "transactions"),
         (misnumbered, "transactions"),
         (misplaced, "conditional append"),
+        (told_wrong, "told offset"),
         (confirmed_behind_the_seal, "seal"),
         (there_behind_the_seal, "seal"),
     ],

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from quire.errors import QuireError
 from quire.log.leader.log import Log
-from quire.log.records.position import Position, Record
+from quire.log.records.position import Appended, Position, Record
 from tests.sim import deletion_workload, history, run
 from tests.sim.ablations import deletions
 from tests.sim.ablations.patch import Ablation
@@ -31,11 +31,11 @@ def is_noticed(rule: str, seeds: Sequence[int] = SEEDS) -> bool:
 def test_an_append_that_a_log_confirms_when_it_is_gone_is_noticed() -> None:
     whole = Log.append_many
 
-    async def append_many(self: Log, payloads: Sequence[bytes], **marks: Any) -> list[Position]:
+    async def append_many(self: Log, payloads: Sequence[bytes], **marks: Any) -> list[Appended]:
         try:
             return await whole(self, payloads, **marks)
         except QuireError:
-            return [Position(99, 0, slot) for slot in range(len(payloads))]
+            return [Appended(Position(99, 0, slot), slot) for slot in range(len(payloads))]
 
     with patch.object(Log, "append_many", append_many):
         assert is_noticed("D1 a log that is gone confirms nothing")

@@ -144,7 +144,7 @@ def numbered(first: int, count: int) -> list[bytes]:
 async def append_all(log: Log, records: Iterable[bytes]) -> list[Position]:
     """Append records at once and return their positions."""
     futures = [await log.submit(record) for record in records]
-    return [await future for future in futures]
+    return [(await future).position for future in futures]
 
 
 async def three_segments(cluster: LogCluster) -> list[Position]:
@@ -153,7 +153,7 @@ async def three_segments(cluster: LogCluster) -> list[Position]:
     positions: list[Position] = []
     for start in (0, 6):
         for number in range(start, start + 6, 2):
-            positions += await log.append_many(numbered(number, 2))
+            positions += [each.position for each in await log.append_many(numbered(number, 2))]
         await log.roll()
     log.abandon()
     return positions

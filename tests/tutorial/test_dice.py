@@ -124,7 +124,7 @@ def test_the_last_roll_of_a_leader_that_ended_on_the_spot_counts(tmp_path: Path)
         async with asyncio.timeout(30), LocalCluster(tmp_path, bookies=3) as cluster:
             async with quire.connect(cluster.store_uri) as client:
                 log = await client.open_log(LOG)
-                position = await log.append(bytes([6]))
+                position, _ = await log.append(bytes([6]))
                 log.abandon()
             assert await read_log(cluster.store_uri) == [Roll(position, 6, 1)]
 

@@ -18,12 +18,12 @@ from typing import TypeAlias
 
 from quire.entry import EntryId
 from quire.log.leader.conditions import UNMARKED, Marks
-from quire.log.leader.outcome import SINGLE, Outcome
+from quire.log.leader.outcome import SINGLE, Outcome, places_from
 from quire.log.manifest.ages import APART_MS
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.times import begin_ms
 from quire.log.records.batch import body_size, encode_batch
-from quire.log.records.position import Position
+from quire.log.records.position import Appended, Position
 from quire.log.records.producers import (
     COLUMNS_RESERVE,
     FORGOTTEN,
@@ -75,18 +75,19 @@ class Parcel:
     ack: Future[EntryId] | None = None
 
     def confirm(self, segment: int) -> None:
-        """Complete the futures with the positions of their records."""
-        entry, slot = self.entry, 0
+        """Complete the futures with the places of their records."""
+        entry, first, slot = self.entry, self.first_offset, 0
         make = tuple.__new__  # what `Position` does, without a call in between
         for future, count in self.waiting:
             if count == SINGLE:
                 if not future.done():
-                    future.set_result(make(Position, (segment, entry, slot)))
+                    place = make(Position, (segment, entry, slot))
+                    future.set_result(make(Appended, (place, first + slot)))
                 slot += 1
             else:
                 if not future.done():
-                    slots = range(slot, slot + count)
-                    future.set_result([Position(segment, entry, each) for each in slots])
+                    place = Position(segment, entry, slot)
+                    future.set_result(places_from(place, first + slot, count))
                 slot += count
 
 

@@ -49,7 +49,7 @@ from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.search import OpenSegment, find_record, look
-from quire.log.records.position import Position
+from quire.log.records.position import Appended, Position
 from quire.log.records.producers import Producers, ProducerSequence
 
 _log = logging.getLogger(__name__)
@@ -204,8 +204,8 @@ class Log(Handle):
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
-    ) -> asyncio.Future[Position]:
-        """Queue a record once there is space, and return the future of its position.
+    ) -> asyncio.Future[Appended]:
+        """Queue a record once there is space, and return the future of its position and offset.
 
         Args:
             record: the payload.
@@ -213,12 +213,13 @@ class Log(Handle):
                 moment when there is space: every earlier record counts, confirmed or not.
             producer_sequence: the producer's name and sequence number. If a record with the same
                 one is in the log or in flight, it is not written again: the future gets the
-                position of the original. It is remembered across takeovers (producers.py).
+                position and offset of the original. It is remembered across takeovers
+                (producers.py).
             txid: a number of the application that never decreases along a log; readers can
                 start by it. Without one, the record has the txid of the record before.
 
         Returns:
-            A future of the record's position. Futures complete in order of submission.
+            A future of the record's position and offset. Futures complete in order of submission.
 
         Raises:
             TailConflictError: the record would get another offset. Nothing was written.
@@ -254,8 +255,8 @@ class Log(Handle):
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
-    ) -> Position:
-        """Append a record and return its position once it is certain. As `submit`."""
+    ) -> Appended:
+        """Append a record; return its position and offset once they are certain. As `submit`."""
         future = await self.submit(
             record, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
         )
@@ -269,7 +270,7 @@ class Log(Handle):
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
-    ) -> list[Position]:
+    ) -> list[Appended]:
         """Append records atomically: readers see all of them or none. As `submit`; all records get
         the same producer sequence and txid.
         """
@@ -278,7 +279,7 @@ class Log(Handle):
         group = [as_bytes(each) for each in records]
         terms = make_terms(expected_offset, producer_sequence, txid)
         with self._failure:
-            places: list[Position] = await (await self._pipeline.submit(group, len(group), terms))
+            places: list[Appended] = await (await self._pipeline.submit(group, len(group), terms))
         return places
 
     async def _locate(self, offset: int) -> Position:

@@ -11,10 +11,10 @@ from asyncio import Future
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from quire.log.records.position import Position
+from quire.log.records.position import Appended, Position
 
 SINGLE = 0
-"""Count of a group with a single record: its future gets a position instead of a list."""
+"""Count of a group with a single record: its future gets one place instead of a list."""
 
 
 class Outcome(Protocol):
@@ -48,7 +48,7 @@ class SharedOutcome:
 
     def set_result(self, result: Any, /) -> None:
         """Tell where the records are."""
-        places = [result] if isinstance(result, Position) else list(result)
+        places = [result] if isinstance(result, Appended) else list(result)
         self._on_decided()
         for future, count in self._callers:
             if not future.done():
@@ -67,6 +67,12 @@ class SharedOutcome:
         return None
 
 
-def answer(future: Future[Any], count: int, places: list[Position]) -> None:
+def places_from(first: Position, offset: int, count: int) -> list[Appended]:
+    """Return the places of the records of a group: they share an entry, one after the other."""
+    segment, entry, slot = first
+    return [Appended(Position(segment, entry, slot + each), offset + each) for each in range(count)]
+
+
+def answer(future: Future[Any], count: int, places: list[Appended]) -> None:
     """Answer a call with the places of its records, as it was made: for one record or for many."""
     future.set_result(places[0] if count == SINGLE else list(places))

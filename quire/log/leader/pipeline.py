@@ -39,7 +39,7 @@ from quire.errors import (
 from quire.log.leader.accumulator import Outbox, Parcel
 from quire.log.leader.conditions import ALWAYS, Terms
 from quire.log.leader.flow_control import Room
-from quire.log.leader.outcome import SINGLE, Outcome, SharedOutcome, answer
+from quire.log.leader.outcome import SINGLE, Outcome, SharedOutcome, answer, places_from
 from quire.log.leader.segments import Chain, LiveSegment, Taken, deposed_by
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.times import begin_ms
@@ -215,8 +215,7 @@ class Pipeline:
             original.join(future, count)
             return future
         first = await self._locate(known.offset)
-        places = [first._replace(slot=first.slot + each) for each in range(records)]
-        answer(future, count, places)
+        answer(future, count, places_from(first, known.offset, records))
         return future
 
     def check_open(self) -> None:

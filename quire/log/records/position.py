@@ -84,6 +84,16 @@ def check_offset(offset: object) -> None:
         )
 
 
+class Appended(NamedTuple):
+    """Where an appended record is: its position, and its offset. Both never change.
+
+    A named tuple, so that `position, offset = await log.append(record)` works.
+    """
+
+    position: Position
+    offset: int
+
+
 class AtCursor(NamedTuple):
     """Start of a reader: where the log's cursor of this name is."""
 

@@ -58,7 +58,9 @@ def test_parcels_are_whole_groups_in_order_within_bounds(offered: list[list[byte
         for entry, parcel in enumerate(parcels):
             parcel.entry = entry
             parcel.confirm(7)
-        positions = [position for future in futures for position in future.result()]
+        places = [place for future in futures for place in future.result()]
+        assert [each.offset for each in places] == list(range(50, offset))
+        positions = [each.position for each in places]
         assert positions == sorted(set(positions))
         assert [len(each.result()) for each in futures] == [len(group) for group in offered]
         assert len({each.entry for each in positions}) == len(parcels)
@@ -74,7 +76,7 @@ def test_a_single_record_gets_a_position_and_a_cancelled_one_keeps_its_slot() ->
         parcel = outbox.cut(0)
         parcel.entry = 4
         parcel.confirm(7)
-        assert (one.result(), three.result()) == (Position(7, 4, 0), Position(7, 4, 2))
+        assert (one.result(), three.result()) == ((Position(7, 4, 0), 50), (Position(7, 4, 2), 52))
         assert parcel.timestamp_ms == 1000, "time does not run backward"
 
     asyncio.run(main())

@@ -45,8 +45,8 @@ def test_terms_that_are_none_are_refused_at_the_call(terms: dict[str, Any]) -> N
                 await log.append(b"bad", **terms)
             with pytest.raises(InvalidRequestError):
                 await log.append_many([b"bad", b"bad"], **terms)
-            assert await innocent == Position(1, 0, 0)
-            assert await log.append(b"b") == Position(1, 1, 0)
+            assert await innocent == (Position(1, 0, 0), 0)
+            assert await log.append(b"b") == (Position(1, 1, 0), 1)
             await log.close()
 
     run(main)
@@ -87,7 +87,8 @@ def test_records_with_marks_that_fill_a_batch_to_its_end_go_into_two() -> None:
                 )
                 for each in (1, 2)
             ]
-            assert await asyncio.gather(*appends) == [Position(1, 0, 0), Position(1, 1, 0)]
+            places = await asyncio.gather(*appends)
+            assert places == [(Position(1, 0, 0), 0), (Position(1, 1, 0), 1)]
             await log.close()
 
     run(main)
@@ -107,7 +108,7 @@ def test_any_number_of_appends_in_line_may_be_refused_at_once() -> None:
             last = asyncio.create_task(log.append(b"c"))
             told = await asyncio.gather(*waiting, return_exceptions=True)
             assert {type(each) for each in told} == {TailConflictError}
-            assert (await log.append(b"d")).segment == (await last).segment == 1
+            assert (await log.append(b"d")).position.segment == (await last).position.segment == 1
             await log.close()
             assert await cluster.new_client().payloads() == [b"a", b"b", b"c", b"d"]
 
@@ -153,10 +154,10 @@ def test_a_roll_takes_what_was_submitted_a_moment_before() -> None:
             log = await client.open()
             future = await log.submit(b"a")
             await log.roll()
-            assert await future == Position(1, 0, 0)
+            assert await future == (Position(1, 0, 0), 0)
             assert [bool(each.end) for each in (await client.manifest()).segments] == [True, False]
             await log.roll()
-            assert await log.append(b"b") == Position(2, 0, 0)
+            assert await log.append(b"b") == (Position(2, 0, 0), 1)
             await log.close()
 
     run(main)

@@ -37,7 +37,7 @@ def test_who_gives_up_takes_nothing_from_who_sent_it_again() -> None:
             )
             await asyncio.sleep(0.1)
             first.cancel()
-            assert await again == Position(1, 1, 0)
+            assert await again == (Position(1, 1, 0), 1)
             await log.close()
             assert await cluster.new_client().payloads() == [b"first", b"x"]
 
@@ -52,8 +52,8 @@ def test_who_sends_again_after_a_time_limit_gets_the_first_ones_position(delay: 
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
                     await log.append(b"x", producer_sequence=ONE)
-            assert await log.append(b"x", producer_sequence=ONE) == Position(1, 1, 0)
-            assert await log.append_many([b"x"], producer_sequence=ONE) == [Position(1, 1, 0)]
+            assert await log.append(b"x", producer_sequence=ONE) == (Position(1, 1, 0), 1)
+            assert await log.append_many([b"x"], producer_sequence=ONE) == [(Position(1, 1, 0), 1)]
             await log.close()
 
     run(main)
@@ -88,7 +88,7 @@ def test_all_who_share_an_append_have_positions_of_their_own() -> None:
                 *(log.append_many([b"x", b"y"], producer_sequence=ONE) for _ in range(2))
             )
             first.clear()
-            assert again == [Position(1, 1, 0), Position(1, 1, 1)]
+            assert again == [(Position(1, 1, 0), 1), (Position(1, 1, 1), 2)]
             await log.close()
 
     run(main)

@@ -25,11 +25,10 @@ def test_append_gives_positions_in_order_and_readers_get_the_records() -> None:
             async with await client.open() as log:
                 assert (log.name, log.epoch, log.is_deposed) == (NAME, 1, False)
                 positions = [await log.append(record) for record in numbered(0, 5)]
-                assert positions == [Position(1, entry, 0) for entry in range(5)]
+                assert positions == [(Position(1, entry, 0), entry) for entry in range(5)]
             records = await client.read()
             assert [each.payload for each in records] == numbered(0, 5)
-            assert [each.position for each in records] == positions
-            assert [each.offset for each in records] == list(range(5))
+            assert [(each.position, each.offset) for each in records] == positions
             assert {(each.epoch, each.timestamp_ms) for each in records} == {(1, 1_000_000)}
 
     run(main)
@@ -56,8 +55,8 @@ def test_append_many_is_one_entry_and_is_never_split() -> None:
             log = await cluster.new_client().open(batch_records=4, batch_bytes=20)
             single = [await log.submit(record) for record in numbered(0, 3)]
             positions = await log.append_many(numbered(3, 9))
-            assert len({(each.segment, each.entry) for each in positions}) == 1
-            assert [each.slot for each in positions] == list(range(9))
+            assert len({(each.position.segment, each.position.entry) for each in positions}) == 1
+            assert [each.position.slot for each in positions] == list(range(9))
             assert max(each.result() for each in single) < positions[0]
             assert await log.append_many([]) == []
             await log.close()
@@ -176,7 +175,7 @@ def test_roll_by_hand_returns_when_the_old_segment_is_sealed() -> None:
             await asyncio.gather(log.roll(), log.roll())
             manifest = await cluster.check()
             assert [each.records for each in manifest.segments] == [1, None]
-            assert (await log.append(b"1")).segment == 2
+            assert (await log.append(b"1")).position.segment == 2
             await log.close()
 
     run(main)
@@ -264,7 +263,7 @@ def test_a_sealed_log_takes_no_more_records_from_anybody() -> None:
             log = await cluster.new_client().open()
             late = [await log.submit(record) for record in numbered(0, 5)]
             await log.seal()
-            assert [each.result().slot for each in late] != []
+            assert [each.result().position.slot for each in late] != []
             with pytest.raises(LogSealedError):
                 await log.append(b"x")
             with pytest.raises(LogSealedError):
@@ -319,7 +318,7 @@ def test_trim_by_the_leader_takes_effect_at_once_and_deletes_ledgers() -> None:
             manifest = await cluster.check_all_listed()
             assert manifest.doomed == ()
             await log.trim(first[0])
-            assert (await log.append(b"6")).segment == 2
+            assert (await log.append(b"6")).position.segment == 2
             await log.close()
 
     run(main)

@@ -9,7 +9,7 @@ import pytest
 from quire.entry import DigestKind, Sealer
 from quire.errors import AppendOutcomeUnknownError, QuireError
 from quire.log.leader.log import Log
-from quire.log.records.position import Position
+from quire.log.records.position import Appended, Position
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import (
     NAME,
@@ -32,11 +32,11 @@ def test_while_the_store_is_down_the_old_ledger_goes_on_and_the_roll_follows() -
             log = await client.open(roll_entries=3)
             client.store.before = refuse()
             for number in range(20):
-                assert (await log.append(b"%d" % number)).segment == 1
+                assert (await log.append(b"%d" % number)).position.segment == 1
                 await asyncio.sleep(0.5)
             client.store.before = refuse("nothing")
             await asyncio.sleep(5)
-            assert (await log.append(b"20")).segment == 2
+            assert (await log.append(b"20")).position.segment == 2
             await log.close()
             assert await client.payloads() == numbered(0, 21)
             await cluster.check()
@@ -56,10 +56,10 @@ def test_appends_do_not_wait_for_metadata_during_a_roll(method: str, path: str) 
             client.store.before = gate
             roll = asyncio.create_task(log.roll())
             await gate.reached.wait()
-            assert (await log.append(b"1")).segment == 1
+            assert (await log.append(b"1")).position.segment == 1
             gate.open.set()
             await roll
-            assert (await log.append(b"2")).segment == 2
+            assert (await log.append(b"2")).position.segment == 2
             await log.close()
 
     run(main)
@@ -75,7 +75,7 @@ def test_closing_the_previous_segment_runs_beside_the_new_writes() -> None:
             client.store.before = gate
             roll = asyncio.create_task(log.roll())
             await gate.reached.wait()
-            assert (await log.append(b"1")).segment == 2
+            assert (await log.append(b"1")).position.segment == 2
             assert not roll.done()
             gate.open.set()
             await roll
@@ -89,7 +89,7 @@ def test_no_frame_of_the_next_segment_is_sent_before_every_entry_of_the_last_is_
         async with LogCluster() as cluster:
             log = await cluster.new_client().open(batch_records=1)
             first = (await cluster.check()).segments[0].ledger
-            futures: list[asyncio.Future[Position]] = []
+            futures: list[asyncio.Future[Appended]] = []
             early: list[int] = []
 
             async def before(method: str, ledger: int) -> None:
@@ -108,8 +108,8 @@ def test_no_frame_of_the_next_segment_is_sent_before_every_entry_of_the_last_is_
             futures += [await log.submit(record) for record in numbered(20, moved)]
             positions = [await each for each in futures]
             await roll
-            assert positions[0].segment == 1
-            assert positions[-1].segment == 2
+            assert positions[0].position.segment == 1
+            assert positions[-1].position.segment == 2
             assert early == []
             await log.close()
 
@@ -174,13 +174,13 @@ def test_a_ledger_that_fails_is_replaced_and_every_record_is_there_once(survivor
                 bookie.before = down("nothing")
             positions = [await each for each in futures]
             assert positions == sorted(positions)
-            assert positions[-1].segment == (1 if survivors else 2)
+            assert positions[-1].position.segment == (1 if survivors else 2)
             positions.append(await log.append(b"10"))
-            assert positions[-1].segment == 2
+            assert positions[-1].position.segment == 2
             await log.close()
             records = await cluster.new_client().read()
             assert [each.payload for each in records] == numbered(0, 11)
-            assert [each.position for each in records][4:] == positions
+            assert [(each.position, each.offset) for each in records][4:] == positions
             assert [each.offset for each in records] == list(range(11))
             await cluster.check()
 
@@ -201,7 +201,7 @@ def test_a_ledger_that_fails_in_the_middle_of_a_roll_is_mended_into_the_successo
             await asyncio.sleep(3)
             for bookie in cluster.bookies.values():
                 bookie.before = down("nothing")
-            assert [(await each).segment for each in futures] == [2] * 6
+            assert [(await each).position.segment for each in futures] == [2] * 6
             await roll
             await log.close()
             records = await cluster.new_client().read()
@@ -225,7 +225,7 @@ def test_a_roll_goes_on_with_what_a_ledger_that_failed_empty_leaves_to_the_next(
             for bookie in cluster.bookies.values():
                 bookie.before = down("nothing")
             await roll
-            assert await future == Position(2, 0, 0)
+            assert await future == (Position(2, 0, 0), 0)
             segments = (await cluster.check()).segments
             assert [(each.number, bool(each.end)) for each in segments] == [(2, True), (3, False)]
             await log.close()
@@ -233,7 +233,7 @@ def test_a_roll_goes_on_with_what_a_ledger_that_failed_empty_leaves_to_the_next(
     run(main)
 
 
-async def stranded(cluster: LogCluster) -> tuple[Log, asyncio.Future[Position]]:
+async def stranded(cluster: LogCluster) -> tuple[Log, asyncio.Future[Appended]]:
     """Return a log with one record that is confirmed, and the future of one that cannot be."""
     log = await cluster.new_client().open(open_timeout=5.0)
     await log.append(b"0")
@@ -264,7 +264,7 @@ def test_a_mended_ledger_confirms_only_the_bytes_that_were_sent(is_mine: bool) -
                 frames[1] = sealer.seal(1, 0, length, kept)
                 bookie.before = down("nothing")
             if is_mine:
-                assert await future == Position(1, 1, 0)
+                assert await future == (Position(1, 1, 0), 1)
                 await log.close()
                 return
             with pytest.raises(AppendOutcomeUnknownError):

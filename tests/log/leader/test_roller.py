@@ -197,7 +197,7 @@ def test_a_handle_that_has_ended_starts_no_timer_for_settings_it_still_sees() ->
         async with LogCluster() as cluster:
             client, owner = cluster.new_client(), cluster.new_client()
             log = await client.open()
-            place = await log.append(b"0")
+            place, _ = await log.append(b"0")
             late = Gate("get", PATH)
             client.store.before = late
             trimming = asyncio.create_task(log.trim(place))

@@ -49,7 +49,7 @@ def test_rival_leaders_make_one_history(seed: int) -> None:
             try:
                 for number in range(10):
                     record = b"%d.%d.%d" % (id(client), attempt, number)
-                    acked[record] = await log.append(record)
+                    acked[record] = (await log.append(record)).position
             except DeposedError:
                 assert log.is_deposed
             finally:
@@ -304,7 +304,7 @@ def test_the_wrong_password_opens_nothing_and_changes_nothing() -> None:
             await log.append(b"0")
             with pytest.raises(UnauthorizedError):
                 await cluster.new_client().open(password=b"wrong")
-            assert (await log.append(b"1")).segment == 1
+            assert (await log.append(b"1")).position.segment == 1
             await log.close()
             with pytest.raises(UnauthorizedError):
                 await cluster.new_client().read()

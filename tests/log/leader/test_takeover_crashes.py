@@ -122,7 +122,7 @@ def test_the_last_two_segments_are_recovered_when_a_leader_dies_in_the_middle_of
             await append_all(log, numbered(0, 3))
             client.store.before = Gate("put", LEDGERS)  # closing the previous ledger hangs
             roll = asyncio.create_task(log.roll())
-            segments = [(await log.append(b"3")).segment for _ in range(50)]
+            segments = [(await log.append(b"3")).position.segment for _ in range(50)]
             assert segments[-1] == 2
             assert len((await cluster.check()).open_segments) == 2
             log.abandon()

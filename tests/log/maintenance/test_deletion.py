@@ -158,7 +158,7 @@ def test_a_log_that_goes_just_when_it_is_changed_is_said_to_be_gone() -> None:
             log = await client.open()  # which then has to make it
             position = await log.append(b"0")
             with pytest.raises(DeposedError):
-                await log.trim(position.after)
+                await log.trim(position.position.after)
             assert log.is_deposed
             assert (await cluster.ledgers(), await client.logs.list()) == ([], [])
 

@@ -41,7 +41,7 @@ def test_a_created_log_is_empty_and_has_its_settings() -> None:
             async with await client.logs.read(NAME, follow=True) as follower:
                 log = await client.open()
                 assert log.log_id == made.log_id
-                assert await log.append(b"first") == Position(1, 0, 0)
+                assert await log.append(b"first") == (Position(1, 0, 0), 0)
                 assert (await anext(follower)).payload == b"first"
                 ledger = (await client.manifest()).segments[0].ledger
                 replication = (await client.catalog.metadata(ledger)).replication

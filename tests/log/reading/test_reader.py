@@ -151,7 +151,7 @@ def test_a_reader_that_does_not_follow_crosses_a_roll_under_way() -> None:
             await append_all(log, numbered(0, 3))
             client.store.before = _slow_close
             roll = asyncio.create_task(log.roll())
-            while (await log.append(b"3")).segment == 1:
+            while (await log.append(b"3")).position.segment == 1:
                 pass
             await asyncio.sleep(0.1)
             assert not roll.done()

@@ -289,7 +289,7 @@ def test_a_deposed_leader_can_become_a_follower() -> None:
             await new.append(b"1")
             with pytest.raises(DeposedError):
                 await old.append(b"2")
-            async with await client.logs.read(NAME, last.after, follow=True) as reader:
+            async with await client.logs.read(NAME, last.position.after, follow=True) as reader:
                 assert (await anext(reader)).payload == b"1"
             await new.close()
 

@@ -78,7 +78,7 @@ def test_a_reader_that_starts_at_the_end_is_given_nothing_older_either() -> None
                 cluster.now += 1
                 positions = await log.append_many([b"wanted", b"too"], txid=ids[1])
                 record = await reading
-                assert (record.payload, record.position) == (b"wanted", positions[0])
+                assert (record.payload, record.position) == (b"wanted", positions[0].position)
                 assert (await anext(reader)).payload == b"too"
                 await reader.close()
             await log.close()
@@ -110,11 +110,14 @@ def test_the_linearizable_tail_is_behind_every_acknowledged_record() -> None:
             assert await other.logs.tail(NAME) == (Position(1, 0, 0), 0)
             lagged = False
             for number in range(20):
-                position = await log.append(b"%d" % number)
+                position, _ = await log.append(b"%d" % number)
                 cheap = await other.logs.tail(NAME)
                 strong = await other.logs.tail(NAME, linearizable=True)
                 assert cheap.position <= strong.position
-                assert strong == (Position(position.segment, position.entry + 1, 0), number + 1)
+                assert strong == (
+                    Position(position.segment, position.entry + 1, 0),
+                    number + 1,
+                )
                 lagged = lagged or cheap != strong
                 if number == 10:
                     await log.roll()
@@ -137,7 +140,7 @@ def test_what_was_acknowledged_is_reached_before_it_is_announced() -> None:
             cursor = await other.logs.cursors(NAME).open("c")
             lagged = 0
             for number in range(1, 40):
-                position = await log.append(b"%d" % number)
+                position, _ = await log.append(b"%d" % number)
                 lagged += (await other.logs.tail(NAME)).offset <= number
                 if number % 4 == 0:
                     behind = Position(position.segment, position.entry + 1, 0)

@@ -191,7 +191,7 @@ def test_a_log_is_encrypted_rotated_taken_over_and_read() -> None:
             log.abandon()
             other = await cluster.new_client().open(keyring=ring(old=OLD, new=NEW))
             await other.append(SECRET, producer_sequence=ProducerSequence("p", 1))  # known
-            last = await other.append(b"end", txid=7)
+            last, _ = await other.append(b"end", txid=7)
             await other.close()
             both = ring(old=OLD, new=NEW)
             expected = [b"plain", *[SECRET * 5] * 5, SECRET, b"end"]

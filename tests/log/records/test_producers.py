@@ -19,7 +19,7 @@ from quire.errors import (
     TooManyProducersError,
 )
 from quire.log.records.batch import BATCH_BYTES_MAX, Compression, decode_batch, encode_batch
-from quire.log.records.position import Position
+from quire.log.records.position import Appended
 from quire.log.records.producers import (
     STAMPS,
     WINDOW,
@@ -206,7 +206,7 @@ def test_a_conditional_append_gets_the_offset_it_expects_or_is_not_written() -> 
                 for each in range(4, 8)
             ]
             outcomes = await asyncio.gather(*rivals, return_exceptions=True)
-            assert [isinstance(each, Position) for each in outcomes] == [True, *[False] * 3]
+            assert [isinstance(each, Appended) for each in outcomes] == [True, *[False] * 3]
             await log.close()
             records = await cluster.new_client().read()
             assert [each.payload for each in records] == numbered(0, 5)
@@ -307,7 +307,7 @@ def test_stamps_are_remembered_over_take_overs_rolls_and_trims(crash: bool) -> N
                 await log.append(b"-")
                 if number == 15:
                     await log.roll()
-            await log.trim(at[ProducerSequence("p0", 15)])
+            await log.trim(at[ProducerSequence("p0", 15)].position)
             for _ in range(3):
                 if crash:
                     log.abandon()
@@ -329,7 +329,7 @@ def test_stamps_are_remembered_over_take_overs_rolls_and_trims(crash: bool) -> N
                 await log.append(b"+")
             await log.close()
             assert b"again" not in await cluster.new_client().payloads(
-                at[ProducerSequence("p0", 18)]
+                at[ProducerSequence("p0", 18)].position
             )
 
     run(main)
@@ -346,7 +346,7 @@ def test_a_trim_within_a_segment_leaves_the_memory_readable(kept: int) -> None:
                 await log.append(b"%d" % each, producer_sequence=ProducerSequence("p", each))
                 for each in range(6)
             ]
-            await log.trim(at[-kept])
+            await log.trim(at[-kept].position)
             await log.close()
             log = await cluster.new_client().open()
             for number in range(6):
@@ -435,7 +435,10 @@ def test_a_log_trimmed_inside_the_segment_of_the_snapshot_can_be_taken_over() ->
                 await log.append(b"%d" % each, producer_sequence=ProducerSequence("p", each))
                 for each in range(6)
             ]
-            await log.trim(places[3])  # the snapshot is in front of it, in a segment that stays
+            # The snapshot is before the trim, in a segment that stays.
+            await log.trim(
+                places[3].position
+            )  # the snapshot is in front of it, in a segment that stays
             log.abandon()
             other = await cluster.new_client().open(open_timeout=5.0)
             assert await other.append(b"4", producer_sequence=ProducerSequence("p", 4)) == places[4]

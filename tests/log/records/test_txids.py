@@ -22,7 +22,7 @@ from quire.log.manifest.manifest import Job
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.batch import BATCH_BYTES_MAX, decode_batch, encode_batch
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import LATEST, AtTxid, Position
+from quire.log.records.position import LATEST, Appended, AtTxid, Position
 from quire.log.records.producers import ProducerSequence, encode_columns
 from quire.log.records.txids import (
     TXIDS,
@@ -102,8 +102,8 @@ def test_order_is_decided_when_a_record_is_queued() -> None:
             log = await cluster.new_client().open(records_in_flight_max=2)
             appends = [asyncio.create_task(log.append(b"x", txid=each)) for each in (3, 3, 8, 7, 9)]
             done = await asyncio.gather(*appends, return_exceptions=True)
-            assert [type(each) for each in done] == [Position] * 3 + [
-                TxidOrderError, Position
+            assert [type(each) for each in done] == [Appended] * 3 + [
+                TxidOrderError, Appended
             ]  # fmt: skip
             await log.close()
 
@@ -125,7 +125,7 @@ def test_a_new_leader_knows_the_last_id(how: str) -> None:
             else:
                 await log.close()
             if how == "trimmed away":
-                await client.logs.trim(NAME, last.after)
+                await client.logs.trim(NAME, last.position.after)
                 assert not (await client.manifest()).segments
             other = await cluster.new_client().open()
             with pytest.raises(TxidOrderError, match=r"txid 6 .* txid 7"):
