@@ -216,7 +216,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.zookeeper_client",
         "quire.cluster.zookeeper.server",
         "quire.repair.directory",
-        "quire.spark.patience",
+        "quire.aio.retry",
         "quire.steady",
         "quire.storage.serving.metered",
     ),

@@ -24,6 +24,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from quire.aio.backoff import Backoff
 from quire.election.ballot import (
     Place,
     Standing,
@@ -59,8 +60,10 @@ SESSION_SECONDS_MIN: Final = 0.1
 SESSION_SECONDS_MAX: Final = 2_000_000.0
 """Shorter sessions end between two heartbeats, and their candidate would stand in vain."""
 
-RETRY_SECONDS: Final = 0.25
-"""Mean pause before a store that failed is asked again; its calls have waited by themselves."""
+BACKOFF: Final = Backoff(first=0.375, last=0.375, spread=2 / 3)
+"""The pause, 0.25 s on average, before a store that failed is asked again: its calls have waited by
+themselves.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +363,7 @@ class Election:
                 await self._pause()
 
     async def _pause(self) -> None:
-        await asyncio.sleep(RETRY_SECONDS * (0.5 + self._rng.random()))
+        await asyncio.sleep(BACKOFF.seconds(0, self._rng))
 
 
 def _leader(term: Term | None) -> Leader | None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
+from quire.aio.backoff import Backoff
+from quire.aio.retry import retry
 from quire.aio.timing import time_limit
 from quire.entry import BookieId
 from quire.errors import BookieBusyError, BookieUnavailableError, QuireError, RetryError
@@ -27,12 +28,11 @@ T = TypeVar("T")
 ATTEMPTS: Final = 3
 """How often one question is put to a bookie that answers with a transient error."""
 
-BACK_OFF_SECONDS: Final = 0.050
-"""Pause before the second attempt; it doubles from then on."""
+BACKOFF: Final = Backoff(first=0.050, last=0.200)
+"""Pauses between these attempts."""
 
-BUSY_PAUSE_SECONDS_MIN: Final = 0.005
-BUSY_PAUSE_SECONDS_MAX: Final = 0.250
-"""Pauses before a busy bookie is asked the same again, doubling."""
+BUSY_BACKOFF: Final = Backoff(first=0.005, last=0.250)
+"""Pauses before a busy bookie is asked the same again."""
 
 
 async def within(seconds: float, bookie: BookieId, call: Awaitable[T]) -> T:
@@ -48,24 +48,14 @@ async def within(seconds: float, bookie: BookieId, call: Awaitable[T]) -> T:
 
 async def persist(attempt: Callable[[], Awaitable[T]], attempts: int = ATTEMPTS) -> T:
     """Return the first answer that is not a transient error, after at most `attempts` of them."""
-    for done in range(attempts - 1):
-        try:
-            return await attempt()
-        except RetryError:
-            await asyncio.sleep(BACK_OFF_SECONDS * 2**done)
-    return await attempt()
+    return await retry(attempt, on=RetryError, backoff=BACKOFF, attempts=attempts)
 
 
 async def outwait(attempt: Callable[[], Awaitable[T]]) -> T:
     """Return the first answer that is not `BookieBusyError`, however long that takes: a bookie that
     is busy has not failed. The caller bounds the time.
     """
-    pause = BUSY_PAUSE_SECONDS_MIN
-    while True:
-        with suppress(BookieBusyError):
-            return await attempt()
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, BUSY_PAUSE_SECONDS_MAX)
+    return await retry(attempt, on=BookieBusyError, backoff=BUSY_BACKOFF)
 
 
 class Asking(Generic[K, T]):

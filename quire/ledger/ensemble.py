@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from quire.aio.backoff import Backoff
 from quire.aio.tasks import Tasks
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import (
@@ -34,12 +35,8 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import Bookies
 from quire.ledger.window import AppendWindow
 
-RETRY_SECONDS_MIN: Final = 0.05
-RETRY_SECONDS_MAX: Final = 1.0
-"""Pauses before a failed bookie that has no replacement is probed, doubling with each failure."""
-
-DOUBLINGS_MAX: Final = 10
-"""More than are needed from the one to the other; a bookie may fail thousands of times."""
+BACKOFF: Final = Backoff(first=0.05, last=1.0)
+"""Pauses before a failed bookie that has no replacement is probed."""
 
 _log = logging.getLogger(__name__)
 
@@ -189,7 +186,7 @@ class Ensemble:
             _log.error("ledger %d, bookie %s", self.ledger, lane.bookie, exc_info=error)
         now = asyncio.get_running_loop().time()
         lane.is_read_only = isinstance(error, ReadOnlyBookieError)
-        pause = min(RETRY_SECONDS_MIN * 2 ** min(lane.failures, DOUBLINGS_MAX), RETRY_SECONDS_MAX)
+        pause = BACKOFF.seconds(lane.failures)
         level = logging.DEBUG if lane.failures else logging.WARNING
         _log.log(level, "ledger %d, position %d is down: %s", self.ledger, lane.position, error)
         self.suspects[lane.bookie] = now + self._options.quarantine

@@ -24,7 +24,7 @@ from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.entry import EntryId
 from quire.errors import NotEnoughBookiesError, QuireError, StoreUnavailableError
-from quire.ledger.ensemble import RETRY_SECONDS_MAX, Ensemble
+from quire.ledger.ensemble import BACKOFF, Ensemble
 from quire.ledger.lane import LaneState
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment
@@ -134,5 +134,5 @@ class EnsembleChange:
         now = asyncio.get_running_loop().time()
         due = [lane.retry_at for lane in ailing if lane.state is LaneState.DOWN]
         with suppress(TimeoutError):
-            async with time_limit(min([*due, now + RETRY_SECONDS_MAX]) - now):
+            async with time_limit(min([*due, now + BACKOFF.last]) - now):
                 await self._failed.wait()

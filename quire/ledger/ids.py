@@ -13,8 +13,11 @@ import asyncio
 import random
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple, NoReturn
 
+from quire.aio.backoff import Backoff
+from quire.aio.retry import retry
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
@@ -45,7 +48,8 @@ BLOCK_SECONDS: Final = 3600.0
 ATTEMPTS_MAX: Final = 64
 """Attempts to move the counter: with the back-off below, room for about as many rivals."""
 
-BACK_OFF_SECONDS_MAX: Final = 0.5
+BACKOFF: Final = Backoff(first=0.001, last=0.5, spread=1.0)
+"""Rivals meet at one record: they part by drawing from the whole of each pause."""
 
 
 class LedgerIds:
@@ -89,15 +93,17 @@ class LedgerIds:
             return (await self._take_block(1))[0]
 
     async def _take_block(self, size: int) -> range:
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                return await self._move(size)
-            except (ConflictError, StoreOutcomeUnknownError):
-                bound = min(0.001 * 2**attempt, BACK_OFF_SECONDS_MAX)
-                await asyncio.sleep(self._rng.uniform(0, bound))
-        raise StoreUnavailableError(
-            self._store.uri, f"{LEDGER_IDS} could not be moved in {ATTEMPTS_MAX} attempts"
-        )
+        try:
+            return await retry(
+                partial(self._move, size),
+                self._rng,
+                on=(ConflictError, StoreOutcomeUnknownError),
+                backoff=BACKOFF,
+                attempts=ATTEMPTS_MAX,
+            )
+        except (ConflictError, StoreOutcomeUnknownError) as error:
+            reason = f"{LEDGER_IDS} could not be moved in {ATTEMPTS_MAX} attempts"
+            raise StoreUnavailableError(self._store.uri, reason) from error
 
     async def _move(self, size: int) -> range:
         try:

@@ -33,7 +33,7 @@ from quire.aio.timing import time_limit
 from quire.bookie import refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, LedgerFencedError, UnauthorizedError
-from quire.ledger.asking import BUSY_PAUSE_SECONDS_MAX, BUSY_PAUSE_SECONDS_MIN, within
+from quire.ledger.asking import BUSY_BACKOFF, within
 from quire.ledger.backlog import Backlog
 from quire.ledger.forcing import vouched
 from quire.ledger.options import LedgerOptions
@@ -213,10 +213,9 @@ class Lane:
             raise error
 
     async def _add_again(self, run: _Run) -> None:
-        pause = BUSY_PAUSE_SECONDS_MIN
+        pauses = BUSY_BACKOFF.pauses()
         while True:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, BUSY_PAUSE_SECONDS_MAX)
+            await asyncio.sleep(pauses.next())
             with suppress(BookieBusyError):
                 return await self._add(run)
 

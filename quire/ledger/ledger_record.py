@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
+from quire.aio.backoff import Backoff
+from quire.aio.retry import retry
 from quire.aio.timing import time_limit
 from quire.entry import EntryId, LedgerId
 from quire.errors import (
@@ -36,8 +39,7 @@ from quire.metastore.changes import Change, Put
 from quire.metastore.layout import ledger_path
 from quire.metastore.store import MetadataStore
 
-PAUSE_SECONDS_MIN: Final = 0.05
-PAUSE_SECONDS_MAX: Final = 1.0
+BACKOFF: Final = Backoff(first=0.05, last=1.0)
 """Pauses between attempts at an unreachable store, doubling. The caller's deadline ends them."""
 
 T = TypeVar("T")
@@ -129,25 +131,25 @@ class LedgerRecord:
         Follows the record by a watch and waits for a store that cannot be reached, forever if
         necessary. A writer that closes the ledger itself cancels this first.
         """
-        version, pause = self._version, PAUSE_SECONDS_MIN
+        version = self._version
         while True:
             try:
-                await self._store.wait(self._path, version)
-                record = await self._store.get(self._path)
-                found = LedgerMetadata.decode(self._path, record.value)
+                change = partial(self._next_change, version)
+                found, version = await retry(change, on=RetryError, backoff=BACKOFF)
             except NoSuchNodeError:
                 return NoSuchLedgerError(self.ledger)
-            except RetryError:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, PAUSE_SECONDS_MAX)
-                continue
             except QuireError as error:
                 return error
             if found.is_closed:
                 return LedgerClosedError(self.ledger, found.last_entry)
             if found.state is LedgerState.IN_RECOVERY:
                 return LedgerFencedError(self.ledger)
-            version, pause = record.version, PAUSE_SECONDS_MIN
+
+    async def _next_change(self, version: int) -> tuple[LedgerMetadata, int]:
+        """Return the record and its version once that is not `version` any more."""
+        await self._store.wait(self._path, version)
+        record = await self._store.get(self._path)
+        return LedgerMetadata.decode(self._path, record.value), record.version
 
     def _check_ours(self, current: LedgerMetadata) -> None:
         if current.is_closed:
@@ -186,7 +188,7 @@ class LedgerRecord:
             return await self._settle(put)
         except StoreOutcomeUnknownError as error:
             self._doubt = error
-            await asyncio.sleep(PAUSE_SECONDS_MIN)
+            await asyncio.sleep(BACKOFF.first)
             raise
         except NoSuchNodeError:
             raise NoSuchLedgerError(self.ledger) from None
@@ -200,12 +202,8 @@ class LedgerRecord:
 
     async def _settle(self, call: Callable[[], Awaitable[T]]) -> T:
         """Return the store's answer; while an outcome is unknown, however long it is away."""
-        pause = PAUSE_SECONDS_MIN
-        while True:
-            try:
-                return await call()
-            except StoreUnavailableError:
-                if self._doubt is None and not self._is_patient:
-                    raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+        def is_final(error: Exception) -> bool:
+            return self._doubt is None and not self._is_patient
+
+        return await retry(call, on=StoreUnavailableError, unless=is_final, backoff=BACKOFF)

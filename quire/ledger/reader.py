@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
+from quire.aio.backoff import Backoff
 from quire.aio.handle import Handle
 from quire.entry import NO_ENTRY, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
@@ -36,10 +37,10 @@ from quire.ledger.tails import covered_end, covered_lac
 from quire.ledger.versioned import VersionedMetadata, judged_by_metadata, read_metadata
 from quire.metastore.store import MetadataStore
 
-LAC_POLL_SECONDS: Final = 0.005
-"""Half of the time that a writer takes to announce its last entry."""
-
-LAC_POLL_SECONDS_MAX: Final = 0.1
+LAC_POLLS: Final = Backoff(first=0.005, last=0.1)
+"""Pauses between two looks for the last entry. The first is half of the time that a writer takes to
+announce it.
+"""
 
 
 class LedgerReader(Handle):
@@ -137,7 +138,7 @@ class LedgerReader(Handle):
         await self.refresh()
         if self.is_closed:
             return self.confirmed
-        timeout, pause = self.options.request_timeout, LAC_POLL_SECONDS
+        timeout, pauses = self.options.request_timeout, LAC_POLLS.pauses()
         async with judged_by_metadata(self.store):
             end = await covered_end(self.bookies, self.sealer, self.metadata, timeout)
         deadline = asyncio.get_running_loop().time() + timeout
@@ -148,8 +149,7 @@ class LedgerReader(Handle):
                     "to recover it (client.logs.recover, `quire log read --recover`)"
                 )
                 raise UnreadableError(self.ledger, end, reason)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LAC_POLL_SECONDS_MAX)
+            await asyncio.sleep(pauses.next())
         return self.confirmed
 
     async def read_entry(self, entry: EntryId) -> Entry:

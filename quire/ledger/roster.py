@@ -11,10 +11,13 @@ The view lags the store; nothing here decides whether a bookie is alive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from quire.aio.backoff import Backoff
+from quire.aio.retry import retry
 from quire.bookie import Bookie, BookieAddress
 from quire.entry import BookieId
 from quire.errors import (
@@ -28,8 +31,7 @@ from quire.metastore.layout import BOOKIES, bookie_path
 from quire.metastore.registration import decode_registration
 from quire.metastore.store import MetadataStore
 
-RETRY_SECONDS_MIN: Final = 0.1
-RETRY_SECONDS_MAX: Final = 5.0
+BACKOFF: Final = Backoff(first=0.1, last=5.0)
 """Pauses between attempts to follow a store that cannot be reached."""
 
 
@@ -137,34 +139,24 @@ class BookieRoster:
 
     async def _follow(self) -> None:
         """Give every bookie that ever appears a watch of its own."""
-        pause = RETRY_SECONDS_MIN
-        while True:
-            try:
-                names = await self._store.children(BOOKIES)
-                for bookie in sorted({*names, *self._registered}):
-                    if bookie not in self._watches:
-                        self._watches[bookie] = asyncio.create_task(self._watch(bookie))
-                await self._store.wait_children(BOOKIES, names)
-                pause = RETRY_SECONDS_MIN
-            except HandleClosedError:
-                return
-            except QuireError:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, RETRY_SECONDS_MAX)
+
+        async def look() -> None:
+            names = await self._store.children(BOOKIES)
+            for bookie in sorted({*names, *self._registered}):
+                if bookie not in self._watches:
+                    self._watches[bookie] = asyncio.create_task(self._watch(bookie))
+            await self._store.wait_children(BOOKIES, names)
+
+        await _repeat(look)
 
     async def _watch(self, bookie: BookieId) -> None:
         """Follow one registration permanently: it may vanish and come back between two looks."""
-        pause = RETRY_SECONDS_MIN
-        while True:
-            try:
-                version = await self._read(bookie)
-                await self._store.wait(bookie_path(bookie), version)
-                pause = RETRY_SECONDS_MIN
-            except HandleClosedError:
-                return
-            except QuireError:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, RETRY_SECONDS_MAX)
+
+        async def look() -> None:
+            version = await self._read(bookie)
+            await self._store.wait(bookie_path(bookie), version)
+
+        await _repeat(look)
 
     async def _read(self, bookie: BookieId) -> int | None:
         """Take in one registration and return its version, None if it does not exist."""
@@ -180,6 +172,17 @@ class BookieRoster:
         else:
             self._registered[bookie] = self._last_seen[bookie] = address
         return record.version
+
+
+async def _repeat(look: Callable[[], Awaitable[None]]) -> None:
+    """Look again and again until the store is closed, whatever else happens to it."""
+    with suppress(HandleClosedError):
+        while True:
+            await retry(look, on=QuireError, unless=_is_closed, backoff=BACKOFF)
+
+
+def _is_closed(error: Exception) -> bool:
+    return isinstance(error, HandleClosedError)
 
 
 def _is_same_place(one: BookieAddress, other: BookieAddress) -> bool:

@@ -24,6 +24,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from quire.aio.backoff import Backoff
 from quire.bookie import LedgerTail
 from quire.entry import BookieId, Entry, EntryId
 from quire.errors import (
@@ -47,8 +48,7 @@ WAIT_SECONDS: Final = 30.0
 ASKED_MIN: Final = 2
 """Where one bookie covers everything (Qa = Qw), its silence would stop the follower."""
 
-PAUSE_SECONDS_MIN: Final = 0.020
-PAUSE_SECONDS_MAX: Final = 1.0
+BACKOFF: Final = Backoff(first=0.020, last=1.0)
 """Pauses before a bookie that failed or brought nothing is asked again."""
 
 _HANDLE: Final = "/handle"
@@ -67,24 +67,25 @@ class _News:
 
 async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[Entry], None]:
     """Yield confirmed entries from `first` on as they appear. See `LedgerReader.follow`."""
-    following, pause = first, PAUSE_SECONDS_MIN
+    following, pauses = first, BACKOFF.pauses()
     async with Asking[str, _News | None]() as asking:
         watch = _Watch(reader, asking)
         while True:
             fresh, watch.fresh = watch.fresh, None
             if fresh is not None and fresh.entry == following:
-                following, pause = following + 1, PAUSE_SECONDS_MIN
+                following += 1
+                pauses.reset()
                 yield [fresh]
                 continue
             try:
                 while following <= reader.confirmed:
                     async with aclosing(reader.read_runs(following, reader.confirmed)) as runs:
                         async for run in runs:
-                            following, pause = run[-1].entry + 1, PAUSE_SECONDS_MIN
+                            following = run[-1].entry + 1
+                            pauses.reset()
                             yield run
             except RetryError:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, PAUSE_SECONDS_MAX)
+                await asyncio.sleep(pauses.next())
                 continue
             if reader.is_closed:
                 break
@@ -99,7 +100,7 @@ class _Watch:
     def __init__(self, reader: LedgerReader, asking: Asking[str, _News | None]) -> None:
         self._reader = reader
         self._asking = asking
-        self._pauses: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
         self.fresh: Entry | None = None
         """The confirmed entry that the last answer brought."""
         self._asking.ask(_HANDLE, self._wait_handle_closed())
@@ -108,11 +109,11 @@ class _Watch:
         """Ask every bookie that has to be asked and is not yet, and take in one answer."""
         reader, asking = self._reader, self._asking
         if not asking.is_asked(_METADATA):
-            asking.ask(_METADATA, self._wait_metadata(self._pauses.get(_METADATA, 0)))
+            asking.ask(_METADATA, self._wait_metadata(self._rest(_METADATA)))
         if reader.metadata.state is LedgerState.OPEN:
             for bookie in self._choice():
                 if not asking.is_asked(bookie):
-                    asking.ask(bookie, self._wait_tail(bookie, self._pauses.get(bookie, 0)))
+                    asking.ask(bookie, self._wait_tail(bookie, self._rest(bookie)))
         key, answer = await asking.next()
         if key == _HANDLE:
             raise HandleClosedError(f"reader of ledger {reader.ledger}")
@@ -121,14 +122,14 @@ class _Watch:
                 raise answer
             self._slow_down(key)
         elif answer is None:
-            self._pauses.pop(key, None)
+            self._failures.pop(key, None)
         else:
             await self._take(key, answer)
 
     def _choice(self) -> list[BookieId]:
         """Return bookies that cover every write set, those left alone for a while last."""
         ensemble = self._reader.metadata.last_fragment.bookies
-        ranked = sorted(range(len(ensemble)), key=lambda p: ensemble[p] in self._pauses)
+        ranked = sorted(range(len(ensemble)), key=lambda p: ensemble[p] in self._failures)
         count = len(covering(self._reader.metadata.replication, ranked))
         return [ensemble[position] for position in ranked[: max(count, ASKED_MIN)]]
 
@@ -137,7 +138,7 @@ class _Watch:
         if lac is not None and lac > news.above:
             self._reader.confirm(lac)
             self.fresh = self._last_entry(news.tail, lac)
-            self._pauses.pop(bookie, None)
+            self._failures.pop(bookie, None)
         elif news.waited < WAIT_SECONDS / 2:
             self._slow_down(bookie)
         if news.tail.fenced:
@@ -150,8 +151,12 @@ class _Watch:
         return self._reader.sealer.unseal(claimed_entry(tail.frame), tail.frame)
 
     def _slow_down(self, key: str) -> None:
-        pause = self._pauses.get(key, PAUSE_SECONDS_MIN / 2)
-        self._pauses[key] = min(2 * pause, PAUSE_SECONDS_MAX)
+        self._failures[key] = self._failures.get(key, 0) + 1
+
+    def _rest(self, key: str) -> float:
+        """Return how many seconds to leave a key alone before it is asked."""
+        failures = self._failures.get(key, 0)
+        return BACKOFF.seconds(failures - 1) if failures else 0.0
 
     async def _wait_handle_closed(self) -> None:
         await self._reader.wait_handle_closed()

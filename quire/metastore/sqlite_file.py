@@ -29,8 +29,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
-
+from quire.aio.backoff import Backoff
+from quire.aio.retry import retry_blocking
 from quire.errors import (
     ConfigurationError,
     ConflictError,
@@ -61,6 +61,7 @@ from quire.metastore.store import Versioned
 SessionId: TypeAlias = int
 
 BUSY_SECONDS: Final = 5.0
+BUSY_BACKOFF: Final = Backoff(first=0.01, last=0.01)
 """How long a call waits for another process's transaction, which normally takes one sync."""
 
 CLOCK_SLACK_SECONDS: Final = 1.0
@@ -234,14 +235,13 @@ class SqliteFile:
 
     def _switch_to_write_ahead_log(self) -> None:
         """Once in the life of the file; SQLite refuses at once when two try at the same time."""
-        for attempt in Retrying(
-            stop=stop_after_delay(BUSY_SECONDS),
-            wait=wait_fixed(0.01),
-            retry=retry_if_exception(lambda error: _code(error) in _BUSY),
-            reraise=True,
-        ):
-            with attempt:
-                self._db.execute("PRAGMA journal_mode = WAL")
+        retry_blocking(
+            lambda: self._db.execute("PRAGMA journal_mode = WAL"),
+            on=sqlite3.Error,
+            unless=lambda error: _code(error) not in _BUSY,
+            backoff=BUSY_BACKOFF,
+            timeout=BUSY_SECONDS,
+        )
 
     def _identity(self) -> tuple[int, int]:
         # In this order: the creator of the file commits both at once, so tables imply their mark.

@@ -36,8 +36,9 @@ from typing import Any, Final, TypeAlias
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import KeeperState
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from quire.aio.backoff import Backoff
+from quire.aio.retry import retry
 from quire.aio.timing import time_limit
 from quire.errors import (
     ConfigurationError,
@@ -66,6 +67,7 @@ from quire.metastore.zookeeper_uri import ZooKeeperUri
 
 READY_SECONDS: Final = 15.0
 READ_SECONDS: Final = 15.0
+READ_BACKOFF: Final = Backoff(first=0.02, last=1.0)
 ANSWER_SECONDS: Final = 10.0
 
 RENEW_SECONDS: Final = 1.0
@@ -155,14 +157,8 @@ class ZooKeeperConnection:
         none is to be had, and the port's errors.
         """
         try:
-            async for attempt in AsyncRetrying(
-                stop=stop_after_delay(READ_SECONDS),
-                wait=wait_exponential(multiplier=0.02, max=1.0),
-                retry=retry_if_exception_type(_LOST),
-                reraise=True,
-            ):
-                with attempt:
-                    return await self._read_once(path, call)
+            once = partial(self._read_once, path, call)
+            return await retry(once, on=_LOST, backoff=READ_BACKOFF, timeout=READ_SECONDS)
         except _LOST as error:
             raise StoreUnavailableError(self._uri, reason_of(error)) from error
         except kazoo_errors.KazooException as error:

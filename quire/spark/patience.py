@@ -6,17 +6,18 @@ failures to pass, such as a bookie that restarts or a metadata store without a l
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
-from quire.aio.retry import TRANSIENT
+from quire.aio.backoff import Backoff
+from quire.aio.retry import retry_blocking
 from quire.errors import ForgottenJobError, OvertakenError, TooManyJobsError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PAUSE_SECONDS: Final = 0.5
+BACKOFF: Final = Backoff(first=0.5, last=0.5)
 PATIENCE_SECONDS: Final = 30.0
 """Attempts begin for so long, whatever each of them takes until it gives up."""
 
@@ -27,13 +28,14 @@ def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     The work has to be harmless to repeat: an unknown outcome is tried again too. Raises its last
     transient error, and any other error at once.
     """
-    end = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return work(*args, **options)
-        except (ForgottenJobError, OvertakenError, TooManyJobsError):
-            raise  # another attempt would be refused as well
-        except TRANSIENT:
-            if time.monotonic() >= end:
-                raise
-        time.sleep(PAUSE_SECONDS)
+    return retry_blocking(
+        partial(work, *args, **options),
+        unless=_is_refusal,
+        backoff=BACKOFF,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether another attempt would be refused as well."""
+    return isinstance(error, ForgottenJobError | OvertakenError | TooManyJobsError)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import quire.sync
 from quire import LATEST, Position
+from quire.aio.backoff import Backoff
 from quire.errors import (
     BehindError,
     InvalidRequestError,
@@ -131,7 +132,7 @@ def test_a_replay_does_not_pass_over_what_its_plan_did_not_know(
     with monkeypatch.context() as patch:
         patch.setattr(copy, "_end", more)
         patch.setattr(patience, "PATIENCE_SECONDS", 0.0)
-        patch.setattr(patience, "PAUSE_SECONDS", 0.0)
+        patch.setattr(patience, "BACKOFF", Backoff(0.001, 0.001))
         with pytest.raises(BehindError, match="up to offset 30"):
             replay_log(spark, source, target)
         with pytest.raises(BehindError, match="up to offset 30"):

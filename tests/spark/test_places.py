@@ -9,6 +9,7 @@ import pytest
 
 import quire.sync
 from quire import LATEST
+from quire.aio.backoff import Backoff
 from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
 from quire.log.reading.span import Span
 from quire.spark import patience
@@ -175,7 +176,7 @@ def test_a_batch_waits_until_all_of_it_is_told_again(
         assert end[log]["offset"] == 10
         snapshot = SyncClient.snapshot_log
         monkeypatch.setattr(SyncClient, "snapshot_log", snapshot_log)
-        monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.0)
+        monkeypatch.setattr(patience, "BACKOFF", Backoff(0.001, 0.001))
         assert read(stream, start, end) == list(range(10))
         assert len(seen) == 3
 

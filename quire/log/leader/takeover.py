@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
-from quire.aio.retry import TRANSIENT, pause_seconds, retry
+from quire.aio.retry import BACKOFF, TRANSIENT, retry
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
@@ -126,7 +126,7 @@ class TakeOver:
             except TRANSIENT:
                 if loop.time() >= deadline:
                     raise
-            await asyncio.sleep(pause_seconds(self._rng, attempt))
+            await asyncio.sleep(BACKOFF.seconds(attempt, self._rng))
         raise ConflictError(f"every takeover of log {self._record.name!r} lost to another leader")
 
     async def _attempt(self, deadline: float) -> Tenure:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from quire.aio.retry import pause_seconds
+from quire.aio.retry import BACKOFF
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
@@ -141,7 +141,7 @@ class Ingest:
                 manifest = await self._attempt(parts, job, remember, after, password)
                 break
             except _RaceLostError:
-                await asyncio.sleep(pause_seconds(self._rng, attempt))
+                await asyncio.sleep(BACKOFF.seconds(attempt, self._rng))
         else:
             raise ConflictError(f"log {self._record.name!r} was taken over at every attempt")
         await self._sweep(job.name)

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from quire.aio.backoff import Backoff
 from quire.aio.timing import time_limit
 from quire.bookie import Bookie, BookieAddress, BookieInfo
 from quire.errors import (
@@ -44,9 +45,8 @@ SESSION_SECONDS: Final = 6.0
 CHECK_SECONDS: Final = 2.0
 """How often the record is compared with the bookie, besides whenever the record changes."""
 
-PAUSE_FIRST_SECONDS: Final = 0.1
-PAUSE_LAST_SECONDS: Final = 5.0
-"""Registering again waits this long at first and at most; in between the pause doubles."""
+BACKOFF: Final = Backoff(first=0.1, last=5.0)
+"""The pauses before it registers again."""
 
 _PASSING: Final = (
     RetryError,
@@ -79,7 +79,7 @@ class Registration:
         self._path = bookie_path(address.bookie)
         self._rng = rng
         self._session_timeout = session_timeout
-        self._pause = PAUSE_FIRST_SECONDS
+        self._pauses = BACKOFF.pauses(rng)
         self._was_registered = False
         self._was_writable = True
 
@@ -96,7 +96,8 @@ class Registration:
                     if self._check_identity is not None:
                         await self._check_identity()
                     address, version = await self._claim(session)
-                    self._pause, self._was_registered = PAUSE_FIRST_SECONDS, True
+                    self._pauses.reset()
+                    self._was_registered = True
                     if on_ready is not None:
                         on_ready(address)
                         on_ready = None
@@ -105,8 +106,7 @@ class Registration:
                     await _close(session)
             except _PASSING as error:
                 _log.warning("bookie %s is not registered: %s", self._bookie_id, error)
-            await asyncio.sleep(self._pause * self._rng.uniform(0.5, 1.0))
-            self._pause = min(2 * self._pause, PAUSE_LAST_SECONDS)
+            await asyncio.sleep(self._pauses.next())
 
     async def _claim(self, session: Session) -> tuple[BookieAddress, int]:
         """Create the record, replacing the record of a dead process of this bookie."""

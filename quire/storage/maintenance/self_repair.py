@@ -19,6 +19,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
+from quire.aio.backoff import Backoff
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptEntryError, NoSuchLedgerError, QuireError
 from quire.storage.entries.ledger_storage import LedgerStorage
@@ -75,16 +76,15 @@ class Mender:
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        pause = self._options.mend_seconds
+        pauses = Backoff(self._options.mend_seconds, self._options.mend_seconds_max).pauses()
         try:
             while True:
                 before = (self.counts.ledgers_cleared, self.counts.entries)
                 if self._storage.limbo() and self._has_room():
                     await self.round()
                 if before != (self.counts.ledgers_cleared, self.counts.entries):
-                    pause = self._options.mend_seconds
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, self._options.mend_seconds_max)
+                    pauses.reset()
+                await asyncio.sleep(pauses.next())
         except Exception as error:
             self._on_fatal(error)
 

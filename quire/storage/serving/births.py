@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from quire.aio.backoff import Backoff
+from quire.aio.retry import retry
 from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, refused
 from quire.entry import BookieId, EntryId, LedgerId
@@ -48,8 +50,8 @@ WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
 RUN_BYTES_OVERHEAD: Final = 512
 """Cost of a waiting add besides its bytes."""
 
-PAUSE_SECONDS: Final = 0.1
-"""Between two attempts to read the counter."""
+BACKOFF: Final = Backoff(first=0.1, last=0.1)
+"""The pause between two attempts to read the counter: adds wait for it."""
 
 
 class Births(Protocol):
@@ -119,11 +121,7 @@ class Bound:
         self.below = max(self.below, following)
 
     async def _born_below(self) -> LedgerId:
-        while True:
-            try:
-                return await self._births.born_below()
-            except RetryError:
-                await asyncio.sleep(PAUSE_SECONDS)
+        return await retry(self._births.born_below, on=RetryError, backoff=BACKOFF)
 
     async def close(self) -> None:
         """End the read that is under way."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 
-from quire.aio.retry import PAUSE_MAX_SECONDS, pause_seconds, retry
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
@@ -165,37 +163,5 @@ def test_a_damaged_manifest_is_named() -> None:
         await store.create(PATH, b"noise")
         with pytest.raises(CorruptRecordError, match=PATH):
             await record.read()
-
-    run(main)
-
-
-def test_pauses_grow_and_are_bounded_and_jittered() -> None:
-    pauses = [pause_seconds(random.Random(1), attempt) for attempt in range(50)]
-    assert all(0 < each <= PAUSE_MAX_SECONDS for each in pauses)
-    assert pauses[5] > pauses[0]
-    assert len({pause_seconds(random.Random(seed), 3) for seed in range(5)}) == 5
-
-
-def test_retrying_ends_with_success_a_final_error_or_the_time_limit() -> None:
-    async def main() -> None:
-        outcomes: list[Exception | None] = [StoreUnavailableError("x", "y")] * 3
-
-        async def work() -> str:
-            if outcomes:
-                error = outcomes.pop(0)
-                assert error is not None
-                raise error
-            return "done"
-
-        rng = random.Random(0)
-        assert await retry(work, rng) == "done"
-        outcomes[:] = [NoSuchLogError("a")]
-        with pytest.raises(NoSuchLogError):
-            await retry(work, rng)
-        outcomes[:] = [StoreUnavailableError("x", "y")] * 1000
-        started = asyncio.get_running_loop().time()
-        with pytest.raises(StoreUnavailableError):
-            await retry(work, rng, timeout=10)
-        assert 10 <= asyncio.get_running_loop().time() - started < 10 + PAUSE_MAX_SECONDS
 
     run(main)

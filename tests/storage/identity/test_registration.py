@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from quire.aio.backoff import Backoff
 from quire.bookie import BookieAddress
 from quire.errors import (
     NoSuchNodeError,
@@ -80,7 +81,7 @@ async def kept(bench: Bench) -> AsyncIterator[asyncio.Task[None]]:
 @pytest.fixture(autouse=True)
 def _no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "CHECK_SECONDS", 0.01)
-    monkeypatch.setattr(registration, "PAUSE_FIRST_SECONDS", 0.001)
+    monkeypatch.setattr(registration, "BACKOFF", Backoff(0.001, 5.0))
 
 
 def test_a_bookie_is_registered_while_it_serves() -> None:
