@@ -25,6 +25,7 @@ VALUES = (
     "quire.observer",
     "quire.steady",
     "quire.directory_lock",
+    "quire.fields",
 )
 """Ports and values at the bottom: everybody may import them."""
 
@@ -34,6 +35,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.aio": ("quire.aio", "quire.errors"),
     "quire.steady": (),
     "quire.directory_lock": ("quire.errors",),
+    "quire.fields": (),
     "quire.entry": ("quire.errors",),
     "quire.run": ("quire.errors", "quire.entry"),
     "quire.bookie": ("quire.entry",),

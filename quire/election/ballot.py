@@ -21,15 +21,17 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from quire.errors import CorruptRecordError
-from quire.metastore.record import decode_record, encode_record
+from quire.fields import NOTHING, Unknown
+from quire.metastore.record import RecordFormat
 
 Place: TypeAlias = str
 """A candidate's name in the queue; it is never given to another."""
 
 _PLACE: Final = re.compile(r"c-[0-9]{10}")
-_CANDIDATE: Final = "candidate"
-_EPOCH: Final = "epoch"
-_VERSION: Final = 1
+_CANDIDATE: Final = RecordFormat("candidate", frozenset({"candidate", "token"}))
+_EPOCH: Final = RecordFormat(
+    "epoch", frozenset({"epoch", "candidate", "place", "token", "successor"})
+)
 
 
 class Standing(StrEnum):
@@ -60,6 +62,7 @@ class Term:
     """Random and new for each candidacy: by it a leader knows its own term after a lost answer."""
     successor: Place | None = None
     """The candidate to follow, if the leader named one."""
+    unknown: Unknown = NOTHING
 
 
 def queue(names: Iterable[str]) -> list[Place]:
@@ -95,19 +98,21 @@ def in_office(names: Iterable[str], term: Term | None) -> Term | None:
 
 def next_term(last: Term | None, candidate: str, place: Place, token: str) -> Term:
     """Return the next term; its epoch is greater than any before."""
-    return Term(last.epoch + 1 if last else 1, candidate, place, token)
+    if last is None:
+        return Term(1, candidate, place, token)
+    return Term(last.epoch + 1, candidate, place, token, unknown=last.unknown)
 
 
 def encode_candidate(candidate: str, token: str) -> bytes:
     """Return the value of a place in the queue."""
-    return encode_record(_CANDIDATE, _VERSION, {"candidate": candidate, "token": token})
+    return _CANDIDATE.encode({"candidate": candidate, "token": token})
 
 
 def decode_candidate(path: str, data: bytes) -> str:
     """Return the name of the candidate at a place. Raises `CorruptRecordError`."""
-    version, body = decode_record(path, _CANDIDATE, data)
-    if version != _VERSION or not isinstance(body.get("candidate"), str):
-        raise CorruptRecordError(path, f"not a candidate: version {version}, {sorted(body)}")
+    body = _CANDIDATE.decode(path, data).body
+    if not isinstance(body.get("candidate"), str):
+        raise CorruptRecordError(path, f"not a candidate: {sorted(body)}")
     return str(body["candidate"])
 
 
@@ -121,14 +126,12 @@ def encode_term(term: Term) -> bytes:
     }
     if term.successor is not None:
         body["successor"] = term.successor
-    return encode_record(_EPOCH, _VERSION, body)
+    return _EPOCH.encode(body, term.unknown)
 
 
 def decode_term(path: str, data: bytes) -> Term:
     """Return what an epoch record says. Raises `CorruptRecordError`."""
-    version, body = decode_record(path, _EPOCH, data)
-    if version != _VERSION:
-        raise CorruptRecordError(path, f"version {version} is not one this quire reads")
+    _, body, unknown = _EPOCH.decode(path, data)
     match body:
         case {
             "epoch": int(epoch),
@@ -136,5 +139,5 @@ def decode_term(path: str, data: bytes) -> Term:
             "place": str(place),
             "token": str(token),
         }:
-            return Term(epoch, name, place, token, body.get("successor"))
+            return Term(epoch, name, place, token, body.get("successor"), unknown)
     raise CorruptRecordError(path, f"{sorted(body)} are not the fields of an epoch")

@@ -27,18 +27,20 @@ from quire.errors import (
     StoreUnavailableError,
     StoreWentBackError,
 )
+from quire.fields import NOTHING, Unknown
 from quire.metastore.changes import Change, Create, Put
 from quire.metastore.cluster import Cluster, adopted_incarnation
 from quire.metastore.layout import CLUSTER, LEDGER_IDS, LEDGERS, parse_ledger
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
-KIND: Final = "ledger-ids"
 VERSION: Final = 1
 
 WITHHELD: Final = 2
 """Version of the counter of a store that was put back from a backup: no id may be given out before
 an operator has adopted the store. Programs that do not know it refuse the record."""
+
+FORMAT: Final = RecordFormat("ledger-ids", frozenset({"next"}), (VERSION, WITHHELD))
 
 BLOCK_MAX: Final = 64
 
@@ -120,7 +122,8 @@ class LedgerIds:
                 "it was put back from a backup, and was not adopted",
             )
         first = counter.following
-        await self._store.put(LEDGER_IDS, encode_counter(first + size), found.version)
+        moved = encode_counter(first + size, unknown=counter.unknown)
+        await self._store.put(LEDGER_IDS, moved, found.version)
         return range(first, first + size)
 
     async def _marking(self) -> list[Change]:
@@ -166,17 +169,20 @@ class Counter(NamedTuple):
 
     following: LedgerId
     is_withheld: bool = False
+    unknown: Unknown = NOTHING
 
 
-def encode_counter(following: LedgerId, *, is_withheld: bool = False) -> bytes:
+def encode_counter(
+    following: LedgerId, *, is_withheld: bool = False, unknown: Unknown = NOTHING
+) -> bytes:
     """Return the record of a counter; a withheld one gives out nothing until it is adopted."""
-    return encode_record(KIND, WITHHELD if is_withheld else VERSION, {"next": following})
+    return FORMAT.encode({"next": following}, unknown, WITHHELD if is_withheld else VERSION)
 
 
 def decode_counter(data: bytes) -> Counter:
     """Return the contents of a counter's record. Raises `CorruptRecordError`."""
-    version, body = decode_record(LEDGER_IDS, KIND, data)
+    version, body, unknown = FORMAT.decode(LEDGER_IDS, data)
     following = body.get("next")
-    if version not in (VERSION, WITHHELD) or type(following) is not int or following < 0:
+    if type(following) is not int or following < 0:
         raise CorruptRecordError(LEDGER_IDS, f"version {version}, next id {following!r}")
-    return Counter(following, version == WITHHELD)
+    return Counter(following, version == WITHHELD, unknown)

@@ -29,11 +29,32 @@ from quire.errors import (
     InvalidRequestError,
     LedgerClosedError,
 )
+from quire.fields import NOTHING, Unknown, joined_row, split_row
 from quire.ledger.quorum import Replication
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import RecordFormat
 
-RECORD_KIND: Final = "ledger"
-RECORD_VERSION: Final = 1
+FORMAT: Final = RecordFormat(
+    "ledger",
+    frozenset(
+        {
+            "ledger",
+            "ensemble",
+            "write_quorum",
+            "ack_quorum",
+            "digest",
+            "key_check",
+            "fragments",
+            "state",
+            "last_entry",
+            "length",
+            "full_quorum",
+            "custom",
+            "created_ms",
+            "token",
+            "incarnation",
+        }
+    ),
+)
 
 
 class LedgerState(StrEnum):
@@ -57,6 +78,12 @@ class Fragment:
 
     first: EntryId
     bookies: tuple[BookieId, ...]
+    unknown: Unknown = field(default=NOTHING, compare=False)
+    """Of a later program. It does not tell one fragment from another."""
+
+    def row(self) -> list[Any]:
+        """The fragment as the record holds it."""
+        return joined_row([self.first, list(self.bookies)], self.unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +121,7 @@ class LedgerMetadata:
     token: str = ""
     full_quorum: bool = False
     incarnation: int = 0
+    unknown: Unknown = NOTHING
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -187,8 +215,10 @@ class LedgerMetadata:
             raise InvalidRequestError(
                 f"ledger {self.ledger}: fragment {fragment.first} would start below {last.first}"
             )
-        kept = self.fragments[:-1] if fragment.first == last.first else self.fragments
-        return replace(self, fragments=(*kept, fragment))
+        if fragment.first > last.first:
+            return replace(self, fragments=(*self.fragments, fragment))
+        fragment = replace(fragment, unknown=last.unknown)
+        return replace(self, fragments=(*self.fragments[:-1], fragment))
 
     def with_replica(self, first: EntryId, position: int, bookie: BookieId) -> LedgerMetadata:
         """Return the value that gives one position of a finished fragment to another bookie.
@@ -201,7 +231,7 @@ class LedgerMetadata:
             if fragment.first == first and first != growing:
                 bookies = list(fragment.bookies)
                 bookies[position] = bookie
-                changed = Fragment(first, tuple(bookies))
+                changed = replace(fragment, bookies=tuple(bookies))
                 return replace(
                     self,
                     fragments=(*self.fragments[:index], changed, *self.fragments[index + 1 :]),
@@ -239,7 +269,7 @@ class LedgerMetadata:
             "ack_quorum": self.replication.ack_quorum,
             "digest": str(self.digest),
             "key_check": self.key_check,
-            "fragments": [[fragment.first, list(fragment.bookies)] for fragment in self.fragments],
+            "fragments": [fragment.row() for fragment in self.fragments],
             "state": str(self.state),
             "last_entry": self.last_entry,
             "length": self.length,
@@ -250,7 +280,7 @@ class LedgerMetadata:
         }
         if self.incarnation:
             body["incarnation"] = self.incarnation
-        return encode_record(RECORD_KIND, RECORD_VERSION, body)
+        return FORMAT.encode(body, self.unknown)
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> LedgerMetadata:
@@ -258,16 +288,14 @@ class LedgerMetadata:
 
         Raises `CorruptRecordError`, naming the path, for anything `encode` would not have written.
         """
-        version, body = decode_record(path, RECORD_KIND, data)
-        if version != RECORD_VERSION:
-            raise CorruptRecordError(path, f"version {version} is not known, only {RECORD_VERSION}")
+        _, body, unknown = FORMAT.decode(path, data)
         try:
-            return _from_body(body)
+            return _from_body(body, unknown)
         except (KeyError, TypeError, ValueError, LedgerClosedError) as error:
             raise CorruptRecordError(path, f"{type(error).__name__}: {error}") from error
 
 
-def _from_body(body: Mapping[str, Any]) -> LedgerMetadata:
+def _from_body(body: Mapping[str, Any], unknown: Unknown) -> LedgerMetadata:
     return LedgerMetadata(
         ledger=_number(body["ledger"]),
         replication=Replication(
@@ -277,10 +305,7 @@ def _from_body(body: Mapping[str, Any]) -> LedgerMetadata:
         ),
         digest=DigestKind(body["digest"]),
         key_check=_text(body["key_check"]),
-        fragments=tuple(
-            Fragment(_number(first), tuple(_text(bookie) for bookie in bookies))
-            for first, bookies in body["fragments"]
-        ),
+        fragments=tuple(map(_fragment, body["fragments"])),
         state=LedgerState(body["state"]),
         last_entry=None if body["last_entry"] is None else _number(body["last_entry"]),
         length=None if body["length"] is None else _number(body["length"]),
@@ -291,7 +316,13 @@ def _from_body(body: Mapping[str, Any]) -> LedgerMetadata:
         token=_text(body["token"]),
         full_quorum=_flag(body["full_quorum"]),
         incarnation=_number(body.get("incarnation", 0)),
+        unknown=unknown,
     )
+
+
+def _fragment(row: Any) -> Fragment:
+    (first, bookies), unknown = split_row(row)
+    return Fragment(_number(first), tuple(_text(bookie) for bookie in bookies), unknown)
 
 
 def _number(value: object) -> int:

@@ -204,6 +204,8 @@ def closing_change(
             ledger_path(current.ledger), "its growing fragment changed while it was in recovery"
         )
     kept = current.fragments[:-1]
-    merged = replace(current, fragments=kept + mended.fragments[len(kept) :])
+    last, *more = mended.fragments[len(kept) :]
+    last = replace(last, unknown=current.last_fragment.unknown)
+    merged = replace(current, fragments=(*kept, last, *more))
     closed = merged.closed(end.entry if end else NO_ENTRY, end.length if end else 0)
     return closed.with_replicas(replicas)

@@ -68,7 +68,7 @@ async def adopt(
     if version is None:
         await store.create(LEDGER_IDS, encode_counter(first))
     else:
-        await store.put(LEDGER_IDS, encode_counter(first), version)
+        await store.put(LEDGER_IDS, encode_counter(first, unknown=counter.unknown), version)
     incarnation = cluster.incarnation + (1 if cluster.adopted else 0)
     adopted = replace(cluster, incarnation=incarnation, adopted=True, counted=True)
     await store.put(CLUSTER, adopted.encode(), record.version)

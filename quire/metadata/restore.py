@@ -30,12 +30,12 @@ from quire.metadata.archive import Saved, Summary, read_archive, verify_archive
 from quire.metastore.changes import Create
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
 ROOT: Final = "/quire"
 MARKER: Final = f"{ROOT}/restoring"
-KIND: Final = "restoring"
+FORMAT: Final = RecordFormat("restoring", frozenset(Summary._fields))
 
 INCARNATIONS_SKIPPED_MAX: Final = 1 << 32
 """Two restores of one backup draw the same incarnation once in four billion times."""
@@ -84,7 +84,7 @@ async def restore(
 
 async def _mark(store: MetadataStore, summary: Summary) -> None:
     """Take the store for this file. Raises `ConfigurationError` when it is not empty."""
-    mine = encode_record(KIND, 1, summary._asdict())
+    mine = FORMAT.encode(summary._asdict())
     try:
         found = (await store.get(MARKER)).value
     except NoSuchNodeError:
@@ -98,7 +98,7 @@ async def _mark(store: MetadataStore, summary: Summary) -> None:
         await store.commit([Create(MARKER, mine), Create(LEDGER_IDS, counter)])
         return
     if found != mine:
-        _, body = decode_record(MARKER, KIND, found)
+        body = FORMAT.decode(MARKER, found).body
         raise ConfigurationError(
             f"metadata store {store.uri}: the restore of another backup (of {body['records']} "
             f"records, made at {body['made_ms']} ms) was cut short there; repeat that one, or "

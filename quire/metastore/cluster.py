@@ -9,17 +9,16 @@ Pure, but for the last two functions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from quire.errors import CorruptRecordError, NoSuchNodeError, StoreWentBackError
+from quire.fields import NOTHING, Unknown
 from quire.metastore.layout import CLUSTER
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
-KIND: Final = "cluster"
-VERSION: Final = 1
+FORMAT: Final = RecordFormat("cluster", frozenset({"cluster", "incarnation", "adopted", "counted"}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +29,34 @@ class Cluster:
     incarnation: int = 0
     adopted: bool = True
     """Whether an operator has adopted the incarnation; the first one needs no adoption."""
-    unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of a newer program."""
+    unknown: Unknown = NOTHING
+    """Fields of a later program."""
     counted: bool = False
     """Whether the store has had a counter of ledger ids. A counter that is missing now was lost."""
 
     def encode(self) -> bytes:
         """Return the record."""
-        body = {**self.unknown, "cluster": self.id}
+        body: dict[str, object] = {"cluster": self.id}
         if self.incarnation or not self.adopted:
             body |= {"incarnation": self.incarnation, "adopted": self.adopted}
         if self.counted:
             body["counted"] = True
-        return encode_record(KIND, VERSION, body)
+        return FORMAT.encode(body, self.unknown)
 
     @classmethod
     def decode(cls, data: bytes) -> Cluster:
         """Return the contents of a record. Raises `CorruptRecordError`."""
-        _, body = decode_record(CLUSTER, KIND, data)
-        cluster = body.pop("cluster", None)
-        incarnation, adopted = body.pop("incarnation", 0), body.pop("adopted", True)
-        counted = body.pop("counted", False)
+        _, body, unknown = FORMAT.decode(CLUSTER, data)
+        cluster = body.get("cluster")
+        incarnation, adopted = body.get("incarnation", 0), body.get("adopted", True)
+        counted = body.get("counted", False)
         if not isinstance(cluster, str) or not cluster:
             raise CorruptRecordError(CLUSTER, f"cluster id {cluster!r}")
         if type(incarnation) is not int or incarnation < 0 or not isinstance(adopted, bool):
             raise CorruptRecordError(CLUSTER, f"incarnation {incarnation!r}, adopted {adopted!r}")
         if not isinstance(counted, bool):
             raise CorruptRecordError(CLUSTER, f"counted {counted!r}")
-        return cls(cluster, incarnation, adopted, body, counted)
+        return cls(cluster, incarnation, adopted, unknown, counted)
 
     def check_adopted(self, store: MetadataStore) -> None:
         """Raise `StoreWentBackError` unless the incarnation was adopted."""

@@ -5,7 +5,12 @@
 
 The checksum covers the kind, the version and the JSON, so a record cannot be taken for another kind
 or an older format. Canonical means: equal bodies encode to equal bytes. The module that owns the
-kind defines the body; bytes travel as base64 text there. The module is pure.
+kind defines the body; bytes travel as base64 text there.
+
+Every kind has a `RecordFormat`. It parts the fields that the kind knows from the fields of a later
+program, so that no reader stumbles over these, and puts them back when the record is written again.
+
+The module is pure.
 """
 
 from __future__ import annotations
@@ -13,11 +18,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import google_crc32c
 
 from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.fields import NOTHING, Unknown, joined, split
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _HEADER: Final = re.compile(
@@ -25,6 +32,52 @@ _HEADER: Final = re.compile(
 )
 _HEADER_BYTES_MAX: Final = 80
 """More than the longest header: 6 + 32 + 11 + 16 bytes."""
+
+
+class Record(NamedTuple):
+    """The content of a record: the fields of its kind, and those of a later program."""
+
+    version: int
+    body: dict[str, Any]
+    unknown: Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """A kind of record: the fields that it has, and the versions that this program reads."""
+
+    kind: str
+    fields: frozenset[str]
+    versions: tuple[int, ...] = (1,)
+
+    def encode(
+        self, body: Mapping[str, Any], unknown: Unknown = NOTHING, version: int | None = None
+    ) -> bytes:
+        """Return the record of some fields, in the first version or another.
+
+        `unknown` are the fields of a later program, as `decode` returned them. Raises as
+        `encode_record`.
+        """
+        assert self.fields.issuperset(body), f"{self.kind} has no {set(body) - self.fields}"
+        return encode_record(self.kind, version or self.versions[0], joined(body, unknown))
+
+    def decode(self, path: str, data: bytes) -> Record:
+        """Verify a record read from `path` and return its content.
+
+        Raises `CorruptRecordError`, naming the path, when it is not a whole record of this kind in
+        a version that this program reads.
+        """
+        version, body = decode_record(path, self.kind, data)
+        if version not in self.versions:
+            raise CorruptRecordError(
+                path,
+                f"{self.kind} version {version} is not known here, only "
+                f"{', '.join(map(str, self.versions))}: upgrade quire",
+            )
+        try:
+            return Record(version, *split(body, self.fields))
+        except ValueError as error:
+            raise CorruptRecordError(path, f"it cannot be written back: {error}") from error
 
 
 def encode_record(kind: str, version: int, body: Mapping[str, Any]) -> bytes:

@@ -12,30 +12,33 @@ from typing import Final
 from quire.bookie import BookieAddress
 from quire.entry import BookieId
 from quire.errors import CorruptRecordError
+from quire.fields import NOTHING, Unknown
 from quire.metastore.layout import bookie_path
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import RecordFormat
 
-KIND: Final = "bookie"
-VERSION: Final = 1
+FORMAT: Final = RecordFormat("bookie", frozenset({"address", "writable", "runs"}))
 
 
-def encode_registration(address: BookieAddress) -> bytes:
+def encode_registration(address: BookieAddress, unknown: Unknown = NOTHING) -> bytes:
     """Return the record of a bookie that is up."""
     body: dict[str, object] = {"address": address.address, "writable": address.writable}
     if address.runs is not None:
         body["runs"] = address.runs
-    return encode_record(KIND, VERSION, body)
+    return FORMAT.encode(body, unknown)
 
 
 def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
     """Return the bookie registered as `bookie`. Raises `CorruptRecordError`."""
     path = bookie_path(bookie)
-    version, body = decode_record(path, KIND, data)
+    body = FORMAT.decode(path, data).body
     address, writable, runs = body.get("address"), body.get("writable"), body.get("runs")
-    if version != VERSION:
-        raise CorruptRecordError(path, f"version {version} is not known here: upgrade quire")
     if not isinstance(address, str) or not isinstance(writable, bool):
         raise CorruptRecordError(path, f"address {address!r}, writable {writable!r}")
     if not isinstance(runs, str | None):
         raise CorruptRecordError(path, f"runs {runs!r}")
     return BookieAddress(bookie, address, writable, runs)
+
+
+def unknown_of(bookie: BookieId, data: bytes) -> Unknown:
+    """Return the fields of a later program in a registration. Raises `CorruptRecordError`."""
+    return FORMAT.decode(bookie_path(bookie), data).unknown

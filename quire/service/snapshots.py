@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from quire.entry import Entry, LedgerId
@@ -23,6 +23,7 @@ from quire.errors import (
     NoSuchNodeError,
     QuireError,
 )
+from quire.fields import NOTHING, Unknown
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
@@ -34,11 +35,10 @@ from quire.log.records.position import Position
 from quire.log.records.txids import NO_TXID
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import service_path
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
-KIND: Final = "snapshot"
-VERSION: Final = 1
+FORMAT: Final = RecordFormat("snapshot", frozenset({"log_id", "ledger", "position", "offset"}))
 CHUNK_BYTES: Final = 256 * 1024
 ATTEMPTS_MAX: Final = 16
 
@@ -59,6 +59,7 @@ class Snapshot:
     ledger: LedgerId
     position: Position
     offset: int
+    unknown: Unknown = NOTHING
 
     def encode(self) -> bytes:
         """Return the metadata record."""
@@ -68,21 +69,21 @@ class Snapshot:
             "position": str(self.position),
             "offset": self.offset,
         }
-        return encode_record(KIND, VERSION, body)
+        return FORMAT.encode(body, self.unknown)
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> Snapshot:
         """Return the content of a record. Raises `CorruptRecordError`, naming the path."""
-        version, body = decode_record(path, KIND, data)
+        _, body, unknown = FORMAT.decode(path, data)
         match body:
             case {
                 "log_id": str(log_id),
                 "ledger": int(ledger),
                 "position": str(position),
                 "offset": int(offset),
-            } if version == VERSION:
-                return cls(log_id, ledger, Position.parse(position), offset)
-        raise CorruptRecordError(path, f"not a snapshot: version {version}, {sorted(body)}")
+            }:
+                return cls(log_id, ledger, Position.parse(position), offset, unknown)
+        raise CorruptRecordError(path, f"not a snapshot: {sorted(body)}")
 
 
 class Snapshots:
@@ -187,7 +188,7 @@ class Snapshots:
         record = ManifestRecord(self._store, self._name)
         for _ in range(ATTEMPTS_MAX):
             found, version = await self._find()
-            if found == snapshot:
+            if found is not None and found.ledger == snapshot.ledger:
                 return None
             manifest, at = await record.find()
             if manifest is None or manifest.retired or manifest.log_id != snapshot.log_id:
@@ -195,7 +196,7 @@ class Snapshots:
             is_same_log = found is not None and found.log_id == snapshot.log_id
             if found is not None and is_same_log and found.offset >= snapshot.offset:
                 return snapshot.ledger
-            data = snapshot.encode()
+            data = replace(snapshot, unknown=found.unknown if found else NOTHING).encode()
             change = Create(self._path, data) if version is None else Put(self._path, data, version)
             with suppress(ConflictError, NoSuchNodeError):
                 # with the manifest: the log may be deleted and recreated in between

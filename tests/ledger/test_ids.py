@@ -18,6 +18,7 @@ from quire.ledger.ids import (
     ATTEMPTS_MAX,
     BLOCK_MAX,
     BLOCK_SECONDS,
+    Counter,
     LedgerIds,
     decode_counter,
     encode_counter,
@@ -218,6 +219,6 @@ def test_a_withheld_counter_gives_out_nothing() -> None:
         await store.create(LEDGER_IDS, encode_counter(7, is_withheld=True))
         with pytest.raises(StoreWentBackError, match="quire metadata adopt"):
             await LedgerIds(store, random.Random(0)).next()
-        assert decode_counter((await store.get(LEDGER_IDS)).value) == (7, True)
+        assert decode_counter((await store.get(LEDGER_IDS)).value) == Counter(7, True)
 
     virtually(main)

@@ -17,7 +17,6 @@ from quire.errors import (
     LedgerClosedError,
 )
 from quire.ledger.metadata import (
-    RECORD_KIND,
     TRANSITIONS,
     Fragment,
     LedgerMetadata,
@@ -102,16 +101,16 @@ def test_a_damaged_record_is_never_believed(value: LedgerMetadata, data: st.Data
 def test_a_sealed_record_with_impossible_content_is_corrupt(
     spoil: Callable[[dict[str, Any]], object],
 ) -> None:
-    version, body = decode_record(PATH, RECORD_KIND, opened().encode())
+    version, body = decode_record(PATH, "ledger", opened().encode())
     spoil(body)
     with pytest.raises(CorruptRecordError):
-        LedgerMetadata.decode(PATH, encode_record(RECORD_KIND, version, body))
+        LedgerMetadata.decode(PATH, encode_record("ledger", version, body))
 
 
 def test_a_record_of_a_later_version_is_not_guessed_at() -> None:
-    _, body = decode_record(PATH, RECORD_KIND, opened().encode())
+    _, body = decode_record(PATH, "ledger", opened().encode())
     with pytest.raises(CorruptRecordError, match="version 2"):
-        LedgerMetadata.decode(PATH, encode_record(RECORD_KIND, 2, body))
+        LedgerMetadata.decode(PATH, encode_record("ledger", 2, body))
 
 
 @pytest.mark.parametrize(

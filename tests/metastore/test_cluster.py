@@ -22,7 +22,7 @@ def test_unknown_fields_are_kept() -> None:
 
 
 def test_an_incarnation_comes_back() -> None:
-    cluster = Cluster("c", 2, False, {"level": 3}, counted=True)
+    cluster = Cluster("c", 2, False, '{"later":3}', counted=True)
     assert Cluster.decode(cluster.encode()) == cluster
 
 

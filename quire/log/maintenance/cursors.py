@@ -29,6 +29,7 @@ from quire.errors import (
     QuireError,
     StoreOutcomeUnknownError,
 )
+from quire.fields import NOTHING, Unknown
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import EDIT_ATTEMPTS_MAX, ManifestRecord
 from quire.log.reading.reach import check_reached
@@ -36,11 +37,10 @@ from quire.log.reading.search import OpenSegment, find_place, find_tail, look, o
 from quire.log.records.position import BEGINNING, Position
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
-KIND: Final = "cursor"
-VERSION: Final = 1
+FORMAT: Final = RecordFormat("cursor", frozenset({"name", "log_id", "position", "updated_ms"}))
 
 CURSORS_AT_ONCE: Final = 500
 """How many are deleted with their log in one change, which with names of 255 bytes is 400 KB."""
@@ -56,6 +56,7 @@ class CursorState:
     log_id: str
     position: Position
     updated_ms: int
+    unknown: Unknown = NOTHING
 
     def encode(self) -> bytes:
         """Return the metadata record."""
@@ -65,16 +66,12 @@ class CursorState:
             "position": str(self.position),
             "updated_ms": self.updated_ms,
         }
-        return encode_record(KIND, VERSION, body)
+        return FORMAT.encode(body, self.unknown)
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> CursorState:
         """Return the state of a record. Raises `CorruptRecordError`, naming the path."""
-        version, body = decode_record(path, KIND, data)
-        if version != VERSION:
-            raise CorruptRecordError(
-                path, f"cursor version {version} is not known here: upgrade quire"
-            )
+        _, body, unknown = FORMAT.decode(path, data)
         match body:
             case {
                 "name": str(name),
@@ -83,7 +80,7 @@ class CursorState:
                 "updated_ms": int(updated_ms),
             }:
                 with suppress(InvalidRequestError):
-                    return cls(name, log_id, Position.parse(position), updated_ms)
+                    return cls(name, log_id, Position.parse(position), updated_ms, unknown)
         raise CorruptRecordError(path, f"not a cursor: {body}")
 
 
@@ -205,7 +202,8 @@ class LogCursors:
             if found is not None and found.log_id == seen.log_id:
                 return Cursor(self, found)
             place = max(position, manifest.first_position)
-            fresh = CursorState(name, seen.log_id, place, self._now_ms())
+            kept = found.unknown if found is not None else NOTHING
+            fresh = CursorState(name, seen.log_id, place, self._now_ms(), kept)
             try:
                 # together with the manifest: what trims it has seen the cursor, or tries again
                 await self._store.commit(

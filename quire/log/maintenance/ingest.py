@@ -50,11 +50,10 @@ from quire.log.manifest.recovery import (
 from quire.log.records.batch import UNPLACED, decode_header
 from quire.metastore.changes import Change, Create
 from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
-from quire.metastore.record import encode_record
+from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
-KIND: Final = "part"
-VERSION: Final = 1
+FORMAT: Final = RecordFormat("part", frozenset())
 
 
 class _RaceLostError(Exception):
@@ -93,7 +92,7 @@ class Ingest:
 
         def registration(ledger: LedgerId) -> Sequence[Change]:
             path = part_path(self._record.name, job, ledger)
-            return (Create(path, encode_record(KIND, VERSION, {})),)
+            return (Create(path, FORMAT.encode({})),)
 
         return await self._catalog.create(
             options.replication,

@@ -22,6 +22,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from quire.errors import ForgottenJobError, JobReusedError, TooManyJobsError
+from quire.fields import NOTHING, Unknown, joined_row, split_row
 
 JOBS_MAX: Final = 1000
 """Jobs that a log remembers by default: some 40 bytes each, and some 150 for a stream."""
@@ -48,10 +49,18 @@ class Job(NamedTuple):
     """Of a stream: the identity that its checkpoint has. Empty for a job of batches."""
     content: str = ""
     """Of a stream: a digest of the records of this batch, in any order."""
+    unknown: Unknown = NOTHING
 
     def row(self) -> list[Any]:
         """The job as a manifest's record holds it."""
-        return list(self) if self.query else [self.name, self.sequence]
+        known = 4 if self.query else 2
+        return joined_row(list(self[:known]), self.unknown)
+
+
+def job_from_row(row: Sequence[Any]) -> Job:
+    """Return the job of a row that `check_types` let pass."""
+    known, unknown = split_row(row)
+    return Job(*known)._replace(unknown=unknown)
 
 
 class Limits(NamedTuple):
@@ -93,6 +102,7 @@ class Memory(NamedTuple):
         Raises `TooManyJobsError` when a new job would make the log drop a fingerprint too early.
         """
         jobs = [each for each in self.jobs if each.name != work.name]
+        earlier = next((each for each in self.jobs if each.name == work.name), work)
         is_new = len(jobs) == len(self.jobs)
         hour = counted_ms // 3_600_000
         # A later time comes from a wall clock or another count, and would keep its print for years.
@@ -109,6 +119,7 @@ class Memory(NamedTuple):
             forgotten.append((hour, fingerprint(gone.name)))
         if is_new and len(jobs) >= limits.jobs_max:
             raise TooManyJobsError(log, work.name, len(jobs) + len(forgotten), limits.seconds)
+        work = work._replace(unknown=earlier.unknown)
         return Memory((*jobs, work), _grouped(forgotten))
 
     def _has_forgotten(self, name: str) -> bool:

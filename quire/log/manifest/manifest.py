@@ -27,16 +27,17 @@ Pure: no clock and no I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
+from quire.fields import NOTHING, Unknown
 from quire.log.manifest.ages import NO_AGES, Ages, Reading, ages_of_row
-from quire.log.manifest.jobs import Forgotten, Limits, Memory, check_continues
+from quire.log.manifest.jobs import Forgotten, Limits, Memory, check_continues, job_from_row
 from quire.log.manifest.jobs import Job as Job
-from quire.log.manifest.schema import check_types
+from quire.log.manifest.schema import FIELDS, check_types
 from quire.log.manifest.segment import EMPTY as EMPTY
 from quire.log.manifest.segment import Segment as Segment
 from quire.log.manifest.segment import SegmentEnd as SegmentEnd
@@ -44,11 +45,11 @@ from quire.log.manifest.segment import segment_from_row
 from quire.log.manifest.times import begin_ms
 from quire.log.records.position import BEGINNING, Position
 from quire.log.records.txids import NO_TXID
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import RecordFormat
 
-KIND: Final = "log"
 VERSION: Final = 1
 COLD_VERSION: Final = 2
+FORMAT: Final = RecordFormat("log", FIELDS, (VERSION, COLD_VERSION))
 OPEN_SEGMENTS_MAX: Final = 2
 FIRST_SEGMENT: Final = 1
 DEFAULT_LIMITS: Final = Limits()
@@ -87,6 +88,7 @@ class LogManifest:
     """URIs of files that are still to be deleted."""
     ages: Ages = NO_AGES
     """How much time the log has counted, and when segments were sealed by that."""
+    unknown: Unknown = NOTHING
 
     # Questions of a reader or leader.
 
@@ -334,7 +336,7 @@ class LogManifest:
 
     def encode(self) -> bytes:
         """Return the metadata record."""
-        body = {each.name: getattr(self, each.name) for each in fields(self)}
+        body = {name: getattr(self, name) for name in FIELDS}
         body["segments"] = [each.row(self.tiers) for each in self.segments]
         body["jobs"] = [each.row() for each in self.jobs]
         body["trimmed_to"] = str(self.trimmed_to)
@@ -349,18 +351,14 @@ class LogManifest:
         if not self.forgotten_jobs:
             del body["forgotten_jobs"]
         if self.tiers:
-            return encode_record(KIND, COLD_VERSION, body)
+            return FORMAT.encode(body, self.unknown, COLD_VERSION)
         del body["tiers"], body["doomed_files"]
-        return encode_record(KIND, VERSION, body)
+        return FORMAT.encode(body, self.unknown)
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> LogManifest:
         """Return the manifest of a record. Raises `CorruptRecordError`, naming the path."""
-        version, body = decode_record(path, KIND, data)
-        if version not in (VERSION, COLD_VERSION):
-            raise CorruptRecordError(
-                path, f"log manifest version {version} is not known here: upgrade quire"
-            )
+        version, body, unknown = FORMAT.decode(path, data)
         try:
             check_types(body)
             body["tiers"] = tuple(body.get("tiers", ()))
@@ -371,12 +369,12 @@ class LogManifest:
             body["segments"] = tuple(segment_from_row(row, body["tiers"]) for row in rows)
             body["trimmed_to"] = Position.parse(body["trimmed_to"])
             body["doomed"] = tuple(body["doomed"])
-            body["jobs"] = tuple(Job(*row) for row in body.get("jobs", ()))
+            body["jobs"] = tuple(map(job_from_row, body.get("jobs", ())))
             forgotten = body.get("forgotten_jobs", ())
             body["forgotten_jobs"] = tuple(Forgotten(*row) for row in forgotten)
             if "ages" in body:
                 body["ages"] = ages_of_row(body["ages"])
-            manifest = cls(**body)
+            manifest = cls(**body, unknown=unknown)
             broken = manifest.check()
         except (TypeError, ValueError, KeyError) as error:
             raise CorruptRecordError(path, f"not a log manifest: {error}") from error

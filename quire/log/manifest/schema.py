@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from quire.fields import split_row
+
 _Check: TypeAlias = Callable[[Any], bool]
 
 
@@ -28,7 +30,10 @@ def _all(check: _Check) -> _Check:
 
 
 def _segment(row: Any) -> bool:
-    if not isinstance(row, list) or not 6 <= len(row) <= 8:
+    if not isinstance(row, list):
+        return False
+    row, _ = split_row(row)
+    if not 6 <= len(row) <= 8:
         return False
     if not (_cold(row[7]) and _flag(row[6]) if len(row) == 8 else row[6:] in ([], [True])):
         return False
@@ -47,7 +52,10 @@ def _cold(row: Any) -> bool:
 
 
 def _job(row: Any) -> bool:
-    if not isinstance(row, list) or len(row) not in (2, 4):
+    if not isinstance(row, list):
+        return False
+    row, _ = split_row(row)
+    if len(row) not in (2, 4):
         return False
     return _text(row[0]) and _number(row[1]) and all(map(_text, row[2:]))
 
@@ -103,6 +111,9 @@ _CHECKS: Final[dict[str, _Check]] = {
     "doomed_files": _all(_text),
     "ages": _ages,
 }
+
+FIELDS: Final = frozenset(_CHECKS)
+"""The fields of a manifest's record."""
 
 OPTIONAL: Final = frozenset(
     {

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from quire.entry import EntryId, LedgerId
+from quire.fields import NOTHING, Unknown, joined_row, split_row
 from quire.log.manifest.cold_files import ColdFile, from_row, to_row
 from quire.log.records.batch import Base
 from quire.log.records.position import Position
@@ -46,6 +47,7 @@ class Segment:
     """Written outside the log, and placed in it when it was closed."""
     cold: ColdFile | None = None
     """Where its records are read from, if not from its ledger."""
+    unknown: Unknown = NOTHING
 
     @property
     def base(self) -> Base | None:
@@ -110,15 +112,16 @@ class Segment:
         tail: list[Any] = [True] if self.ingested else []
         if self.cold is not None:
             tail = [self.ingested, to_row(self.cold, tiers)]
-        if self.end is None:
-            return [*head, None, *tail]
-        known = 5 if self.end.last_txid == NO_TXID else 6
-        return [*head, list(self.end[:known]), *tail]
+        end: list[Any] | None = None
+        if self.end is not None:
+            end = list(self.end[: 5 if self.end.last_txid == NO_TXID else 6])
+        return joined_row([*head, end, *tail], self.unknown)
 
 
 def segment_from_row(row: list[Any], tiers: Sequence[str]) -> Segment:
     """Return the segment of a row that `check_types` let pass. Raises `ValueError`."""
+    row, unknown = split_row(row)
     number, ledger, epoch, created_ms, first_offset, end, *rest = row
     sealed = None if end is None else SegmentEnd(*end)
     ingested, cold = rest[:1] == [True], from_row(rest[1], tiers) if rest[1:] else None
-    return Segment(number, ledger, epoch, created_ms, first_offset, sealed, ingested, cold)
+    return Segment(number, ledger, epoch, created_ms, first_offset, sealed, ingested, cold, unknown)

@@ -9,10 +9,11 @@ names are still there, or the bookie refuses to start. It never moves backward.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from quire.errors import CorruptStorageError
+from quire.fields import NOTHING, Unknown, joined, split
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import decode_state, encode_state, read_state, write_state
 from quire.storage.entries.doubtful import NO_HORIZON, Horizon, decode_ranges
@@ -21,6 +22,7 @@ from quire.storage.journal.replay import JournalPosition
 KIND: Final = "checkpoint"
 VERSION: Final = 1
 PATHS: Final = ("checkpoint-0", "checkpoint-1")
+_FIELDS: Final = frozenset({"generation", "position", "files", "limbo_below", "clean", "retired"})
 
 LOST: Final = "it is missing: the bookie lost what it had"
 
@@ -37,6 +39,7 @@ class Checkpoint:
     files: tuple[int, ...]
     horizon: Horizon = NO_HORIZON
     retired: int = 0
+    unknown: Unknown = field(default=NOTHING, compare=False)
 
     def next(self, position: JournalPosition, files: tuple[int, ...], retired: int) -> Checkpoint:
         """Return the next checkpoint. It cannot forget anything replayed or flushed before."""
@@ -60,7 +63,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "clean": [list(each) for each in checkpoint.horizon.clean],
         "retired": checkpoint.retired,
     }
-    return encode_state(KIND, VERSION, body)
+    return encode_state(KIND, VERSION, joined(body, checkpoint.unknown))
 
 
 def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
@@ -75,7 +78,8 @@ def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
                 with contextlib.suppress(ValueError, TypeError):
                     horizon = Horizon(below, decode_ranges(clean))
                     where = JournalPosition(*position)
-                    return Checkpoint(generation, where, tuple(files), horizon, retired)
+                    unknown = split(body, _FIELDS)[1]
+                    return Checkpoint(generation, where, tuple(files), horizon, retired, unknown)
     raise CorruptStorageError(path, f"not a checkpoint: {body}")
 
 

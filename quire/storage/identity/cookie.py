@@ -10,11 +10,12 @@ are there and agree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
+from quire.fields import NOTHING, Unknown, joined, split
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import (
     TEMPORARY_SUFFIX,
@@ -34,6 +35,8 @@ LAYOUT_OF_PARTS: Final = 2
 """The same of a bookie with several directories: a program that knows of one must not serve it."""
 
 ID_BYTES_MAX: Final = 32
+FIELDS: Final = frozenset({"bookie", "cluster", "layout", "parts", "part"})
+_PART_FIELDS: Final = frozenset({"id", "role", "path"})
 FIRST_PATH: Final = PATHS[FIRST.generation % 2]
 IGNORED: Final = frozenset({COOKIE + TEMPORARY_SUFFIX, FIRST_PATH + TEMPORARY_SUFFIX, "lost+found"})
 """Names an unformatted directory may have: an interrupted format, and the root of a file system."""
@@ -54,6 +57,12 @@ class Part:
     role: Role
     path: str
     """Absolute; empty: the main directory itself."""
+    unknown: Unknown = field(default=NOTHING, compare=False)
+
+    def body(self) -> dict[str, Any]:
+        """Return the part as a cookie holds it."""
+        fields = {"id": self.id, "role": str(self.role), "path": self.path}
+        return joined(fields, self.unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,8 @@ class BookieCookie:
     """In the main directory: where journal and entry logs are, when not in it."""
     part: str = ""
     """In another directory: which part it is."""
+    unknown: Unknown = field(default=NOTHING, compare=False)
+    """Of a later program. The cookie and its twin may differ in it."""
 
     def __post_init__(self) -> None:
         for name, value in (("bookie", self.bookie), ("cluster", self.cluster)):
@@ -79,18 +90,22 @@ class BookieCookie:
         """Return the cookie of a part of this bookie."""
         return BookieCookie(self.bookie, self.cluster, LAYOUT_OF_PARTS, part=part.id)
 
-    def body(self) -> dict[str, Any]:
-        """Return the cookie as the body of a record."""
+    def fields(self) -> dict[str, Any]:
+        """Return the fields that this program knows."""
         body: dict[str, Any] = {
             "bookie": self.bookie,
             "cluster": self.cluster,
             "layout": self.layout,
         }
         if self.parts:
-            body["parts"] = [asdict(part) for part in self.parts]
+            body["parts"] = [part.body() for part in self.parts]
         if self.part:
             body["part"] = self.part
         return body
+
+    def body(self) -> dict[str, Any]:
+        """Return the cookie as a state file holds it."""
+        return joined(self.fields(), self.unknown)
 
     @classmethod
     def of(cls, path: str, body: Mapping[str, Any]) -> BookieCookie:
@@ -100,7 +115,9 @@ class BookieCookie:
                 raise TypeError("an id is not text")
             if type(body.get("layout")) is not int:
                 raise TypeError("its layout is not a number")
-            return cls(**{**body, "parts": tuple(map(_part, body.get("parts", ())))})
+            mine, unknown = split(body, FIELDS)
+            parts = tuple(map(_part, mine.get("parts", ())))
+            return cls(**{**mine, "parts": parts}, unknown=unknown)
         except (TypeError, ValueError, ConfigurationError) as error:
             raise CorruptStorageError(path, f"not a cookie: {error}") from error
 
@@ -120,7 +137,8 @@ class BookieCookie:
 
 def _part(fields: Any) -> Part:
     """Return a part from its fields. Raises TypeError and ValueError."""
-    part = Part(**{**fields, "role": Role(fields["role"])})
+    mine, unknown = split(fields, _PART_FIELDS)
+    part = Part(**{**mine, "role": Role(fields["role"])}, unknown=unknown)
     if not all(isinstance(each, str) for each in (part.id, part.path)) or not part.id:
         raise TypeError(f"part {fields}")
     return part

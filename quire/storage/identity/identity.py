@@ -32,13 +32,14 @@ from quire.errors import (
 from quire.metastore import create_store, open_store
 from quire.metastore.cluster import Cluster, read_cluster
 from quire.metastore.layout import CLUSTER, cookie_path
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
 from quire.storage.disk.state_file import write_state
 from quire.storage.identity.cookie import (
     COOKIE,
+    FIELDS,
     IGNORED,
     LAYOUT_OF_PARTS,
     BookieCookie,
@@ -52,8 +53,7 @@ from quire.storage.identity.cookie import (
 )
 from quire.storage.identity.directories import open_directory
 
-KIND: Final = "cookie"
-VERSION: Final = 1
+FORMAT: Final = RecordFormat("cookie", FIELDS)
 ID_BITS: Final = 128
 
 FORMAT_BYTES_MIN: Final = 160 * 2**20
@@ -193,7 +193,7 @@ async def format_disk(
     if named:
         cookie = replace(cookie, layout=LAYOUT_OF_PARTS, parts=tuple(named))
     path = cookie_path(cookie.bookie)
-    await store.create(path, encode_record(KIND, VERSION, cookie.body()))
+    await store.create(path, _encode_twin(cookie))
     try:
         for each, part in zip(parts, named, strict=True):
             await write_first_cookie(each.disk, cookie.of_part(part))
@@ -281,8 +281,10 @@ async def settle_twin(cookie: BookieCookie, store: MetadataStore) -> None:
     """
     path = cookie_path(cookie.bookie)
     twin = await store.get(path)
-    if _decode_twin(path, twin.value).parts != cookie.parts:
-        await store.put(path, encode_record(KIND, VERSION, cookie.body()), twin.version)
+    known = _decode_twin(path, twin.value)
+    if known.parts != cookie.parts:
+        wanted = replace(cookie, unknown=known.unknown)
+        await store.put(path, _encode_twin(wanted), twin.version)
 
 
 async def identify(
@@ -349,12 +351,14 @@ async def read_twin(store: MetadataStore, bookie: BookieId) -> BookieCookie:
         ) from error
 
 
+def _encode_twin(cookie: BookieCookie) -> bytes:
+    return FORMAT.encode(cookie.fields(), cookie.unknown)
+
+
 def _decode_twin(path: str, data: bytes) -> BookieCookie:
-    version, body = decode_record(path, KIND, data)
-    if version != VERSION:
-        raise CorruptRecordError(path, f"version {version} is not known here: upgrade quire")
+    _, body, unknown = FORMAT.decode(path, data)
     try:
-        return BookieCookie.of(path, body)
+        return replace(BookieCookie.of(path, body), unknown=unknown)
     except CorruptStorageError as error:
         raise CorruptRecordError(path, error.reason) from error
 

@@ -34,7 +34,11 @@ from quire.errors import (
     WrongBookieError,
 )
 from quire.metastore.layout import bookie_path
-from quire.metastore.registration import decode_registration, encode_registration
+from quire.metastore.registration import (
+    decode_registration,
+    encode_registration,
+    unknown_of,
+)
 from quire.metastore.store import MetadataStore, Session
 
 _log = logging.getLogger(__name__)
@@ -134,7 +138,8 @@ class Registration:
                 found = await self._store.get(self._path)
                 self._check_owner(found.value)
                 version = found.version
-                value = encode_registration(await self._current())
+                unknown = unknown_of(self._bookie_id, found.value)
+                value = encode_registration(await self._current(), unknown)
                 if value != found.value:  # compared with the record: a put may have been lost
                     version = await self._store.put(self._path, value, version)
             except (RetryError, OutcomeUnknownError) as error:
