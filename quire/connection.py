@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import socket
 import time
 from collections.abc import AsyncIterator
 from typing import Final
@@ -25,6 +26,7 @@ from quire.ledger.roster import BookieRoster
 from quire.log.directory import LogDirectory
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
+from quire.metastore.members import registered
 from quire.metastore.place import resolve_store
 from quire.opening import Opening
 from quire.service.snapshots import Snapshots
@@ -110,6 +112,10 @@ async def _connected(
             clock=time.time,
             steady=machine_clock(rng),
             attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
+        )
+        where = f"{socket.gethostname()}, process {os.getpid()}"
+        await stack.enter_async_context(
+            registered(metadata_store, f"{rng.getrandbits(128):032x}", where)
         )
         stack.push_async_exit(handles.leave)
         yield Client(metadata_store, roster, catalog, logs, rng, limits, handles)

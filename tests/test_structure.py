@@ -26,6 +26,7 @@ VALUES = (
     "quire.steady",
     "quire.directory_lock",
     "quire.fields",
+    "quire.version",
 )
 """Ports and values at the bottom: everybody may import them."""
 

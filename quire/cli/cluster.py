@@ -19,6 +19,7 @@ from quire.cli.settings import (
     until_orphaned,
     with_settings,
 )
+from quire.cli.upgrade import upgrade
 from quire.cluster import LocalCluster
 from quire.cluster.zookeeper.ensemble import SIZES
 from quire.metastore.zookeeper_probe import ServerStatus, probe
@@ -28,6 +29,9 @@ from quire.metastore.zookeeper_uri import parse_uri
 @click.group(short_help="Run a cluster on this machine, or look at one.")
 def cluster() -> None:
     """Run a cluster on this machine, or look at one."""
+
+
+cluster.add_command(upgrade)
 
 
 @cluster.command(short_help="Run bookies on this machine until Ctrl-C.")

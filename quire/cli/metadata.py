@@ -32,7 +32,7 @@ def metadata() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _opened(
+async def opened(
     settings: Settings, opener: Callable[[str], Awaitable[MetadataStore]] = open_store
 ) -> AsyncIterator[MetadataStore]:
     store = await opener(resolve_store(settings.store_uri()))
@@ -56,7 +56,7 @@ def backup(settings: Settings, file: Path) -> None:
 
 
 async def _backup(settings: Settings, file: Path) -> None:
-    async with _opened(settings) as store:
+    async with opened(settings) as store:
         with progress_of("Saving records") as on_progress:
             summary = await back_up(
                 store, file, int(time.time() * 1000), lambda done: on_progress(done, done)
@@ -81,7 +81,7 @@ def restore(settings: Settings, file: Path) -> None:
 
 
 async def _restore(settings: Settings, file: Path) -> None:
-    async with _opened(settings, create_store) as store:
+    async with opened(settings, create_store) as store:
         with progress_of("Restoring records") as on_progress:
             summary = await restore_store(store, file, on_progress)
     remedy = "Run `quire metadata adopt` next, then start the bookies."
@@ -119,7 +119,7 @@ def adopt(settings: Settings, at_least: int) -> None:
 
 
 async def _adopt(settings: Settings, at_least: int) -> None:
-    async with _opened(settings) as store:
+    async with opened(settings) as store:
         done = await adopt_store(store, at_least)
     if settings.json:
         print_json({**done._asdict()})

@@ -33,7 +33,8 @@
     │   ├── ForgottenJobError          the log has forgotten the job; nothing was written
     │   ├── TooManyJobsError           the log cannot remember another job yet
     │   ├── TxidOrderError             the txid is below the log's last; nothing was written
-    │   └── TooManyProducersError      the log cannot remember another producer yet
+    │   ├── TooManyProducersError      the log cannot remember another producer yet
+    │   └── UpgradeRefusedError        a registered program does not speak the new formats
     ├── NotFoundError              the thing named does not exist
     │   ├── NoSuchNodeError            no such metadata record
     │   ├── NoSuchLedgerError          no such ledger
@@ -55,6 +56,7 @@
     │   ├── EntryTooLargeError         a payload exceeds the limit
     │   ├── UnauthorizedError          wrong password for the ledger
     │   ├── ConfigurationError         an option, address or file that cannot work
+    │   │   └── FormatLevelError           this program does not speak the level of the cluster
     │   ├── JobReusedError             another stream writes under the name of a job
     │   └── DecryptionError            an encrypted batch does not open with the given keys
     │       └── MissingKeyError            its key is not among the given keys
@@ -143,6 +145,7 @@ from quire.errors.logs import (
     TooManyProducersError,
     TxidOrderError,
 )
+from quire.errors.peers import FormatLevelError, UpgradeRefusedError
 
 __all__ = [
     "AppendOutcomeUnknownError",
@@ -167,6 +170,7 @@ __all__ = [
     "ForgottenJobError",
     "ForgottenProducerError",
     "ForkedError",
+    "FormatLevelError",
     "HandleClosedError",
     "IntegrityError",
     "InvalidReplicationError",
@@ -210,6 +214,7 @@ __all__ = [
     "TxidOrderError",
     "UnauthorizedError",
     "UnreadableError",
+    "UpgradeRefusedError",
     "VersionConflictError",
     "WrongBookieError",
 ]

@@ -5,6 +5,7 @@
     restore.py    writes a file into an empty store, and begins a new incarnation
     adopt.py      lets a store count again: lifts the counter of ids, then says so
     check.py      compares every ledger with the entries that bookies hold
+    upgrade.py    raises the feature level, once all registered programs speak it
     recordless.py finds what bookies hold of ledgers that the store does not know
 
 Read them in this order. They may import the stores, ledgers and logs; only the command line imports

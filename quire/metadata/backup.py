@@ -26,6 +26,7 @@ from quire.metadata.archive import ArchiveWriter, Saved, Summary
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import (
     BOOKIES,
+    CLIENTS,
     CLUSTER,
     LEDGER_IDS,
     LEDGERS,
@@ -112,7 +113,7 @@ async def _walk(store: MetadataStore, path: str) -> AsyncGenerator[Saved, None]:
         yield Saved(path, value)
     for name in names:
         below = f"{path}/{name}"
-        if below not in (LEDGERS, LEDGER_IDS, BOOKIES) and name != CANDIDATES:
+        if below not in (LEDGERS, LEDGER_IDS, BOOKIES, CLIENTS) and name != CANDIDATES:
             async for record in _walk(store, below):
                 yield record
 

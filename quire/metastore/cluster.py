@@ -15,10 +15,13 @@ from typing import Final
 from quire.errors import CorruptRecordError, NoSuchNodeError, StoreWentBackError
 from quire.fields import NOTHING, Unknown
 from quire.metastore.layout import CLUSTER
+from quire.metastore.levels import FIRST_LEVEL, check_level
 from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
-FORMAT: Final = RecordFormat("cluster", frozenset({"cluster", "incarnation", "adopted", "counted"}))
+FORMAT: Final = RecordFormat(
+    "cluster", frozenset({"cluster", "incarnation", "adopted", "counted", "level", "raising"})
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,11 @@ class Cluster:
     """Fields of a later program."""
     counted: bool = False
     """Whether the store has had a counter of ledger ids. A counter that is missing now was lost."""
+    level: int = FIRST_LEVEL
+    """The feature level: which formats may be written (levels.py)."""
+    raising: int = 0
+    """The level that an operator is about to raise to, 0 for none. Programs join as if the cluster
+    were there already: else one that registers after the operator looked could be missed."""
 
     def encode(self) -> bytes:
         """Return the record."""
@@ -41,6 +49,10 @@ class Cluster:
             body |= {"incarnation": self.incarnation, "adopted": self.adopted}
         if self.counted:
             body["counted"] = True
+        if self.level != FIRST_LEVEL:
+            body["level"] = self.level
+        if self.raising:
+            body["raising"] = self.raising
         return FORMAT.encode(body, self.unknown)
 
     @classmethod
@@ -56,7 +68,10 @@ class Cluster:
             raise CorruptRecordError(CLUSTER, f"incarnation {incarnation!r}, adopted {adopted!r}")
         if not isinstance(counted, bool):
             raise CorruptRecordError(CLUSTER, f"counted {counted!r}")
-        return cls(cluster, incarnation, adopted, unknown, counted)
+        level, raising = body.get("level", FIRST_LEVEL), body.get("raising", 0)
+        if type(level) is not int or level < FIRST_LEVEL or type(raising) is not int:
+            raise CorruptRecordError(CLUSTER, f"level {level!r}, raising {raising!r}")
+        return cls(cluster, incarnation, adopted, unknown, counted, level, raising)
 
     def check_adopted(self, store: MetadataStore) -> None:
         """Raise `StoreWentBackError` unless the incarnation was adopted."""
@@ -85,6 +100,9 @@ async def adopted_incarnation(store: MetadataStore) -> int:
 async def read_cluster(store: MetadataStore) -> Cluster:
     """Return the record of a store's cluster.
 
-    Raises `NoSuchNodeError` when the store has none, `CorruptRecordError`, and the store's errors.
+    Raises `NoSuchNodeError` when the store has none, `FormatLevelError` when the cluster is at a
+    level that this program does not speak, `CorruptRecordError`, and the store's errors.
     """
-    return Cluster.decode((await store.get(CLUSTER)).value)
+    found = Cluster.decode((await store.get(CLUSTER)).value)
+    check_level(max(found.level, found.raising))
+    return found

@@ -4,6 +4,7 @@
     /quire/ledgers/<shard>/<ledger>     ledger metadata; a shard holds 1,000 consecutive ids
     /quire/ledger-ids                   the next ledger id
     /quire/bookies/<bookie>             ephemeral: a bookie that is up
+    /quire/clients/<client>             ephemeral: a client that is connected
     /quire/cookies/<bookie>             the identity of a bookie's disk
     /quire/logs/<log>                   manifest
     /quire/cursors/<log>/<cursor>       how far a consumer of a log has come
@@ -30,6 +31,7 @@ CLUSTER: Final = "/quire/cluster"
 LEDGERS: Final = "/quire/ledgers"
 LEDGER_IDS: Final = "/quire/ledger-ids"
 BOOKIES: Final = "/quire/bookies"
+CLIENTS: Final = "/quire/clients"
 COOKIES: Final = "/quire/cookies"
 LOGS: Final = "/quire/logs"
 CURSORS: Final = "/quire/cursors"

@@ -14,14 +14,17 @@ from quire.entry import BookieId
 from quire.errors import CorruptRecordError
 from quire.fields import NOTHING, Unknown
 from quire.metastore.layout import bookie_path
+from quire.metastore.levels import PROGRAM_FIELDS, THIS_PROGRAM, Program, program_of
 from quire.metastore.record import RecordFormat
 
-FORMAT: Final = RecordFormat("bookie", frozenset({"address", "writable", "runs"}))
+FORMAT: Final = RecordFormat("bookie", PROGRAM_FIELDS | {"address", "writable", "runs"})
 
 
-def encode_registration(address: BookieAddress, unknown: Unknown = NOTHING) -> bytes:
-    """Return the record of a bookie that is up."""
-    body: dict[str, object] = {"address": address.address, "writable": address.writable}
+def encode_registration(
+    address: BookieAddress, unknown: Unknown = NOTHING, program: Program = THIS_PROGRAM
+) -> bytes:
+    """Return the record of a bookie that is up, served by a program."""
+    body = {"address": address.address, "writable": address.writable, **program.fields()}
     if address.runs is not None:
         body["runs"] = address.runs
     return FORMAT.encode(body, unknown)
@@ -37,6 +40,15 @@ def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
     if not isinstance(runs, str | None):
         raise CorruptRecordError(path, f"runs {runs!r}")
     return BookieAddress(bookie, address, writable, runs)
+
+
+def registered_program(bookie: BookieId, data: bytes) -> Program:
+    """Return the program that serves a registered bookie. Raises `CorruptRecordError`."""
+    path = bookie_path(bookie)
+    try:
+        return program_of(FORMAT.decode(path, data).body)
+    except ValueError as error:
+        raise CorruptRecordError(path, str(error)) from error
 
 
 def unknown_of(bookie: BookieId, data: bytes) -> Unknown:

@@ -26,6 +26,7 @@ from quire.errors import ConfigurationError
 from quire.ledger.links import MEMORY, offer_bookie, withdraw_bookie
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, bookie_path
+from quire.metastore.levels import SPEAKS
 from quire.metastore.memory import MemoryTree
 from quire.metastore.registration import encode_registration
 from quire.metastore.shared import loop_of, offer_tree, withdraw_tree
@@ -60,7 +61,7 @@ class MemoryCluster:
         self.name = name or f"cluster-{next(_numbers)}"
         self._switched = SwitchedTree(self.name)
         offer_tree(self.name, self._switched)
-        self._switched.tree.create(CLUSTER, Cluster(self.name).encode())
+        self._switched.tree.create(CLUSTER, Cluster(self.name, level=SPEAKS.highest).encode())
         self._bookies: list[SwitchedBookie] = []
         for _ in range(bookies):
             self.add_bookie()

@@ -24,8 +24,14 @@ from quire.log.manifest.jobs import Forgotten, Job
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.records.position import Position
 from quire.metastore.cluster import Cluster
+from quire.metastore.levels import Member, Program, Speaks
+from quire.metastore.members import decode_client, encode_client
 from quire.metastore.record import decode_record, encode_record
-from quire.metastore.registration import decode_registration, encode_registration
+from quire.metastore.registration import (
+    decode_registration,
+    encode_registration,
+    registered_program,
+)
 from quire.service.snapshots import Snapshot
 from quire.storage.identity.cookie import BookieCookie, Part, Role
 from tests.golden.golden import Golden
@@ -129,12 +135,24 @@ SPREAD = BookieCookie(
 PART = BookieCookie("b" * 32, "c" * 32, 2, part="d" * 32)
 BOOKIE = BookieAddress("b" * 32, "host:3181", True, "host:3182")
 READ_ONLY = BookieAddress("b" * 32, "host:3181", False)
+PROGRAM = Program("0.1.0", Speaks(1, 2))
+SERVED = (BOOKIE, PROGRAM)
+CLIENT = Member("client", "1", "host, process 7", PROGRAM)
+AT_LEVEL = Cluster("c" * 32, counted=True, level=2)
 TERM = Term(3, "anna", "c-0000000001", "00ff")
 NAMED = Term(4, "anna", "c-0000000002", "00ff", "c-0000000003")
 
 
 def _bookie(data: bytes) -> BookieAddress:
     return decode_registration("b" * 32, data)
+
+
+def _served(data: bytes) -> tuple[BookieAddress, Program]:
+    return _bookie(data), registered_program("b" * 32, data)
+
+
+def _client(data: bytes) -> Member:
+    return decode_client("/quire/clients/1", data)
 
 
 def _twin(data: bytes) -> BookieCookie:
@@ -186,6 +204,9 @@ METADATA = (
     _record("ledger", IN_RECOVERY, "-in-recovery"),
     _of("bookie", BOOKIE, lambda: encode_registration(BOOKIE), _bookie),
     _of("bookie", READ_ONLY, lambda: encode_registration(READ_ONLY), _bookie, "-read-only"),
+    _of("bookie", SERVED, lambda: encode_registration(BOOKIE, program=PROGRAM), _served, "-level"),
+    _of("client", CLIENT, lambda: encode_client("host, process 7", PROGRAM), _client),
+    _of("cluster", AT_LEVEL, AT_LEVEL.encode, Cluster.decode, "-level"),
     _of("cookie", SPREAD, lambda: encode_record("cookie", 1, SPREAD.body()), _twin),
     _record("log", NEW_LOG, "-new"),
     _record("log", LOG),

@@ -18,7 +18,8 @@ from quire.entry import LedgerId
 from quire.errors import IntegrityError, StoreWentBackError
 from quire.ledger.options import LedgerOptions
 from quire.metastore import layout
-from quire.metastore.record import encode_record
+from quire.metastore.cluster import Cluster
+from quire.metastore.levels import FIRST_LEVEL, SPEAKS
 from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
@@ -92,7 +93,8 @@ class World:
         self.network = network
         self.weather = weather
         self.tree = WatchedTree()
-        self.tree.create(layout.CLUSTER, encode_record("cluster", 1, {"cluster": CLUSTER}))
+        level = self.rng("level").randint(FIRST_LEVEL, SPEAKS.highest)
+        self.tree.create(layout.CLUSTER, Cluster(CLUSTER, level=level).encode())
         self.options = LEDGER
         self.conformance = Conformance()
 

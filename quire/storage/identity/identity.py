@@ -32,6 +32,7 @@ from quire.errors import (
 from quire.metastore import create_store, open_store
 from quire.metastore.cluster import Cluster, read_cluster
 from quire.metastore.layout import CLUSTER, cookie_path
+from quire.metastore.levels import SPEAKS
 from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 from quire.storage.disk.local import LocalDisk
@@ -370,7 +371,7 @@ async def cluster_id(store: MetadataStore, rng: random.Random) -> str:
             return (await read_cluster(store)).id
         except NoSuchNodeError:
             with contextlib.suppress(NodeExistsError, StoreOutcomeUnknownError):
-                await store.create(CLUSTER, Cluster(new_id(rng)).encode())
+                await store.create(CLUSTER, Cluster(new_id(rng), level=SPEAKS.highest).encode())
 
 
 def new_id(rng: random.Random) -> str:

@@ -33,6 +33,7 @@ from quire.errors import (
     SessionExpiredError,
     WrongBookieError,
 )
+from quire.metastore.cluster import read_cluster
 from quire.metastore.layout import bookie_path
 from quire.metastore.registration import (
     decode_registration,
@@ -117,13 +118,17 @@ class Registration:
         address = await self._current()
         value = encode_registration(address)
         try:
-            return address, await session.create(self._path, value)
+            version = await session.create(self._path, value)
         except NodeExistsError:
             found = await self._store.get(self._path)
             if self._was_registered:
                 self._check_owner(found.value)
             await self._store.delete(self._path, found.version)
-            return address, await session.create(self._path, value)
+            version = await session.create(self._path, value)
+        # After the record is there: an upgrade that is finished now has seen it, or is seen here.
+        with contextlib.suppress(NoSuchNodeError):
+            await read_cluster(self._store)
+        return address, version
 
     async def _hold(self, session: Session, version: int) -> None:
         """Keep the record true; returns when its session is over.

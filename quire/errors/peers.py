@@ -1,0 +1,35 @@
+"""Errors between programs of different releases."""
+
+from __future__ import annotations
+
+from quire.errors.base import ConfigurationError, ConflictError
+
+
+class UpgradeRefusedError(ConflictError):
+    """Registered programs do not speak the feature level that the upgrade would raise to."""
+
+    def __init__(self, level: int, members: list[str]) -> None:
+        super().__init__(
+            f"the upgrade to feature level {level} cannot be finished: {', '.join(members)}; "
+            "upgrade or stop them first"
+        )
+        self.level = level
+        self.members = members
+
+
+class FormatLevelError(ConfigurationError):
+    """The cluster's feature level is not among the levels that this program speaks."""
+
+    def __init__(self, level: int, lowest: int, highest: int) -> None:
+        remedy = (
+            "upgrade quire here"
+            if level > highest
+            else "finish the upgrade with a program in between (quire cluster upgrade --finish)"
+        )
+        super().__init__(
+            f"the cluster is at feature level {level}, and this program speaks {lowest} to "
+            f"{highest}: {remedy}"
+        )
+        self.level = level
+        self.lowest = lowest
+        self.highest = highest
