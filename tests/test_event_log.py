@@ -13,7 +13,15 @@ import pytest
 
 from quire.entry import NO_ENTRY, DigestKind
 from quire.errors import ConfigurationError, NoSuchNodeError
-from quire.event_log import VARIABLE, EventLog, observing, ranges
+from quire.event_log import (
+    BYTES_VARIABLE,
+    CUT,
+    SUFFIX,
+    VARIABLE,
+    EventLog,
+    observing,
+    ranges,
+)
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.observed_store import ObservedStore, observed
 from quire.ledger.quorum import Replication
@@ -99,6 +107,67 @@ def test_a_write_that_fails_ends_the_file(
     log.fenced(9)
     assert len(lines(log.path)) == 1
     assert caplog.text.count("events are not written any more") == 1
+
+
+def size_of(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.glob("*" + SUFFIX))
+
+
+def test_a_directory_is_bounded_and_says_that_it_was_cut(tmp_path: Path) -> None:
+    bound, line = 4000, 200
+    logs = [EventLog(tmp_path, "bookie", name, bound) for name in ("b1", "b2", "b3")]
+    for entry in range(1000):
+        logs[entry % 3].denied(7, entry, entry)
+        assert size_of(tmp_path) <= bound + len(logs) * (bound // 16 + line)
+    assert (tmp_path / CUT).exists()
+    newest = [lines(log.path) for log in logs]
+    assert all(each[0]["kind"] == "continues" for each in newest)
+    assert max(each[-1]["first"] for each in newest) == 999
+    for log in logs:
+        log.close()
+
+
+def test_files_of_earlier_lives_count(tmp_path: Path) -> None:
+    """A bookie that starts again and again fills no disk."""
+    for _ in range(100):
+        EventLog(tmp_path, "bookie", "b1", 1000).close()
+    assert size_of(tmp_path) <= 1200
+    assert (tmp_path / CUT).exists()
+
+
+def test_a_part_that_cannot_be_begun_ends_the_events_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = EventLog(tmp_path, "client", "1", 1600)
+    (tmp_path / "client-1-1.2.ndjson").touch()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(10):
+            log.fenced(7)
+    assert caplog.text.count("events are not written any more") == 1
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1G", "x"])
+def test_a_bound_that_is_not_a_number_of_bytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(BYTES_VARIABLE, text)
+    with (
+        pytest.raises(ConfigurationError, match=f"{BYTES_VARIABLE}={text}"),
+        observing("client", "1"),
+    ):
+        pass
+
+
+def test_the_bound_comes_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(BYTES_VARIABLE, "1600")
+    with observing("client", "1") as observer:
+        for _ in range(10):
+            observer.fenced(7)
+    assert (tmp_path / "client-1-1.2.ndjson").exists()
 
 
 def open_record(ledger: int) -> LedgerMetadata:

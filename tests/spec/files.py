@@ -1,7 +1,9 @@
 """Event files of real processes against the specification: `python -m tests.spec.files DIRECTORY`.
 
-Each process wrote one file (quire/event_log.py). All of them must have ended: a file that still
-grows lacks what others build on. Lives of one bookie follow each other, and make one stream. The
+Each process wrote one file, or parts of it (quire/event_log.py). All of them must have ended: a
+file that still grows lacks what others build on. A directory that was cut to its bound lacks the
+beginning, and is not compared: the specification explains a run from its first step. Lives of one
+bookie follow each other, and make one stream. The
 records of a ledger make a stream of their own, by version: what all processes tell of one version
 must be the same.
 
@@ -14,13 +16,13 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from quire.event_log import SUFFIX, VARIABLE, VERSION
+from quire.event_log import BYTES_VARIABLE, CUT, SUFFIX, VARIABLE, VERSION
 from quire.ledger.metadata import LedgerState
 from quire.observer import Source
 from tests.spec.events import NOTHING, RECORDS, SOURCES, Event, Fragments, Kind, Shape
@@ -40,6 +42,16 @@ BARE: Final = {
 
 class DamagedError(Exception):
     """A file is not what a process writes: something is missing in it, or was changed."""
+
+
+class CutError(DamagedError):
+    """The oldest events were removed, and nothing can be said of the others."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(
+            f"{directory} was cut to its bound: the oldest events are removed, and nothing can be "
+            f"said of the others; set {BYTES_VARIABLE} higher, or record a shorter run"
+        )
 
 
 @dataclass
@@ -113,8 +125,11 @@ def observed(directory: Path) -> Iterator[None]:
 def validate(directory: Path) -> Verdict:
     """Compare the event files of a directory with the specification.
 
-    Raises `DamagedError` for a file that is not as a process writes it.
+    Raises `DamagedError` for a file that is not as a process writes it, and `CutError` when events
+    were removed to bound the directory.
     """
+    if (directory / CUT).exists():
+        raise CutError(directory)
     verdict = Verdict()
     ledgers: dict[int, Told] = defaultdict(Told)
     for path, lines in _files(directory):
@@ -137,32 +152,52 @@ def validate(directory: Path) -> Verdict:
 
 
 def _files(directory: Path) -> Iterator[tuple[Path, list[tuple[str, dict[str, Any]]]]]:
-    """Yield the files, each with its lines, lives of a process in their order."""
-    found = []
+    """Yield the files, each with its lines, parts joined, lives of a process in their order."""
+    parts: dict[tuple[str, int], list[tuple[int, Path]]] = defaultdict(list)
     for path in directory.glob("*" + SUFFIX):
-        lines = _lines(path)
-        if lines:
-            begun = lines[0][1]
-            found.append(((begun["process"], begun["life"]), path, lines))
-    for _, path, lines in sorted(found):
-        yield path, lines
+        if begun := _beginning(path):
+            life = (begun["process"], begun["life"])
+            parts[life].append((begun.get("part", 1), path))
+    for _, found in sorted(parts.items()):
+        lines: list[tuple[str, dict[str, Any]]] = []
+        for _, path in sorted(found):
+            lines += _lines(path, len(lines))
+        yield min(found)[1], [each for each in lines if each[1]["kind"] != "continues"]
 
 
-def _lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Return the lines of a file; what a killed process wrote half of is left out."""
+def _beginning(path: Path) -> dict[str, Any] | None:
+    """Return the first line of a file, None when a killed process wrote less."""
+    head, ended, _ = path.read_bytes().partition(b"\n")
+    if not ended:
+        return None
+    fields = _parsed(f"{path.name}:1", head)
+    is_first = fields.get("kind") == "begins"
+    if fields.get("format") != VERSION or not (is_first or fields.get("kind") == "continues"):
+        raise DamagedError(f"{path.name} does not begin as a file of format {VERSION}")
+    return fields
+
+
+def _parsed(place: str, raw: bytes) -> dict[str, Any]:
+    try:
+        fields: dict[str, Any] = json.loads(raw)
+    except ValueError as error:
+        raise DamagedError(f"{place} is not JSON: {error}") from None
+    return fields
+
+
+def _lines(path: Path, before: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return the lines of a part; what a killed process wrote half of is left out.
+
+    `before`: lines in the parts before it.
+    """
     whole, _, _ = path.read_bytes().rpartition(b"\n")
     found = []
     for number, raw in enumerate(whole.splitlines(), 1):
         place = f"{path.name}:{number}"
-        try:
-            fields = json.loads(raw)
-        except ValueError as error:
-            raise DamagedError(f"{place} is not JSON: {error}") from None
-        if fields.get("n") != number:
+        fields = _parsed(place, raw)
+        if fields.get("n") != before + number:
             raise DamagedError(f"{place} has number {fields.get('n')}: lines are missing")
         found.append((place, fields))
-    if found and (found[0][1]["kind"], found[0][1].get("format")) != ("begins", VERSION):
-        raise DamagedError(f"{path.name} does not begin as a file of format {VERSION}")
     return found
 
 
@@ -215,9 +250,15 @@ def _of_a_recovery(place: str, fields: dict[str, Any], token: str) -> Iterator[E
         raise DamagedError(f"{place} tells of {kind!r}, which is not known")
 
 
-def main() -> int:
-    """Print the verdict on the directory that the command names; return the exit code."""
-    verdict = validate(Path(sys.argv[1]))
+def main(arguments: Sequence[str]) -> int:
+    """Print the verdict on the directory that the command names; return the exit code: 1 for a
+    refusal, 2 for a directory that cannot be judged.
+    """
+    try:
+        verdict = validate(Path(arguments[0]))
+    except DamagedError as error:
+        print(f"not judged: {error}")
+        return 2
     for refusal in verdict.refusals[:SHOWN_MAX]:
         print(f"✗ {refusal}")
     print(verdict)
@@ -225,4 +266,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -13,9 +13,9 @@ import pytest
 import quire
 from quire.cluster import LocalCluster
 from quire.errors import LedgerClosedError, LedgerFencedError
-from quire.event_log import SUFFIX
+from quire.event_log import CUT, SUFFIX
 from tests.sim.ablations.recovery import read_without_fence
-from tests.spec.files import DamagedError, observed, validate
+from tests.spec.files import CutError, DamagedError, main, observed, validate
 
 Fields = dict[str, Any]
 BOOKIES = 4
@@ -160,3 +160,45 @@ def test_a_killed_process_leaves_half_a_line(recorded: Path, tmp_path: Path) -> 
 def test_a_ledger_of_which_no_record_is_known_is_refused(recorded: Path, tmp_path: Path) -> None:
     directory = copied(recorded, tmp_path / "events", without("recorded"))
     assert any("record" in refusal for refusal in validate(directory).refusals)
+
+
+def in_parts(recorded: Path, to: Path) -> Path:
+    """Copy event files as processes with a small bound write them."""
+    copied(recorded, to, lambda name, line: line)
+    for path in sorted(to.glob("*" + SUFFIX)):
+        lines = path.read_text().splitlines(keepends=True)
+        if len(lines) < 4:
+            continue
+        title = {**json.loads(lines[0]), "kind": "continues", "part": 2, "n": 4}
+        rest = [json.loads(line) for line in lines[3:]]
+        later = [title, *({**line, "n": line["n"] + 1} for line in rest)]
+        path.write_text("".join(lines[:3]))
+        second = path.with_name(f"{path.stem}.2{SUFFIX}")
+        second.write_text("".join(json.dumps(line) + "\n" for line in later))
+    return to
+
+
+def test_parts_are_one_trace(recorded: Path, tmp_path: Path) -> None:
+    parts = in_parts(recorded, tmp_path / "parts")
+    assert len(list(parts.iterdir())) > len(list(recorded.iterdir()))
+    assert str(validate(parts)) == str(validate(recorded))
+
+
+def test_a_part_that_is_missing_is_found(recorded: Path, tmp_path: Path) -> None:
+    parts = in_parts(recorded, tmp_path / "parts")
+    second = first_file(parts)
+    assert second.stem.endswith(".2")
+    second.with_name(second.name.replace(".2", "")).unlink()
+    with pytest.raises(DamagedError, match="lines are missing"):
+        validate(parts)
+
+
+def test_a_trace_that_was_cut_is_not_judged(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = copied(recorded, tmp_path / "events", lambda name, line: line)
+    (directory / CUT).touch()
+    with pytest.raises(CutError, match="was cut"):
+        validate(directory)
+    assert main([str(directory)]) == 2
+    assert "not judged" in capsys.readouterr().out
