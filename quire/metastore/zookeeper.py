@@ -1,9 +1,11 @@
 """The metadata store on ZooKeeper: the port's calls, and their requests.
 
 Paths live below the URI's root, which is made as needed like any parent. Versions join the id of
-the change that created a record with ZooKeeper's own version of it (which starts over when the
-record is created again), so that `wait` tells one life of a record from the next. So does `put`, by
-a read first: a record that is deleted, created again and changed as often as before between the
+the change that created a record, ZooKeeper's own version of it (which starts over when the record
+is created again), and the time of its last change. So `wait` tells one life of a record from the
+next, and a version that a client read before ZooKeeper's data was put back from an older copy from
+one that counts the same since: the time is compared for equality only. So does `put`, by a read
+first: a record that is deleted, created again and changed as often as before between the
 read and the change, a matter of milliseconds, would still be taken for the old one (S2 allows it).
 
 Every session has its own connection, and so its own ZooKeeper session and timeout; the store's
@@ -38,6 +40,9 @@ from quire.metastore.zookeeper_uri import ZooKeeperUri, parse_credentials, parse
 
 CONNECTION_SECONDS: Final = 10.0
 """ZooKeeper session timeout of the connection that sessions do not use."""
+
+TIME_BITS: Final = 48
+"""Milliseconds of 9,000 years."""
 
 PARENT_ATTEMPTS_MAX: Final = 4
 """A missing parent is created; it vanishes again only when another client deletes it as empty."""
@@ -289,7 +294,7 @@ def _creation_of(full: str, value: bytes, how: Mapping[str, bool], client: Any) 
 
 
 def _version(stat: Any) -> int:
-    version: int = stat.czxid << 32 | stat.version
+    version: int = (stat.czxid << 32 | stat.version) << TIME_BITS | stat.mtime % (1 << TIME_BITS)
     return version
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from quire.cluster.zookeeper.server import ZooKeeperServer
-from quire.errors import SessionExpiredError, StoreUnavailableError
+from quire.errors import SessionExpiredError, StoreUnavailableError, VersionConflictError
 from quire.metastore import zookeeper, zookeeper_client, zookeeper_connection
+from quire.metastore.changes import Put
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_client import BROKEN, Complaints
 from quire.metastore.zookeeper_probe import ServerStatus
@@ -83,6 +84,36 @@ def test_a_client_begins_anew_at_an_older_server(
     said = [record.getMessage() for record in caplog.records]
     assert any("ends at change 0x" in text and "this client has seen 0x" in text for text in said)
     assert not any("tls=yes" in text for text in said)
+
+
+STALE: dict[str, Callable[[ZooKeeperStore, int], Awaitable[object]]] = {
+    "put": lambda store, version: store.put("/before", b"open", version),
+    "delete": lambda store, version: store.delete("/before", version),
+    "commit": lambda store, version: store.commit([Put("/before", b"open", version)]),
+}
+
+
+@pytest.mark.parametrize("how", STALE)
+def test_a_version_of_before_is_not_the_version_that_counts_the_same_since(
+    server: ZooKeeperServer, how: str
+) -> None:
+    """One client read the record of another time; a second client changed it as often since."""
+
+    async def body(store: ZooKeeperStore, put_back: Callable[[], None]) -> None:
+        before = (await store.get("/before")).version
+        stale = await store.put("/before", b"of a time that never was", before)
+        await asyncio.to_thread(put_back)
+        other = await ZooKeeperStore.open(server.uri)
+        assert (await other.get("/before")).version == before, "it is the record of the copy"
+        newer = await other.put("/before", b"closed", before)
+        await other.close()
+        with pytest.raises(VersionConflictError):
+            await STALE[how](store, stale)
+        found = await store.get("/before")
+        assert (found.value, found.version) == (b"closed", newer)
+        await store.wait("/before", stale)
+
+    asyncio.run(with_older_data(server, body))
 
 
 def test_a_server_that_cannot_be_asked_is_given_up_when_the_session_is_over(

@@ -144,9 +144,9 @@ class WatchedTree(MemoryTree):
     def put_back(self, records: dict[str, bytes]) -> None:
         """Hold these records and no others, and no session. Listeners are not told.
 
-        Versions go on: that a version of before comes up again is not simulated. A SQLite file
-        that was replaced stops its clients; ZooKeeper's versions have the number of a change in
-        them.
+        Versions go on: no version outlives the disaster. A SQLite file that was replaced stops
+        its clients; ZooKeeper's versions have the time of the change in them. The ablation "no
+        version outlives a restore" shows what happens otherwise.
         """
         listeners, self.listeners = self.listeners, []
         self._deadlines.clear()

@@ -31,5 +31,10 @@ RESTORE: Final = (
     Ablation(
         "nothing is collected before the adoption", "restored", restores.collect_before_the_adoption
     ),
+    Ablation(
+        "no version outlives a restore",
+        "restored",
+        restores.take_versions_of_before_for_versions_of_now,
+    ),
     Ablation("a lost counter is not replaced", "restored", restores.begin_a_new_counter),
 )

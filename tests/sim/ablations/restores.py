@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from quire.ledger import ids, recovery, recovery_plan
@@ -10,6 +11,7 @@ from quire.metadata import adopt
 from quire.storage.maintenance import deletions
 from tests.sim.ablations.patch import Patch
 from tests.sim.faults import FaultMix, Theme
+from tests.sim.store import WatchedTree
 
 
 def churn(mix: FaultMix) -> None:
@@ -87,3 +89,40 @@ def begin_a_new_counter() -> list[Patch]:
         return []
 
     return [(LedgerIds, "_marking", nothing), (LedgerIds, "_check_no_ledgers", nothing)]
+
+
+def take_versions_of_before_for_versions_of_now() -> list[Patch]:
+    """The restored tree counts on from the backup: a version of before the disaster comes up again.
+
+    That is what a directory of ZooKeeper's data is that was put back from an older copy. The
+    stores of production let no version outlive a session; so the simulated tree counts on.
+    """
+    snapshot, put_back = WatchedTree.snapshot, WatchedTree.put_back
+    open_session = WatchedTree.open_session
+    versions: dict[str, int] = {}
+    sessions = count(1 << 40)
+
+    def noting(self: Any) -> Any:
+        versions.clear()
+        versions.update((path, each.version) for path, each in self._records.items())
+        versions[""] = self._revision
+        return snapshot(self)
+
+    def counting_on(self: Any, records: Any) -> None:
+        put_back(self, records)
+        for path, record in self._records.items():
+            record.version = versions.get(path, record.version)
+        self._revision = versions[""]
+
+    def opened(self: Any, timeout: float) -> int:
+        """Sessions do not come up again: ZooKeeper's have ids of their own."""
+        revision, self._revision = self._revision, next(sessions)
+        session = open_session(self, timeout)
+        self._revision = revision + 1
+        return session
+
+    return [
+        (WatchedTree, "snapshot", noting),
+        (WatchedTree, "put_back", counting_on),
+        (WatchedTree, "open_session", opened),
+    ]
