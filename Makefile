@@ -20,7 +20,7 @@ S2_REPOSITORY := https://github.com/s2-streamstore/s2-verification
 S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
+.PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
 	ablations mutations soak judges s2 netns bench proto format clean spec tlc docs
 
 help: ## list the targets
@@ -59,6 +59,8 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp
 	@touch $@
 
 # --- what a newcomer runs -----------------------------------------------------------------------------
+
+install: $(VENV)/core.stamp ## install quire into .venv; then: . .venv/bin/activate
 
 demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: the main job in a minute
 	@$(BIN)/python -m tutorial.demo

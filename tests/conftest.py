@@ -20,7 +20,9 @@ MARKS: Final = {
     "slow": (
         "acceptance",
         "bench",
+        "cli/test_completion.py",
         "cli/test_exits.py",
+        "cli/test_reading.py",
         "cli/test_streams.py",
         "cluster",
         "docs/test_pages.py",

@@ -7,25 +7,12 @@ from contextlib import suppress
 import click
 
 from quire.cli.output import Value, note, print_json, print_table
+from quire.cli.places import parse_offset
 from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
-from quire.errors import InvalidRequestError, NoSuchCursorError
+from quire.errors import NoSuchCursorError
 from quire.log.maintenance.cursors import Cursor
 from quire.log.records.position import Position
-
-
-def parse_position(text: str) -> Position:
-    """Return the position that an argument names."""
-    try:
-        return Position.parse(text)
-    except InvalidRequestError as error:
-        raise click.BadParameter(str(error).replace("write ", "write an offset, ")) from None
-
-
-def parse_place(text: str) -> Position | int:
-    """Return the position or offset that an argument names."""
-    return int(text) if text.isascii() and text.isdecimal() else parse_position(text)
-
 
 _log = click.argument("log_name", metavar="LOG")
 _cursor = click.argument("name", metavar="CURSOR")
@@ -75,7 +62,7 @@ async def _fields(found: Cursor) -> dict[str, Value]:
 @click.option(
     "--to",
     "position",
-    type=parse_place,
+    type=parse_offset,
     metavar="POSITION",
     default="beginning",
     show_default=True,

@@ -1,11 +1,13 @@
 """How errors become the process's answer: one line on stderr, and an exit code per family.
 
 The codes are documented in docs/cli.md, "Exit codes"; scripts branch on them. Nothing here prints a
-traceback: the text of each error that quire raises on purpose names the remedy.
+traceback: the text of each error that quire raises on purpose names the remedy, or remedies.py adds
+it. With --json the line is an object, on stderr all the same: stdout has results only.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import MutableMapping, Sequence
@@ -15,6 +17,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from quire.cli import streams
+from quire.cli.remedies import remedy
 from quire.errors import (
     ClosedError,
     ConflictError,
@@ -93,21 +96,44 @@ class RootGroup(click.Group):
     ) -> int:
         # Without a handler Python prints warnings of the library beside our one line.
         logging.getLogger("quire").addHandler(logging.NullHandler())
+        as_json = _asks_for_json(sys.argv[1:] if args is None else args)
         try:
             returned = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             # click returns the code of ctx.exit() here; commands themselves return None
             return returned if isinstance(returned, int) else 0
         except click.ClickException as error:
+            if as_json:
+                return _tell(error, error.format_message(), error.exit_code, as_json=True)
             with suppress(OSError):  # standard error is closed
                 error.show()
             return error.exit_code
         except QuireError as error:
-            streams.complain(f"quire: {error}")
-            return exit_code(error)
+            return _tell(error, str(error), exit_code(error), as_json=as_json)
         except OSError as error:  # a file of the user's: a directory that cannot be created
-            streams.complain(f"quire: {error}")
-            return exit_code(QuireError())
+            return _tell(error, str(error), exit_code(QuireError()), as_json=as_json)
         except (KeyboardInterrupt, click.Abort):
             return INTERRUPTED
         except _ReaderGoneError:
             return BROKEN_PIPE
+
+
+def _asks_for_json(args: Sequence[str]) -> bool:
+    """Return whether errors are printed as JSON. Known without parsing: parsing may fail."""
+    own = args[: args.index("--")] if "--" in args else args
+    return "--json" in own
+
+
+def _tell(error: Exception, message: str, code: int, *, as_json: bool) -> int:
+    """Print an error on one line of standard error, and return its exit code."""
+    advice = remedy(error)
+    if as_json:
+        fields = {
+            "error": type(error).__name__,
+            "message": message,
+            "remedy": advice,
+            "exit_code": code,
+        }
+        streams.complain(json.dumps(fields))
+    else:
+        streams.complain(f"quire: {message}" + (f"; {advice}" if advice else ""))
+    return code

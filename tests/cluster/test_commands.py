@@ -107,7 +107,8 @@ class TestLogs:
             assert tail.stdout.readline() == "new\n"
             tail.send_signal(signal.SIGINT)
             out, err = tail.communicate()
-            assert (tail.returncode, out, err.strip()) == (130, "", "")
+            assert (tail.returncode, out) == (130, "")
+            assert err == "Waiting for records of log tailed; Ctrl-C ends.\n"
 
     def test_list_show_set_trim_and_delete(self, cluster: RunningCluster) -> None:
         appended = quire("log", "append", "kept", "a", "b", "c", store=cluster.store)
@@ -224,7 +225,7 @@ class TestLedgers:
         for command in ("read", "show", "tail", "close", "inventory"):
             done = quire("ledger", command, ledger, store=cluster.store)
             assert done.code == 3
-            assert done.err == f"quire: ledger {ledger} does not exist\n"
+            assert done.err.startswith(f"quire: ledger {ledger} does not exist; ")
 
     def test_no_such_entry(self, cluster: RunningCluster) -> None:
         done = quire("ledger", "read", create(cluster), "--last", "99", store=cluster.store)
@@ -234,7 +235,8 @@ class TestLedgers:
     def test_wrong_password(self, cluster: RunningCluster) -> None:
         ledger = create(cluster, "--password", "secret")
         done = quire("ledger", "read", ledger, store=cluster.store)
-        assert (done.code, done.err) == (2, f"quire: wrong password for ledger {ledger}\n")
+        assert done.code == 2
+        assert done.err.startswith(f"quire: wrong password for ledger {ledger}; ")
 
     def test_too_few_bookies(self, cluster: RunningCluster) -> None:
         done = quire("ledger", "create", "x", "--ensemble", "9", store=cluster.store)

@@ -1,0 +1,81 @@
+"""Errors of commands: with --json an object on standard error, and the remedy of a command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from quire import errors
+from quire.cli import main
+from quire.cli.remedies import remedy
+
+
+def call(*arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(main, [*arguments])
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_an_error_is_an_object_on_standard_error(place: str) -> None:
+    command = ["log", "read", "orders", "--store", "nowhere"]
+    done = call(*(["--json", *command] if place == "before" else [*command, "--json"]))
+    (line,) = done.stderr.splitlines()
+    found = json.loads(line)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert (found["error"], found["exit_code"]) == ("ConfigurationError", 2)
+    assert "nowhere" in found["message"]
+    assert found["remedy"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("log", "read"), "Missing argument 'NAME'."),
+        (("log", "reed", "orders"), "No such command 'reed'."),
+        (("log", "read", "orders", "--limit", "many"), "'many' is not a valid integer range."),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_an_object_too(arguments: tuple[str, ...], text: str) -> None:
+    done = call(*arguments, "--json")
+    found = json.loads(done.stderr)
+    assert (done.exit_code, done.stdout, found["exit_code"]) == (2, "", 2)
+    assert text in found["message"]
+
+
+def test_a_file_that_cannot_be_made_is_an_object_too(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = f"sqlite://{tmp_path}/metadata.db"
+    done = call("bookie", "format", str(tmp_path / "file" / "disk"), "--store", store, "--json")
+    assert done.exit_code != 0
+    assert json.loads(done.stderr.splitlines()[-1])["exit_code"] == done.exit_code
+
+
+def test_a_record_that_looks_like_the_option_does_not_ask_for_it() -> None:
+    done = call("log", "append", "orders", "--store", "nowhere", "--", "--json")
+    assert done.stderr.startswith("quire: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (errors.NoSuchLogError("orders"), "quire log list"),
+        (errors.NoSuchLedgerError(7), "quire ledger list"),
+        (errors.NoSuchCursorError("orders", "billing"), "quire log cursor list"),
+        (errors.StoreUnavailableError("zk://zoo", "timeout"), "--store"),
+        (errors.BookieUnavailableError("b", "timeout"), "quire bookie list"),
+        (errors.EntryLostError(7, 1, "gone"), "quire bookie list"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_has_the_remedy_of_a_command(error: errors.QuireError, text: str) -> None:
+    found = remedy(error)
+    assert found is not None
+    assert text in found
+
+
+@pytest.mark.parametrize("error", [errors.LedgerRetiredError(7), OSError("disk full")])
+def test_an_error_that_names_its_remedy_gets_no_other(error: Exception) -> None:
+    assert remedy(error) is None

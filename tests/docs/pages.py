@@ -1,0 +1,87 @@
+"""Steps of a page for readers: its programs and commands, and the output that it shows.
+
+A page is a sequence of steps in one directory with a cluster in `./quire-data`: blocks of Python,
+and indented commands. A block of `text` after a step is its whole output. A step that cannot run in
+a test has a comment `<!-- not run: reason -->` before it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from quire.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+STEP = re.compile(
+    r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n\n)?"
+    r"(?:^```python\n(?P<program>.*?)^```\n|(?P<commands>(?:^ {4}\S[^\n]*\n)+))"
+    r"(?:\n^```text\n(?P<output>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
+SHELL_ONLY = re.compile(r"[|<>$;&]")
+SHELL = 'quire() { "$PYTHON" -m quire "$@"; }\n'
+
+
+@dataclass(frozen=True)
+class Step:
+    """One block of a page."""
+
+    program: str | None
+    commands: str | None
+    output: str | None
+    reason: str | None
+
+
+def steps(page: Path) -> list[Step]:
+    found = STEP.finditer(page.read_text(encoding="utf-8"))
+    return [
+        Step(each["program"], each["commands"], each["output"], each["reason"]) for each in found
+    ]
+
+
+def play(page: Path, directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Run the steps of a page and compare their output with the page's."""
+    for step in steps(page):
+        if step.reason is not None:
+            continue
+        if step.program is not None:
+            exec(compile(step.program, str(page), "exec"), {"__name__": "__main__"})
+        else:
+            assert step.commands is not None
+            _run(step.commands, directory)
+        sys.stdout.flush()
+        shown = capfd.readouterr().out
+        assert step.output is None or shown == step.output
+
+
+def _run(commands: str, directory: Path) -> None:
+    """Run commands as a shell does; plain ones in this process, which is a second faster."""
+    for line in commands.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[0] == "quire" and not SHELL_ONLY.search(line):
+            with pytest.raises(SystemExit) as ended:
+                main(words[1:])
+            code = ended.value.code
+        else:
+            code = _in_shell(line, directory)
+        assert code == 0, line
+
+
+def _in_shell(line: str, directory: Path) -> int:
+    environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", SHELL + line],
+        cwd=directory,
+        env={key: value for key, value in environment.items() if not key.startswith("QUIRE_")},
+        timeout=60,
+        check=False,
+    ).returncode
