@@ -78,6 +78,8 @@ class BookieAddress:
     writable: bool = True
     runs: str | None = None
     """host:port that takes runs as plain frames; None where they go through gRPC."""
+    says_hello: bool = False
+    """Whether a connection for runs begins with a hello from both sides."""
 
 
 class Bookie(Protocol):

@@ -58,8 +58,9 @@
     │   ├── ConfigurationError         an option, address or file that cannot work
     │   │   └── FormatLevelError           this program does not speak the level of the cluster
     │   ├── JobReusedError             another stream writes under the name of a job
-    │   └── DecryptionError            an encrypted batch does not open with the given keys
-    │       └── MissingKeyError            its key is not among the given keys
+    │   ├── DecryptionError            an encrypted batch does not open with the given keys
+    │   │   └── MissingKeyError            its key is not among the given keys
+    │   └── ClientRefusedError         a bookie does not serve this client, and says why
     ├── IntegrityError             tell a human: data or identity is wrong
     │   ├── DirectoryInUseError        another process works on the directory
     │   ├── CorruptEntryError          a frame fails its digest or names another entry
@@ -145,13 +146,14 @@ from quire.errors.logs import (
     TooManyProducersError,
     TxidOrderError,
 )
-from quire.errors.peers import FormatLevelError, UpgradeRefusedError
+from quire.errors.peers import ClientRefusedError, FormatLevelError, UpgradeRefusedError
 
 __all__ = [
     "AppendOutcomeUnknownError",
     "BehindError",
     "BookieBusyError",
     "BookieUnavailableError",
+    "ClientRefusedError",
     "ClosedError",
     "ColdFileMissingError",
     "ColdTierError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quire.errors.base import ConfigurationError, ConflictError
+from quire.errors.base import ConfigurationError, ConflictError, InvalidRequestError
 
 
 class UpgradeRefusedError(ConflictError):
@@ -33,3 +33,12 @@ class FormatLevelError(ConfigurationError):
         self.level = level
         self.lowest = lowest
         self.highest = highest
+
+
+class ClientRefusedError(InvalidRequestError):
+    """A bookie does not serve this client. Another bookie would refuse it for the same reason."""
+
+    def __init__(self, bookie: str, reason: str) -> None:
+        super().__init__(f"bookie {bookie} refuses this client: {reason}")
+        self.bookie = bookie
+        self.reason = reason

@@ -28,6 +28,7 @@ from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire import reads
 from quire.wire.adds import encode_lac, encode_run
 from quire.wire.codec import decode_info, decode_ranges, decode_tail
+from quire.wire.hello import Hello
 from quire.wire.run_calls import FramedRuns, GrpcRuns
 from quire.wire.transport import (
     EOF,
@@ -103,7 +104,8 @@ class RemoteBookie:
                 self._broken = [stream for stream in self._broken if not stream.ended]
                 self._broken.append(self._stream)
             runs = self.address.runs
-            call = GrpcRuns(self._channel) if runs is None else FramedRuns(runs)
+            hello = Hello("client") if self.address.says_hello else None
+            call = GrpcRuns(self._channel) if runs is None else FramedRuns(runs, hello)
             self._stream = RunStream(call, self._bookie, self._timeout)
         return self._stream
 

@@ -186,7 +186,7 @@ def _is_closed(error: Exception) -> bool:
 
 
 def _is_same_place(one: BookieAddress, other: BookieAddress) -> bool:
-    return (one.address, one.runs) == (other.address, other.runs)
+    return (one.address, one.runs, one.says_hello) == (other.address, other.runs, other.says_hello)
 
 
 async def _close(bookie: LinkedBookie) -> None:

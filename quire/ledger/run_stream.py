@@ -17,12 +17,18 @@ from collections import deque
 from typing import Final
 
 from quire.entry import BookieId
-from quire.errors import BookieBusyError, BookieUnavailableError, QuireError
+from quire.errors import (
+    BookieBusyError,
+    BookieUnavailableError,
+    ClientRefusedError,
+    QuireError,
+)
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import EncodedRun, encode_request
 from quire.wire.codec import decode_failure
+from quire.wire.hello import Refusal
 from quire.wire.reads import NoMessageError
-from quire.wire.run_calls import RunCall, StreamOverError
+from quire.wire.run_calls import RunCall, StreamOverError, StreamRefusedError
 from quire.wire.transport import BATCH_BYTES_MAX
 
 QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -111,6 +117,8 @@ class RunStream:
                     self._break(decode_failure(reply.refusal))
                     return
                 self._settle(reply)
+        except StreamRefusedError as error:
+            self._break(_refused(self._bookie, error.refusal))
         except NoMessageError as error:
             reason = f"{NO_MESSAGE}: {error}"
         except StreamOverError as error:
@@ -169,3 +177,14 @@ class RunStream:
         self._break(BookieUnavailableError(self._bookie, "its stub was closed"))
         self._receiving.cancel()
         await asyncio.gather(self._sending, self._receiving, return_exceptions=True)
+
+
+def _refused(bookie: BookieId, refusal: Refusal) -> QuireError:
+    """Return the error of a client that a bookie does not serve.
+
+    A refusal that will pass is a busy bookie. Any other ends the writer: the other bookies would
+    refuse this program too, and a change of the ensemble would help nothing.
+    """
+    if refusal.is_passing:
+        return BookieBusyError(bookie, refusal.reason)
+    return ClientRefusedError(bookie, refusal.reason)

@@ -18,7 +18,7 @@ from typing import Final
 
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, Entry, EntryId, Sealer
-from quire.errors import LedgerRetiredError, NotEnoughBookiesError, QuireError
+from quire.errors import ClientRefusedError, LedgerRetiredError, NotEnoughBookiesError, QuireError
 from quire.ledger.asking import Asking, persist, within
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
@@ -101,7 +101,7 @@ class WriteBack:
                 except TimeoutError:
                     self._down.update(p for p in range(len(runs)) if asking.is_asked(p))
                     return
-                if isinstance(error, LedgerRetiredError):
+                if isinstance(error, LedgerRetiredError | ClientRefusedError):
                     raise error
                 if isinstance(error, QuireError):
                     self._down.add(position)

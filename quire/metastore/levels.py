@@ -23,14 +23,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from quire.errors import FormatLevelError, UpgradeRefusedError
+from quire.version import SPEAKS as SPEAKS
+from quire.version import Speaks as Speaks
 from quire.version import __version__
-
-
-class Speaks(NamedTuple):
-    """The feature levels that a program speaks: the lowest and the highest."""
-
-    lowest: int
-    highest: int
 
 
 class Program(NamedTuple):
@@ -45,9 +40,6 @@ class Program(NamedTuple):
 
 
 FIRST_LEVEL: Final = 1
-SPEAKS: Final = Speaks(FIRST_LEVEL, 2)
-"""The levels of this program."""
-
 THIS_PROGRAM: Final = Program(__version__, SPEAKS)
 OLDER_PROGRAM: Final = Program("unknown", Speaks(FIRST_LEVEL, FIRST_LEVEL))
 """A program of a time before levels: its registration does not name any."""

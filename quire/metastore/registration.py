@@ -17,6 +17,9 @@ from quire.metastore.layout import bookie_path
 from quire.metastore.levels import PROGRAM_FIELDS, THIS_PROGRAM, Program, program_of
 from quire.metastore.record import RecordFormat
 
+HELLO_LEVEL: Final = 2
+"""Programs that speak this level greet each other with a hello on connections for runs."""
+
 FORMAT: Final = RecordFormat("bookie", PROGRAM_FIELDS | {"address", "writable", "runs"})
 
 
@@ -39,7 +42,8 @@ def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
         raise CorruptRecordError(path, f"address {address!r}, writable {writable!r}")
     if not isinstance(runs, str | None):
         raise CorruptRecordError(path, f"runs {runs!r}")
-    return BookieAddress(bookie, address, writable, runs)
+    says_hello = registered_program(bookie, data).speaks.highest >= HELLO_LEVEL
+    return BookieAddress(bookie, address, writable, runs, says_hello and runs is not None)
 
 
 def registered_program(bookie: BookieId, data: bytes) -> Program:

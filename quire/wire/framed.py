@@ -17,12 +17,18 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, cast
 
 from quire.wire.transport import KEEPALIVE_SECONDS, MESSAGE_BYTES_MAX
 
 GREETING: Final = b"quire/runs/1\n"
 """The first bytes of a connection: a client that sends others speaks another protocol."""
+
+HELLO_GREETING: Final = b"quire/runs/2\n"
+"""The first bytes of a connection on which each side's first message is a hello (hello.py)."""
+
+assert len(GREETING) == len(HELLO_GREETING)
 
 RECEIVED_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 """So much may wait to be read before nothing more is taken from the other side."""
@@ -56,7 +62,10 @@ class FramedConnection(asyncio.Protocol):
         *,
         on_greeted: Callable[[FramedConnection], None] | None = None,
         on_lost: Callable[[FramedConnection], None] | None = None,
+        greeting: bytes = GREETING,
     ) -> None:
+        self.greeting = greeting
+        """The greeting that a client sends, or that a server has received."""
         self._on_greeted = on_greeted
         """None once the greeting has come."""
         self._on_lost = on_lost
@@ -127,7 +136,7 @@ class FramedConnection(asyncio.Protocol):
         _probe(made.get_extra_info("socket"))
         made.set_write_buffer_limits(high=_SENT_BYTES_MAX)
         if self._on_greeted is None:
-            made.write(GREETING)
+            made.write(self.greeting)
         else:
             self._alarm = self._loop.call_later(GREETING_SECONDS, self._break, "it says nothing")
 
@@ -167,7 +176,8 @@ class FramedConnection(asyncio.Protocol):
         """Take whole messages off the front; return where the first that is not whole begins."""
         at = 0
         if self._on_greeted is not None:
-            if data[: len(GREETING)] != GREETING:
+            self.greeting = data[: len(GREETING)]
+            if self.greeting not in (GREETING, HELLO_GREETING):
                 self._break("it speaks another protocol")
                 return len(data)
             at = len(GREETING)
@@ -221,12 +231,15 @@ def _probe(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
 
 
-async def connect(address: str) -> FramedConnection:
-    """Open a connection to host:port. Raises `ConnectionOverError` when no server answers there."""
+async def connect(address: str, greeting: bytes = GREETING) -> FramedConnection:
+    """Open a connection to host:port and greet.
+
+    Raises `ConnectionOverError` when no server answers there.
+    """
     host, _, port = address.rpartition(":")
     try:
         _, connection = await asyncio.get_running_loop().create_connection(
-            FramedConnection, host.strip("[]"), int(port)
+            partial(FramedConnection, greeting=greeting), host.strip("[]"), int(port)
         )
     except (OSError, ValueError, OverflowError) as error:  # the latter: not an address
         raise ConnectionOverError(f"{address}: {_reason(error)}") from error

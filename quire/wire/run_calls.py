@@ -11,13 +11,22 @@ from typing import Any, Protocol
 
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import METHOD, UNDECODABLE, decode_reply
-from quire.wire.framed import ConnectionOverError, FramedConnection, connect
+from quire.wire.framed import HELLO_GREETING, ConnectionOverError, FramedConnection, connect
+from quire.wire.hello import Hello, Refusal, decode_hello, encode_hello
 from quire.wire.reads import NoMessageError
 from quire.wire.transport import EOF, WRITE_ERRORS, RpcError, explain
 
 
 class StreamOverError(Exception):
     """A stream that ended, or never began, with the reason in a few words."""
+
+
+class StreamRefusedError(Exception):
+    """The bookie's hello refuses this client."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
 
 
 class RunCall(Protocol):
@@ -28,7 +37,10 @@ class RunCall(Protocol):
         ...
 
     async def read(self) -> pb.AddReply | None:
-        """Return the next reply, None at the end. Raises `StreamOverError`, `NoMessageError`."""
+        """Return the next reply, None at the end.
+
+        Raises `StreamOverError`, `StreamRefusedError`, `NoMessageError`.
+        """
         ...
 
     def cancel(self) -> None:
@@ -66,13 +78,27 @@ class GrpcRuns:
 
 
 class FramedRuns:
-    """A stream of runs as a connection to host:port. Opened at once; needs a running loop."""
+    """A stream of runs as a connection to host:port. Opened at once; needs a running loop.
 
-    def __init__(self, address: str) -> None:
+    With a hello, the connection begins with it, and the bookie's first message is its own. Runs
+    follow without waiting for that: a bookie that refuses the client reads none of them.
+    """
+
+    def __init__(self, address: str, hello: Hello | None = None) -> None:
         self._connection: FramedConnection | None = None
-        self._connecting = asyncio.create_task(connect(address))
+        self._hello = hello
+        self.theirs: Hello | None = None
+        """The bookie's hello, once it is here."""
+        self._connecting = asyncio.create_task(self._connect(address))
         self._connecting.add_done_callback(self._connected)
         self._is_cancelled = False
+
+    async def _connect(self, address: str) -> FramedConnection:
+        if self._hello is None:
+            return await connect(address)
+        connection = await connect(address, HELLO_GREETING)
+        await connection.write(encode_hello(self._hello))
+        return connection
 
     def _connected(self, connecting: asyncio.Task[FramedConnection]) -> None:
         if connecting.cancelled() or connecting.exception() is not None:
@@ -94,10 +120,22 @@ class FramedRuns:
 
     async def read(self) -> pb.AddReply | None:
         try:
-            message = await (await self._open()).read()
+            connection = await self._open()
+            if self._hello is not None and self.theirs is None:
+                await self._meet(connection)
+            message = await connection.read()
         except ConnectionOverError as error:
             raise StreamOverError(str(error)) from error
         return None if message is None else decode_reply(message)
+
+    async def _meet(self, connection: FramedConnection) -> None:
+        """Read the bookie's hello. Raises `StreamRefusedError`, `NoMessageError`."""
+        message = await connection.read()
+        if message is None:
+            raise StreamOverError("it closed the connection instead of a hello")
+        self.theirs = decode_hello(message)
+        if self.theirs.refusal is not None:
+            raise StreamRefusedError(self.theirs.refusal)
 
     def cancel(self) -> None:
         self._is_cancelled = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from quire.bookie import BookieAddress
@@ -136,7 +137,7 @@ PART = BookieCookie("b" * 32, "c" * 32, 2, part="d" * 32)
 BOOKIE = BookieAddress("b" * 32, "host:3181", True, "host:3182")
 READ_ONLY = BookieAddress("b" * 32, "host:3181", False)
 PROGRAM = Program("0.1.0", Speaks(1, 2))
-SERVED = (BOOKIE, PROGRAM)
+SERVED = (replace(BOOKIE, says_hello=True), PROGRAM)
 CLIENT = Member("client", "1", "host, process 7", PROGRAM)
 AT_LEVEL = Cluster("c" * 32, counted=True, level=2)
 TERM = Term(3, "anna", "c-0000000001", "00ff")

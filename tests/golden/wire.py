@@ -22,6 +22,7 @@ from quire.errors import (
     UnauthorizedError,
     WrongBookieError,
 )
+from quire.version import Speaks
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_reply, decode_request, encode_lac, encode_request, encode_run
 from quire.wire.codec import (
@@ -34,6 +35,7 @@ from quire.wire.codec import (
     encode_ranges,
     encode_tail,
 )
+from quire.wire.hello import Hello, Refusal, decode_hello, encode_hello
 from quire.wire.reads import decode_part, encode_parts
 from tests.golden.golden import Golden
 
@@ -125,6 +127,8 @@ def _fields(message: Any) -> dict[str, Any]:
     return {field.name: value for field, value in message.ListFields()}
 
 
+CLIENT = Hello("client", "0.1.0", Speaks(1, 2), frozenset({"bundles"}))
+REFUSING = Hello(BOOKIE, "9.0", Speaks(7, 8), frozenset(), Refusal("it is too old", True))
 _ASKED: dict[str, Any] = {"bookie": BOOKIE, "ledger": 7}
 _READ: dict[str, Any] = {**_ASKED, "first": 2, "last": 9, "fence_key": KEY, "bytes_max": 4096}
 _SYNC: dict[str, Any] = {**_ASKED, "key": KEY, "first": 2, "last": 9}
@@ -197,6 +201,8 @@ WIRE = (
         lambda data: [_read_request(each) for each in _framed(data)],
         ("Wire: greeting",),
     ),
+    Golden("client.hello", CLIENT, lambda: encode_hello(CLIENT), decode_hello, ("Hello",)),
+    Golden("bookie.hello", REFUSING, lambda: encode_hello(REFUSING), decode_hello, ("Hello",)),
 )
 
 

@@ -78,7 +78,8 @@ def test_an_unregistered_bookie_can_still_be_reached() -> None:
 
 
 @pytest.mark.parametrize(
-    "new", [BookieAddress("b0", "new:1"), BookieAddress("b0", "old:1", runs="new:2")]
+    "new",
+    [BookieAddress("b0", "new:1"), BookieAddress("b0", "old:1", runs="new:2", says_hello=True)],
 )
 def test_a_bookie_that_moves_gets_a_new_link_and_the_old_one_is_closed(
     new: BookieAddress,

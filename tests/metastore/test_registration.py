@@ -13,7 +13,7 @@ from quire.metastore.registration import decode_registration, encode_registratio
 @pytest.mark.parametrize("runs", [None, "127.0.0.1:4182"])
 @pytest.mark.parametrize("writable", [True, False])
 def test_a_registration_comes_back(writable: bool, runs: str | None) -> None:
-    address = BookieAddress("b1", "127.0.0.1:4181", writable, runs)
+    address = BookieAddress("b1", "127.0.0.1:4181", writable, runs, says_hello=runs is not None)
     assert decode_registration("b1", encode_registration(address)) == address
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quire.bookie import BookieAddress
-from quire.errors import BookieUnavailableError
+from quire.errors import BookieBusyError, BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.serving import run_listener
 from quire.storage.serving.grpc_service import serve_bookie
@@ -295,12 +295,12 @@ def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         async with raw(MemoryBookie("b1")) as (connection, stub):
             await connection.write(request(0))
             assert await connection.read() is not None
-            with pytest.raises(BookieUnavailableError):
+            with pytest.raises(BookieBusyError, match="1 connections are open"):
                 await stub.add(7, KEY, run_of(1))
             assert await stub.list_entries(7) == [(0, 0)]
             connection.abort()
             while True:
-                with contextlib.suppress(BookieUnavailableError):
+                with contextlib.suppress(BookieBusyError):
                     await stub.add(7, KEY, run_of(1))
                     break
 

@@ -163,7 +163,8 @@ async def serve_bookie(
         stack.push_async_callback(server.stop, None)
         try:
             told = None if runs is None else advertised(runs, advertise)
-            yield BookieAddress(bookie_id, advertised(address, advertise), runs=told)
+            where = advertised(address, advertise)
+            yield BookieAddress(bookie_id, where, runs=told, says_hello=told is not None)
         finally:
             await _drain(reception, drain_seconds)
 

@@ -10,19 +10,33 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.limits import Reception
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_request
-from quire.wire.framed import ConnectionOverError, FramedConnection
+from quire.wire.framed import (
+    GREETING,
+    HELLO_GREETING,
+    ConnectionOverError,
+    FramedConnection,
+)
+from quire.wire.hello import Hello, Refusal, decode_hello, encode_hello, judge
 from quire.wire.reads import NoMessageError
 from quire.wire.transport import EOF, cannot_listen, split_address
 
 STREAMS_MAX: Final = 4096
 """Connections at the same time; one more is closed at once."""
+
+REFUSED_MAX: Final = 64
+"""Connections beyond these that are told so, at the same time, if they greet with a hello."""
+
+HELLO_SECONDS: Final = 5.0
+"""A client has so long to say hello, and to go when it is refused."""
 
 SILENT_MAX: Final = 1024
 """Connections at the same time that have not greeted yet. One more ends the connection that has
@@ -71,7 +85,9 @@ class _RunPort:
 
     def _greeted(self, connection: FramedConnection) -> None:
         self._silent.pop(connection, None)
-        if len(self._streams) >= STREAMS_MAX:
+        if len(self._streams) >= STREAMS_MAX + REFUSED_MAX or (
+            connection.greeting == GREETING and len(self._streams) >= STREAMS_MAX
+        ):
             _log.warning("%d connections for runs are open: one more is refused", STREAMS_MAX)
             connection.abort()
             return
@@ -86,12 +102,40 @@ class _RunPort:
 
     async def _serve(self, connection: FramedConnection) -> None:
         try:
-            with suppress(ConnectionOverError):
+            with suppress(ConnectionOverError, TimeoutError):
+                if connection.greeting == HELLO_GREETING and not await self._meet(connection):
+                    return
                 await AddStream(self._reception, _Context(connection)).serve()
         except Exception as error:
             self._reception.failure(error)
         finally:
             connection.close()
+
+    async def _meet(self, connection: FramedConnection) -> bool:
+        """Exchange hellos with a client; False if it was refused, and is gone.
+
+        A refused client is read to its end, for some seconds: to close a connection with bytes that
+        were not read would destroy the refusal on its way.
+        """
+        async with time_limit(HELLO_SECONDS):
+            message = await connection.read()
+        if message is None:
+            return False
+        mine = Hello(self._reception.bookie_id)
+        try:
+            refusal = judge(decode_hello(message), mine)
+        except NoMessageError as error:
+            refusal = Refusal(str(error))
+        if refusal is None and len(self._streams) > STREAMS_MAX:
+            refusal = Refusal(f"{STREAMS_MAX} connections are open", is_passing=True)
+        await connection.write(encode_hello(replace(mine, refusal=refusal)))
+        if refusal is None:
+            return True
+        _log.warning("bookie %s refused a client: %s", self._reception.bookie_id, refusal.reason)
+        async with time_limit(HELLO_SECONDS):
+            while await connection.read() is not None:
+                pass
+        return False
 
     async def close(self) -> None:
         """Break off requests under way; answers that were written are still sent."""
