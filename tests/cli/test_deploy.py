@@ -67,9 +67,14 @@ def command_lines(text: str) -> Iterator[list[str]]:
         yield words
 
 
+PAGES = ("README.md", "tutorial/**/*.md", "docs/*.md", "docs/how-to/deploy.md", "examples/*.py")
+"""The commands of the other how-to pages run: tests/docs."""
+
+
 def documented() -> Iterator[Any]:
-    for page in ("README.md", "docs/cli.md", "docs/operations.md", "docs/spark.md"):
-        text = (ROOT / page).read_text(encoding="utf-8")
+    for path in sorted({path for glob in PAGES for path in ROOT.glob(glob)}):
+        page = path.relative_to(ROOT).as_posix()
+        text = path.read_text(encoding="utf-8")
         found = [line for line in text.splitlines() if re.match(r"\s{4,}\S*.*\bquire ", line)]
         found += re.findall(r"`(quire [a-z][^`]*)`", text)
         for line in found:
@@ -87,6 +92,22 @@ def test_a_documented_command_line_is_accepted(line: str) -> None:
             except click.MissingParameter:
                 # Text may name a command without saying what it is used on; it must exist.
                 assert line.startswith("quire "), line
+
+
+def examples(group: click.Group) -> Iterator[str]:
+    """The examples that `--help` shows of each command."""
+    for command in group.commands.values():
+        if isinstance(command, click.Group):
+            yield from examples(command)
+        else:
+            lines = re.sub(r"\\\n *", "", command.help or "").splitlines()
+            yield from (line.strip() for line in lines if re.match(r" +(\S.* \| )?quire ", line))
+
+
+@pytest.mark.parametrize("line", sorted(examples(main)))
+def test_an_example_of_the_help_is_accepted(line: str) -> None:
+    (arguments,) = command_lines(line)
+    parse(arguments)
 
 
 def test_the_parser_is_no_rubber_stamp() -> None:
