@@ -7,15 +7,17 @@ the metadata of now covers all earlier metadata.
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from quire.entry import BookieId
-from quire.errors import CorruptStorageError
+from quire.errors import ConfigurationError, CorruptStorageError
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.repair.census import SETTLED_SECONDS, count
@@ -23,10 +25,12 @@ from quire.repair.reclaim import reclaim, restore_parts
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
 from quire.storage.entries.damage import Damage
+from quire.storage.entries.reserve import Reserve
 from quire.storage.identity.directories import open_directory, open_local, with_local_parts
 from quire.storage.identity.identity import identify
 from quire.storage.journal.options import StorageOptions
-from quire.storage.offline.salvage import examine, salvage
+from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered
+from quire.storage.offline.salvage import Salvage, examine, salvage
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,10 @@ async def repair_directory(
     from the metadata store if the journal beside it names its bookie. Calling again begins an
     interrupted repair again; no bookie starts on the directory before.
 
-    Raises `DirectoryInUseError`, `ConfigurationError` when a directory is not the bookie's,
+    On a full disk the repair writes into the space that the bookie keeps for its next start.
+
+    Raises `DirectoryInUseError`, `ConfigurationError` when a directory is not the bookie's, or its
+    disk is full and even that space is too small (the error names how much to free),
     `WrongBookieError` when it belongs to another cluster, `CorruptStorageError` when its cookie is
     damaged and no file names its bookie, OSError, and the metadata store's errors.
     """
@@ -88,8 +95,46 @@ async def repair_disk(
     """Do as `repair_directory` with a disk that no process serves."""
     bookie = (await identify(disk, store)).bookie
     doubts, horizon = await count(store, bookie, _settled_before_ms())
-    found = await salvage(disk, bookie, doubts, horizon, rng=rng, options=options)
+    options = options or StorageOptions()
+    salvaging = partial(salvage, disk, bookie, doubts, horizon, rng=rng, options=options)
+    try:
+        found = await _in_the_reserve(disk, options, salvaging)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise await _full(disk, bookie, options) from error
     return Repaired(bookie, found.damage, found.aside, found.ledgers)
+
+
+async def _in_the_reserve(
+    disk: Disk, options: StorageOptions, salvaging: Callable[[], Awaitable[Salvage]]
+) -> Salvage:
+    """Salvage; on a full disk once more, in the space that the bookie keeps for its next start.
+
+    The bookie takes no new entries before it has made that space again.
+    """
+    try:
+        return await salvaging()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+    reserve = Reserve(disk, options)
+    with contextlib.suppress(FileNotFoundError):  # a directory of the bookie is lost
+        await reserve.load()
+    await reserve.give_up()
+    return await salvaging()
+
+
+async def _full(disk: Disk, bookie: BookieId, options: StorageOptions) -> ConfigurationError:
+    """Return the error of a repair that found no space."""
+    segments = numbered(await disk.list(JOURNAL), SEGMENT_SUFFIX)
+    wanted = (len(segments) + 1) * options.segment_bytes + options.reserve_bytes
+    return ConfigurationError(
+        f"the disk of bookie {bookie} is full, and its repair writes up to {wanted} bytes: what "
+        f"its {len(segments)} journal segments hold, and a segment to go on with; free that much "
+        "(files of other programs, or `*.damaged` files of earlier repairs that are saved "
+        "elsewhere), and repeat the command. Nothing is lost, and the bookie does not start before"
+    )
 
 
 def _settled_before_ms() -> float:
