@@ -139,7 +139,7 @@ def test_a_close_whose_answer_does_not_come_in_time_has_an_unknown_outcome() -> 
     virtually(main)
 
 
-@pytest.mark.parametrize("custom", [{"job": 7}, {"job": None}, {7: "job"}])
+@pytest.mark.parametrize("custom_metadata", [{"job": 7}, {"job": None}, {7: "job"}])
 def test_metadata_of_ones_own_that_nobody_could_read_is_refused(
     custom_metadata: dict[str, str],
 ) -> None:

@@ -95,7 +95,7 @@ def test_a_damaged_record_is_never_believed(value: LedgerMetadata, data: st.Data
         lambda body: body.update(fragments=[[0, ["a", "b"]]]),
         lambda body: body.update(fragments=7),
         lambda body: body.update(last_entry=4),
-        lambda body: body.update(custom_metadata=[]),
+        lambda body: body.update(custom=[]),
     ],
 )
 def test_a_sealed_record_with_impossible_content_is_corrupt(

@@ -133,8 +133,8 @@ EDITS: Final = (
     Edit(
         "producers are forgotten in the order of their first append",
         PRODUCERS,
-        "window = self._windows.pop(stamp.producer, None) or",
-        "window = self._windows.get(stamp.producer) or",
+        "window = self._windows.pop(producer_sequence.producer, None) or",
+        "window = self._windows.get(producer_sequence.producer) or",
         ("tests/log/records/test_producers.py",),
     ),
     Edit(
@@ -147,7 +147,7 @@ EDITS: Final = (
     Edit(
         "a number of a forgotten producer is taken for a new one",
         PRODUCERS,
-        "        if fingerprint(stamp.producer) in self._forgotten:\n",
+        "        if fingerprint(producer_sequence.producer) in self._forgotten:\n",
         "        if False:\n",
         ("tests/log/records/test_producers.py",),
     ),

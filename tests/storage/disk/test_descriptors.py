@@ -26,12 +26,12 @@ class HeldDisk:
 
     def __init__(self, disk: Disk, held: str) -> None:
         self._disk = disk
-        self._held = held
+        self.held = held
         self.begun, self.go = asyncio.Event(), asyncio.Event()
         self.opened = 0
 
     async def hold(self, call: str) -> None:
-        if call == self._held:
+        if call == self.held:
             self.begun.set()
             await self.go.wait()
 
@@ -75,10 +75,12 @@ async def disk_with(directory: str, held: str) -> HeldDisk:
 @pytest.mark.parametrize("held", ["write", "rename", "sync_directory"])
 def test_a_segment_whose_making_is_given_up_is_closed(held: str) -> None:
     async def main() -> None:
-        disk: Any = await disk_with(JOURNAL, held)
+        disk: Any = await disk_with(JOURNAL, "")
         fatal: list[BaseException] = []
         segments = Segments(disk, "b", OPTIONS, random.Random(1), fatal.append)
         await segments.load(0)
+        await segments.stock()
+        disk.held = held
         segments.prepare(0)
         await disk.begun.wait()
         assert disk.opened == 1
