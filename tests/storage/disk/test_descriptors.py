@@ -22,16 +22,16 @@ CHUNK = ChunkAt(1, 0, 0, 0, 100, 1, 0)
 
 
 class HeldDisk:
-    """A disk of which one kind of call does not end, and which counts the files that are open."""
+    """A disk where one kind of call does not end while a file is open; it counts the open files."""
 
     def __init__(self, disk: Disk, held: str) -> None:
         self._disk = disk
-        self.held = held
+        self._held = held
         self.begun, self.go = asyncio.Event(), asyncio.Event()
         self.opened = 0
 
     async def hold(self, call: str) -> None:
-        if call == self.held:
+        if call == self._held and self.opened:
             self.begun.set()
             await self.go.wait()
 
@@ -75,12 +75,10 @@ async def disk_with(directory: str, held: str) -> HeldDisk:
 @pytest.mark.parametrize("held", ["write", "rename", "sync_directory"])
 def test_a_segment_whose_making_is_given_up_is_closed(held: str) -> None:
     async def main() -> None:
-        disk: Any = await disk_with(JOURNAL, "")
+        disk: Any = await disk_with(JOURNAL, held)
         fatal: list[BaseException] = []
         segments = Segments(disk, "b", OPTIONS, random.Random(1), fatal.append)
         await segments.load(0)
-        await segments.stock()
-        disk.held = held
         segments.prepare(0)
         await disk.begun.wait()
         assert disk.opened == 1
