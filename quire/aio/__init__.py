@@ -1,9 +1,9 @@
 """What asyncio lacks: tasks with an owner, retries, limits of time.
 
-Read `tasks.py` (tasks that end with their owner), `waits.py` (the end of a task, the first of some
-waits), `backoff.py` (how long to pause between attempts) and `retry.py` (which errors are
-transient, when to stop), `timing.py` (a limit of time), `alarm.py` (one timer for many deadlines),
-`handle.py` (the base of handles that close).
+Read `tasks.py` (tasks that end with their owner, the first of some waits, work in a thread),
+`backoff.py` (how long to pause between attempts) and `retry.py` (which errors are transient, when
+to stop), `timing.py` (a limit of time), `alarm.py` (one timer for many deadlines), `handle.py` (the
+base of handles that close).
 
 May import: quire.errors.
 """

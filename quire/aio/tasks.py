@@ -1,22 +1,49 @@
-"""Background tasks with an owner: kept until they end, cancelled and awaited together."""
+"""Background tasks with an owner: kept until they end, cancelled and awaited together.
+
+A task without an owner outlives the object that it works for, and its error is seen by no caller.
+So production code starts tasks here (tests/test_structure.py names the exceptions).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Tasks:
-    """The tasks of one object, in the order they were started. A failure is theirs to report."""
+    """The tasks of one object, in the order they were started.
 
-    __slots__ = ("_tasks",)
+    `on_failure` is called in the task that an exception ends, with that exception. Without it a
+    failure is the task's own to report.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_on_failure", "_tasks")
+
+    def __init__(self, on_failure: Callable[[Exception], None] | None = None) -> None:
+        self._on_failure = on_failure
         self._tasks: dict[asyncio.Future[None], None] = {}
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a coroutine as a task of this owner."""
+        if self._on_failure is None:
+            return self._start(work, name)
+        task = self._start(self._guard(work, self._on_failure), name)
+        task.add_done_callback(lambda _: work.close())  # it was cancelled before it began
+        return task
+
+    @staticmethod
+    async def _guard(
+        work: Coroutine[Any, Any, None], on_failure: Callable[[Exception], None]
+    ) -> None:
+        try:
+            await work
+        except Exception as error:
+            on_failure(error)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._forget)
@@ -36,9 +63,10 @@ class Tasks:
         """Run a coroutine as a task of this owner; return whether it came to its end, False when
         `cancel` kept it from that.
 
-        Raises the coroutine's error. Cancelling the call cancels the task and waits for its end.
+        Raises the coroutine's error, whatever `on_failure` is. Cancelling the call cancels the task
+        and waits for its end.
         """
-        task = self.start(work, name)
+        task = self._start(work, name)
         try:
             await asyncio.wait([task])
         finally:
@@ -57,6 +85,18 @@ class Tasks:
         for task in list(self._tasks):
             task.cancel()
 
+    def cancel_others(self) -> None:
+        """Cancel all tasks except the caller's, if the caller is one of them."""
+        current = asyncio.current_task()
+        for task in list(self._tasks):
+            if task is not current:
+                task.cancel()
+
+    async def stop(self) -> None:
+        """Cancel all tasks except the caller's, and wait until they have ended."""
+        self.cancel_others()
+        await self.join()
+
     async def join(self) -> None:
         """Wait until no task is left except the caller's."""
         current = asyncio.current_task()
@@ -67,3 +107,46 @@ class Tasks:
                 await asyncio.sleep(0)
             else:
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def stop(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and wait until they have ended, whatever their outcomes."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Return when the first of some waits is over, cancelling the others.
+
+    Raises the error that a wait ended with.
+    """
+    finished = asyncio.Event()
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    for task in tasks:
+        task.add_done_callback(lambda _: finished.set())
+    try:
+        await finished.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Return the result of work that blocks, done in a thread.
+
+    Cancellation:
+        Waits for the thread: it has ended when the call does.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        if not working.cancelled():
+            working.exception()  # looked at: the caller has gone
+        raise

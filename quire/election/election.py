@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from quire.aio.backoff import Backoff
+from quire.aio.tasks import first_of, stop
 from quire.election.ballot import (
     Place,
     Standing,
@@ -190,7 +191,7 @@ class Election:
             guard.cancel()
             del self._terms[leadership]
             await _close(session)
-            await asyncio.gather(guard, return_exceptions=True)
+            await stop(guard)
 
     # How it ends with the client (quire/leaving.py).
 
@@ -250,7 +251,7 @@ class Election:
                 first, seen = False, leader
                 yield leader
             with suppress(RetryError):
-                await _first_of(
+                await first_of(
                     self._store.wait(self._epoch_path, version),
                     self._store.wait_children(self._queue_path, names),
                 )
@@ -289,7 +290,7 @@ class Election:
         if verdict.standing is Standing.GONE:
             raise SessionExpiredError("the candidacy was removed")
         if verdict.ahead is not None:
-            await _first_of(
+            await first_of(
                 self._until_gone(verdict.ahead),
                 self._store.wait(self._epoch_path, version),
                 session.wait_expired(),
@@ -348,7 +349,7 @@ class Election:
     async def _guard(self, session: Session, leadership: Leadership) -> None:
         """End a leadership with its session, or when an operator removes its place."""
         try:
-            await _first_of(session.wait_expired(), self._until_removed(leadership.place))
+            await first_of(session.wait_expired(), self._until_removed(leadership.place))
         finally:
             leadership.end()
 
@@ -374,20 +375,3 @@ async def _close(session: Session) -> None:
     """End a session; if the store is out of reach, the session ends when its time is up."""
     with suppress(RetryError, OutcomeUnknownError):
         await session.close()
-
-
-async def _first_of(*waits: Coroutine[Any, Any, None]) -> None:
-    """Return when the first of some waits has, cancelling the others. Raises as the first does."""
-    finished = asyncio.Event()
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    for task in tasks:
-        task.add_done_callback(lambda _: finished.set())
-    try:
-        await finished.wait()
-    finally:
-        for task in tasks:
-            task.cancel()
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from quire.aio.backoff import Backoff
 from quire.aio.retry import retry
+from quire.aio.tasks import Tasks
 from quire.bookie import Bookie, BookieAddress
 from quire.entry import BookieId
 from quire.errors import (
@@ -75,15 +76,15 @@ class BookieRoster:
         self._registered: dict[BookieId, BookieAddress] = {}
         self._last_seen: dict[BookieId, BookieAddress] = {}
         self._links: dict[BookieId, _Link] = {}
-        self._watches: dict[BookieId, asyncio.Task[None]] = {}
-        self._retiring: list[asyncio.Task[None]] = []
-        self._follower: asyncio.Task[None] | None = None
+        self._watched: set[BookieId] = set()
+        self._watches = Tasks()
+        self._retiring = Tasks()
         self._closed = False
 
     async def start(self) -> None:
         """Read the registrations and begin to follow them. Raises the store's errors."""
         await self.refresh()
-        self._follower = asyncio.create_task(self._follow(), name="bookie roster")
+        self._watches.start(self._follow(), "bookie roster")
 
     async def refresh(self) -> None:
         """Read the registrations now, for a caller that cannot use the bookies known so far.
@@ -100,12 +101,12 @@ class BookieRoster:
     async def close(self) -> None:
         """Stop following and close all links. Harmless when called again."""
         self._closed = True
-        tasks = [*self._watches.values()] + ([self._follower] if self._follower else [])
-        for task in tasks:
-            task.cancel()
+        self._watches.cancel()
         links = [link.bookie.close() for link in self._links.values()]
         self._links.clear()
-        await asyncio.gather(*tasks, *self._retiring, *links, return_exceptions=True)
+        await asyncio.gather(*links, return_exceptions=True)
+        await self._watches.join()
+        await self._retiring.join()
 
     def writable(self) -> list[BookieId]:
         """Return the registered bookies that take new entries, sorted."""
@@ -134,8 +135,7 @@ class BookieRoster:
         return link.bookie
 
     def _retire(self, link: _Link) -> None:
-        self._retiring = [task for task in self._retiring if not task.done()]
-        self._retiring.append(asyncio.create_task(_close(link.bookie), name="retired bookie link"))
+        self._retiring.start(_close(link.bookie), "retired bookie link")
 
     async def _follow(self) -> None:
         """Give every bookie that ever appears a watch of its own."""
@@ -143,8 +143,9 @@ class BookieRoster:
         async def look() -> None:
             names = await self._store.children(BOOKIES)
             for bookie in sorted({*names, *self._registered}):
-                if bookie not in self._watches:
-                    self._watches[bookie] = asyncio.create_task(self._watch(bookie))
+                if bookie not in self._watched:
+                    self._watched.add(bookie)
+                    self._watches.start(self._watch(bookie), f"watch of bookie {bookie}")
             await self._store.wait_children(BOOKIES, names)
 
         await _repeat(look)

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.errors import (
     ConflictError,
@@ -241,7 +242,8 @@ class MemorySession:
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._session = tree.open_session(timeout)
-        self._heartbeat = asyncio.create_task(self._beat(), name="memory session heartbeat")
+        self._tasks = Tasks()
+        self._tasks.start(self._beat(), "memory session heartbeat")
 
     async def create(self, path: str, value: bytes) -> int:
         await asyncio.sleep(0)
@@ -269,8 +271,7 @@ class MemorySession:
 
     async def abandon(self) -> None:
         """Stop renewing, as a process that dies does; the session ends when its time is up."""
-        self._heartbeat.cancel()
-        await asyncio.gather(self._heartbeat, return_exceptions=True)
+        await self._tasks.stop()
 
     async def _beat(self) -> None:
         alive = True

@@ -25,6 +25,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
+from quire.aio.tasks import Tasks
 from quire.errors import (
     HandleClosedError,
     OutcomeUnknownError,
@@ -117,7 +118,8 @@ class SqliteSession:
         self._over = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
         self._wait_for_deadline()
-        self._heartbeat = asyncio.create_task(self._beat(), name="sqlite session heartbeat")
+        self._tasks = Tasks()
+        self._tasks.start(self._beat(), "sqlite session heartbeat")
 
     async def create(self, path: str, value: bytes) -> int:
         with self._noticing_expiry():
@@ -146,8 +148,7 @@ class SqliteSession:
 
     async def abandon(self) -> None:
         """Stop renewing, as a process that dies does; the lease ends when its time is up."""
-        self._heartbeat.cancel()
-        await asyncio.gather(self._heartbeat, return_exceptions=True)
+        await self._tasks.stop()
 
     @contextmanager
     def _noticing_expiry(self) -> Iterator[None]:

@@ -24,8 +24,8 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
+from quire.aio.tasks import first_of, stop
 from quire.aio.timing import time_limit
-from quire.aio.waits import first_of, stop
 from quire.election.election import Election, Leader, Leadership
 from quire.entry import as_bytes
 from quire.errors import (

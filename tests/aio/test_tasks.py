@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 
 import pytest
 
-from quire.aio.tasks import Tasks
+from quire.aio.tasks import Tasks, first_of, in_thread, stop
 from tests.support.virtual import virtually
 
 
@@ -71,3 +73,130 @@ def test_joining_tasks_that_just_ended_ends_where_gathering_them_takes_no_turn(
             await tasks.join()
 
     virtually(main)
+
+
+def test_an_owner_hears_of_the_error_that_ends_a_task_and_not_of_a_cancellation() -> None:
+    async def main() -> None:
+        heard: list[tuple[str, Exception]] = []
+
+        def hear(error: Exception) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            heard.append((task.get_name(), error))
+
+        async def fail() -> None:
+            raise ValueError("no")
+
+        tasks = Tasks(hear)
+        tasks.start(asyncio.sleep(3600), "sleeper")
+        failing = tasks.start(fail(), "failing")
+        await asyncio.wait([failing])
+        tasks.cancel()
+        await tasks.join()
+        assert [(name, str(error)) for name, error in heard] == [("failing", "no")]
+
+    virtually(main)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_task_that_is_cancelled_before_it_began_leaves_nothing() -> None:
+    async def main() -> None:
+        tasks = Tasks(lambda error: None)
+        tasks.start(asyncio.sleep(1), "sleeper")
+        tasks.cancel()
+        await tasks.join()
+        gc.collect()
+
+    virtually(main)
+
+
+def test_a_task_may_stop_its_owner() -> None:
+    async def main() -> None:
+        tasks, ended = Tasks(), list[str]()
+
+        async def linger() -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(1)
+                ended.append("other")
+
+        async def end() -> None:
+            await asyncio.sleep(1)
+            await tasks.stop()
+            ended.append("itself")
+
+        tasks.start(linger(), "linger")
+        ending = tasks.start(end(), "end")
+        await ending
+        assert ended == ["other", "itself"]
+
+    virtually(main)
+
+
+def test_the_first_of_some_waits_ends_the_others() -> None:
+    async def main() -> None:
+        ended: list[float] = []
+
+        async def wait(seconds: float) -> None:
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                ended.append(seconds)
+
+        begun = asyncio.get_running_loop().time()
+        await first_of(wait(3), wait(1), wait(2))
+        assert asyncio.get_running_loop().time() - begun == 1
+        assert sorted(ended) == [1, 2, 3]
+
+    virtually(main)
+
+
+def test_the_error_of_the_first_wait_is_raised() -> None:
+    async def main() -> None:
+        async def fail() -> None:
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            await first_of(asyncio.sleep(3600), fail())
+
+    virtually(main)
+
+
+def test_a_stopped_task_has_ended_whatever_its_outcome() -> None:
+    async def main() -> None:
+        async def linger() -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(1)
+                raise ValueError("no")
+
+        tasks = [asyncio.create_task(linger()), asyncio.create_task(asyncio.sleep(3600))]
+        await asyncio.sleep(1)
+        await stop(*tasks)
+        assert [task.done() for task in tasks] == [True, True]
+
+    virtually(main)
+
+
+def test_a_cancelled_caller_waits_for_its_thread() -> None:
+    async def main() -> None:
+        begun, may_end = asyncio.Event(), threading.Event()
+        loop, ended = asyncio.get_running_loop(), list[str]()
+
+        def work() -> None:
+            loop.call_soon_threadsafe(begun.set)
+            may_end.wait()
+            ended.append("thread")
+
+        calling = asyncio.create_task(in_thread(work))
+        await begun.wait()
+        calling.cancel()
+        loop.call_soon(may_end.set)
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert ended == ["thread"]
+        assert await in_thread(lambda: 7) == 7
+
+    asyncio.run(main())

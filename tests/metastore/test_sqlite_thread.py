@@ -112,7 +112,7 @@ def test_a_close_that_is_cancelled_at_a_session_closes_the_file(
         await asyncio.to_thread(store._thread._thread.join, 10)
         assert not store._thread._thread.is_alive()
         assert not (tmp_path / "m.db-wal").exists()
-        session._heartbeat.cancel()
+        session._tasks.cancel()
 
     asyncio.run(asyncio.wait_for(main(), 30.0))
 

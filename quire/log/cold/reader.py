@@ -13,12 +13,14 @@ import json
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyarrow import compute, fs
 from pyarrow import parquet as pq
 
+from quire.aio.tasks import in_thread
 from quire.entry import Entry, EntryId, LedgerId
 from quire.errors import (
     ColdFileMissingError,
@@ -263,12 +265,7 @@ class ColdReader:
         if self._file is None:
             raise HandleClosedError(f"reader of ledger {self.ledger}")
         async with self._reading:
-            reading = asyncio.ensure_future(asyncio.to_thread(work, self._file))
-            try:
-                return await asyncio.shield(reading)
-            except asyncio.CancelledError:
-                await asyncio.wait([reading])  # the file is one thread's at a time
-                raise
+            return await in_thread(partial(work, self._file))  # one thread's at a time
 
     async def last_confirmed(self) -> EntryId:
         """Return the last entry."""

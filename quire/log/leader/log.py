@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any
 
 from quire.aio.handle import Handle
 from quire.aio.retry import retry
+from quire.aio.tasks import Tasks
 from quire.entry import as_bytes
 from quire.errors import (
     AppendOutcomeUnknownError,
@@ -99,7 +99,7 @@ class Log(Handle):
         self._deposed = False
         self._failure = Failure()
         self._over = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks(self._fail)
 
     def start(self) -> None:
         """Start the tasks. `LogDirectory.open` calls this once."""
@@ -110,10 +110,8 @@ class Log(Handle):
             "watcher": self._watch,
             "keeper": self._keep,
         }
-        self._tasks = [
-            asyncio.create_task(self._guard(work), name=f"log {self.name} {what}")
-            for what, work in works.items()
-        ]
+        for what, work in works.items():
+            self._tasks.start(work(), f"log {self.name} {what}")
         self._roller.restart_age()
         self._warn_of_clocks()
         self._live.on_change(self._roller.age_changed)
@@ -360,13 +358,13 @@ class Log(Handle):
 
     async def _finish(self, error: Callable[[], QuireError], *, seal_log: bool) -> None:
         if self._over.is_set() and not seal_log:
-            await self._stop_tasks()
+            await self._tasks.stop()
             return
         self._pipeline.close(error)
         finish = partial(self._chain.finish, seal_log=seal_log)
         try:
             await self._pipeline.drained()
-            await self._stop_tasks()
+            await self._tasks.stop()
             manifest = await retry(finish, self._rng, timeout=self.options.open_timeout)
             await delete_doomed(self._catalog, manifest, self._chain.edit)
             self._end_with(error)
@@ -375,23 +373,20 @@ class Log(Handle):
             raise
         finally:
             self.abandon()
-            await self._stop_tasks()
+            await self._tasks.stop()
 
     def abandon(self) -> None:
         """Drop everything as a crash would: nothing is closed, outcomes stay unknown."""
         self._end_with(partial(self._outcome_unknown, "the log was abandoned"))
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     # How it ends.
 
-    async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            await work()
-        except Exception as error:
-            if not isinstance(error, QuireError):
-                _log.error("leader of log %r meets a defect", self.name, exc_info=error)
-            self._end(error)
+    def _fail(self, error: Exception) -> None:
+        """End with the error of a task."""
+        if not isinstance(error, QuireError):
+            _log.error("leader of log %r meets a defect", self.name, exc_info=error)
+        self._end(error)
 
     def _end(self, error: Exception) -> None:
         if isinstance(error, DeposedError):
@@ -410,22 +405,12 @@ class Log(Handle):
         self._chain.abandon()
         self._live.call_nobody()
         self._roller.end(error)
-        running = asyncio.current_task()
-        for task in self._tasks:
-            if task is not running:
-                task.cancel()
+        self._tasks.cancel_others()
 
     def _outcome_unknown(self, reason: str) -> OutcomeUnknownError:
         current = self._chain.current
         entry = current.confirmed.last_entry + 1
         return AppendOutcomeUnknownError(current.writer.ledger, entry, reason)
-
-    async def _stop_tasks(self) -> None:
-        running = asyncio.current_task()
-        tasks = [task for task in self._tasks if task is not running]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     # The tasks.
 

@@ -30,6 +30,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from quire.aio.tasks import in_thread
 from quire.entry import Entry
 from quire.errors import (
     ColdTierError,
@@ -153,10 +154,10 @@ class Offload:
             begun.append(door.FileWriter(manifest.name, manifest.log_id, segment, tier, name))
 
         try:
-            await _in_thread(begin)
+            await in_thread(begin)
             (file,) = begun
             await self._copy(segment, password, file.add)
-            cold: ColdFile = await _in_thread(file.finish)
+            cold: ColdFile = await in_thread(file.finish)
             content = Summing()
 
             def count(run: list[Entry]) -> None:
@@ -187,7 +188,7 @@ class Offload:
         )
         try:
             async for run in reader.raw_runs():
-                await _in_thread(partial(take, run))
+                await in_thread(partial(take, run))
         finally:
             await reader.close()
 
@@ -328,18 +329,6 @@ async def gc_each(offloads: Iterable[Offload]) -> list[str]:
 async def _is_there(file: ColdFile) -> bool:
     found: bool = await asyncio.to_thread(door(file.tier).is_there, file, log_id_of(file.uri))
     return found
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Do what blocks in a thread. Who is cancelled waits for it: a file is one thread's at a time,
-    and whoever is to remove it must find it there.
-    """
-    working = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        await asyncio.gather(working, return_exceptions=True)
-        raise
 
 
 def _check_stays(manifest: LogManifest) -> None:

@@ -12,6 +12,7 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
+from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.entry import BookieId
 from quire.errors import ReadOnlyBookieError
@@ -61,7 +62,7 @@ class Upkeep:
         self._wanted = asyncio.Event()
         self._must_flush = False
         self._is_closing = False
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks(on_fatal)
 
     @property
     def has_room(self) -> bool:
@@ -74,7 +75,7 @@ class Upkeep:
         return self._has_room and not self._segments.is_starved and self._reserve.is_whole
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        self._tasks.start(self._run(), f"flushing of {self._bookie}")
 
     def request_flush(self) -> None:
         """Ask for a flush soon."""
@@ -92,14 +93,11 @@ class Upkeep:
             self.request_flush()
 
     async def _run(self) -> None:
-        try:
-            while not self._is_closing:
-                await self.look_for_room()
-                await self._wait()
-                if self._must_flush:
-                    await self.flush()
-        except Exception as error:
-            self._on_fatal(error)
+        while not self._is_closing:
+            await self.look_for_room()
+            await self._wait()
+            if self._must_flush:
+                await self.flush()
 
     async def _wait(self) -> None:
         try:
@@ -149,11 +147,8 @@ class Upkeep:
         """Finish a flush under way and stop."""
         self._is_closing = True
         self._wanted.set()
-        if self._task is not None:
-            await self._task
+        await self._tasks.join()
 
     async def abort(self) -> None:
         """Stop as a crash would."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.stop()

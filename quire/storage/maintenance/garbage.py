@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from quire.aio.tasks import Tasks
 from quire.entry import BookieId, LedgerId
 from quire.errors import QuireError
 from quire.observer import SILENT, Observer
@@ -88,24 +89,21 @@ class Collector:
         self._on_fatal = on_fatal
         self._suspects: list[LedgerId] = []
         self._major_at = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks(on_fatal)
         self.counts: Final = CollectionCounts()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        self._tasks.start(self._run(), f"garbage collection of {self._bookie}")
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         self._major_at = loop.time() + self._options.major_seconds
-        try:
-            while True:
-                await self._pause()
-                is_major = loop.time() >= self._major_at or await self._is_nearly_full()
-                await self.round(is_major=is_major)
-                if is_major:
-                    self._major_at = loop.time() + self._options.major_seconds
-        except Exception as error:
-            self._on_fatal(error)
+        while True:
+            await self._pause()
+            is_major = loop.time() >= self._major_at or await self._is_nearly_full()
+            await self.round(is_major=is_major)
+            if is_major:
+                self._major_at = loop.time() + self._options.major_seconds
 
     async def _pause(self) -> None:
         """Join files until the next round; a nearly full disk is not made to wait long."""
@@ -216,6 +214,4 @@ class Collector:
 
     async def close(self) -> None:
         """Stop at once; what compaction was writing is removed at the next start."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.stop()

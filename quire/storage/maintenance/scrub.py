@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from quire.aio.tasks import Tasks
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptStorageError, NoSuchLedgerError, QuireError
 from quire.storage.disk.port import Disk, is_shortage
@@ -90,7 +91,7 @@ class Scrubber:
         self._compactor = compactor
         self._options = options
         self._on_fatal = on_fatal
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks(on_fatal)
         self._repairing = asyncio.Lock()
         self._suspects: dict[tuple[LedgerId, EntryId], None] = {}
         self._resting: dict[tuple[LedgerId, EntryId], float] = {}
@@ -101,14 +102,8 @@ class Scrubber:
         """Damage that the last round, or the present one so far, could not repair."""
 
     def start(self) -> None:
-        for work in (self._run, self._look_at_suspects):
-            self._tasks.append(asyncio.create_task(self._guard(work)))
-
-    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except Exception as error:
-            self._on_fatal(error)
+        self._tasks.start(self._run(), f"scrub of {self._bookie}")
+        self._tasks.start(self._look_at_suspects(), f"suspects of {self._bookie}")
 
     async def _run(self) -> None:
         if not self._storage.limbo():  # a disk just repaired is read at once
@@ -263,6 +258,4 @@ class Scrubber:
 
     async def close(self) -> None:
         """Stop at once."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.aio.backoff import Backoff
+from quire.aio.tasks import Tasks
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptEntryError, NoSuchLedgerError, QuireError
 from quire.storage.entries.ledger_storage import LedgerStorage
@@ -69,24 +70,21 @@ class Mender:
         self._has_room = has_room
         self._request_flush = request_flush
         self._on_fatal = on_fatal
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks(on_fatal)
         self.counts: Final = MendCounts()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        self._tasks.start(self._run(), f"self-repair of {self._bookie}")
 
     async def _run(self) -> None:
         pauses = Backoff(self._options.mend_seconds, self._options.mend_seconds_max).pauses()
-        try:
-            while True:
-                before = (self.counts.ledgers_cleared, self.counts.entries)
-                if self._storage.limbo() and self._has_room():
-                    await self.round()
-                if before != (self.counts.ledgers_cleared, self.counts.entries):
-                    pauses.reset()
-                await asyncio.sleep(pauses.next())
-        except Exception as error:
-            self._on_fatal(error)
+        while True:
+            before = (self.counts.ledgers_cleared, self.counts.entries)
+            if self._storage.limbo() and self._has_room():
+                await self.round()
+            if before != (self.counts.ledgers_cleared, self.counts.entries):
+                pauses.reset()
+            await asyncio.sleep(pauses.next())
 
     async def round(self) -> None:
         """Try to make every ledger in limbo whole, once. Raises OSError."""
@@ -157,6 +155,4 @@ class Mender:
 
     async def close(self) -> None:
         """Stop at once; fetched entries are kept."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.stop()
