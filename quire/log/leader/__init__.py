@@ -1,9 +1,10 @@
 """Writing a log: takeover, appends, rolls. One leader at a time, by fencing and compare-and-set.
 
-Read `takeover.py` (how an epoch begins), `log.py` (the handle), `pipeline.py` (from a record to its
-ack), `accumulator.py` (records into batches), `flow_control.py` (bounds), `segments.py` (its chain
-in the manifest), `roller.py` (when a new one begins), `producer_state.py` (numbers after a
-takeover), `conditions.py` (conditional appends), `outcome.py` (how an append ends), `failure.py`.
+Read `takeover.py` (how an epoch begins), `log.py` (the handle), `life.py` (its states),
+`pipeline.py` (from a record to its ack), `accumulator.py` (records into batches),
+`flow_control.py` (bounds), `segments.py` (its chain in the manifest), `roller.py` (when a new one
+begins), `producer_state.py` (numbers after a takeover), `conditions.py` (conditional appends),
+`outcome.py` (how an append ends), `failure.py`.
 
 May import: every other room of the log but the directory.
 """

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
@@ -36,6 +36,7 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.leader.conditions import make_terms
 from quire.log.leader.failure import Failure
+from quire.log.leader.life import Event, Life, Refusal, State
 from quire.log.leader.outcome import SINGLE
 from quire.log.leader.pipeline import Pipeline
 from quire.log.leader.roller import Roller
@@ -82,6 +83,7 @@ class Log(Handle):
         self._record = record
         self._catalog = catalog
         self._live = live
+        self._life = Life()
         self._rng = rng
         self._cursors = cursors
         self._open_segment = open_segment
@@ -89,6 +91,7 @@ class Log(Handle):
         self._pipeline = Pipeline(
             self._chain,
             live,
+            self._life,
             rng=rng,
             on_fill=lambda share: self._roller.fill(share),
             on_switch=lambda: self._roller.switched(),
@@ -96,7 +99,6 @@ class Log(Handle):
             locate=self._locate,
         )
         self._roller = Roller(self._chain, rng, live, self._pipeline.nudge)
-        self._deposed = False
         self._failure = Failure()
         self._over = asyncio.Event()
         self._tasks = Tasks(self._fail)
@@ -164,12 +166,12 @@ class Log(Handle):
     @property
     def is_deposed(self) -> bool:
         """True once it is known that another leader has taken over."""
-        return self._deposed
+        return self._life.state is State.DEPOSED
 
     @property
     def has_ended(self) -> bool:
         """Whether this handle leads no more: deposed, failed, sealed, closed or abandoned."""
-        return self._over.is_set()
+        return self._life.has_ended
 
     @property
     def title(self) -> str:
@@ -352,14 +354,16 @@ class Log(Handle):
             await self._finish(lambda: HandleClosedError(f"log {self.name!r}"), seal_log=False)
         except DeposedError:
             return
-        if self._failure.reason is not None:
+        if self._life.state is State.FAILED:
+            assert self._failure.reason is not None, "a failure has a reason"
             with self._failure:
                 raise self._outcome_unknown(self._failure.reason)
 
-    async def _finish(self, error: Callable[[], QuireError], *, seal_log: bool) -> None:
-        if self._over.is_set() and not seal_log:
+    async def _finish(self, error: Refusal, *, seal_log: bool) -> None:
+        if self._life.has_ended and not seal_log:
             await self._tasks.stop()
             return
+        self._life.move(Event.CLOSE, error)
         self._pipeline.close(error)
         finish = partial(self._chain.finish, seal_log=seal_log)
         try:
@@ -367,7 +371,7 @@ class Log(Handle):
             await self._tasks.stop()
             manifest = await retry(finish, self._rng, timeout=self.options.open_timeout)
             await delete_doomed(self._catalog, manifest, self._chain.edit)
-            self._end_with(error)
+            self._end_with(Event.SEAL if seal_log else Event.FINISH, error)
         except DeposedError as deposed:
             self._end(deposed)
             raise
@@ -377,7 +381,7 @@ class Log(Handle):
 
     def abandon(self) -> None:
         """Drop everything as a crash would: nothing is closed, outcomes stay unknown."""
-        self._end_with(partial(self._outcome_unknown, "the log was abandoned"))
+        self._end_with(Event.ABANDON, partial(self._outcome_unknown, "the log was abandoned"))
         self._tasks.cancel()
 
     # How it ends.
@@ -390,15 +394,15 @@ class Log(Handle):
 
     def _end(self, error: Exception) -> None:
         if isinstance(error, DeposedError):
-            self._deposed = self._deposed or not self._over.is_set()
-            self._end_with(partial(DeposedError, self.name, self.epoch, error.reason))
-        elif not self._over.is_set():
+            deposed = partial(DeposedError, self.name, self.epoch, error.reason)
+            self._end_with(Event.DEPOSE, deposed)
+        elif not self._life.has_ended:
             told = error.reason if isinstance(error, AppendOutcomeUnknownError) else str(error)
             self._failure.reason = reason = told or repr(error)
-            self._end_with(partial(self._outcome_unknown, reason))
+            self._end_with(Event.FAIL, partial(self._outcome_unknown, reason))
 
-    def _end_with(self, error: Callable[[], QuireError]) -> None:
-        if self._over.is_set():
+    def _end_with(self, event: Event, error: Refusal) -> None:
+        if not self._life.move(event, error):
             return
         self._over.set()
         self._pipeline.stop(error)

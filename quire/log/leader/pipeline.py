@@ -39,6 +39,7 @@ from quire.errors import (
 from quire.log.leader.accumulator import Outbox, Parcel
 from quire.log.leader.conditions import ALWAYS, Terms
 from quire.log.leader.flow_control import Room
+from quire.log.leader.life import Life, Refusal
 from quire.log.leader.outcome import SINGLE, Outcome, SharedOutcome, answer, places_from
 from quire.log.leader.segments import Chain, LiveSegment, Taken, deposed_by
 from quire.log.manifest.live_options import LiveOptions
@@ -64,6 +65,7 @@ class Pipeline:
         self,
         chain: Chain,
         live: LiveOptions,
+        life: Life,
         *,
         rng: Random,
         on_fill: Callable[[float], None],
@@ -76,6 +78,7 @@ class Pipeline:
         self._loop = asyncio.get_running_loop()
         self._chain = chain
         self._live = live
+        self._life = life
         self._open_timeout = options.open_timeout
         self._body_bytes_max = options.body_bytes_max
         self._rng = rng
@@ -99,8 +102,6 @@ class Pipeline:
         self._broken: BaseException | None = None
         self._defect: Exception | None = None
         self._mends = 0
-        self._stopped: Callable[[], QuireError] | None = None
-        self._closing: Callable[[], QuireError] | None = None
         self._nudge: asyncio.Future[None] | None = None
         self._idle: list[asyncio.Future[None]] = []
 
@@ -118,7 +119,7 @@ class Pipeline:
         What most records go through: nothing here is done that could be done per parcel.
         """
         size = len(record)
-        if size > SMALL_BYTES_MAX or self._closing is not None or self._stopped is not None:
+        if size > SMALL_BYTES_MAX or self._life.refusal is not None:
             return None
         if not self._room.enter_now(1, size):
             return None
@@ -219,10 +220,9 @@ class Pipeline:
         return future
 
     def check_open(self) -> None:
-        """Raises what the pipeline was closed or stopped with."""
-        error = self._stopped or self._closing
-        if error is not None:
-            raise error()
+        """Raises what the handle is closing, or has ended, with."""
+        if self._life.refusal is not None:
+            raise self._life.refusal()
 
     @property
     def is_idle(self) -> bool:
@@ -230,13 +230,13 @@ class Pipeline:
         return not (self._sent or self._again or self._outbox)
 
     async def drained(self) -> None:
-        """Return when nothing is queued or in flight. Raises what the pipeline was stopped with."""
+        """Return when nothing is queued or in flight. Raises what the handle has ended with."""
         while not self.is_idle:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(future)
             await future
-        if self._stopped is not None:
-            raise self._stopped()
+        if self._life.has_ended:
+            self.check_open()
 
     def options_changed(self) -> None:
         """Cut what is cut from now on as the options say."""
@@ -250,16 +250,14 @@ class Pipeline:
         for obey in (self._producers.obey, self._outbox.limit_producers):
             obey(options.producers_max, options.producers_seconds, counted_ms)
 
-    def close(self, error: Callable[[], QuireError]) -> None:
-        """Take no more records; what is in goes on."""
-        self._closing = error
+    def close(self, error: Refusal) -> None:
+        """Let no more records wait for space; those taken go on. The handle is closing."""
         self._room.shut(error)
 
-    def stop(self, error: Callable[[], QuireError]) -> None:
-        """Decide nothing any more: every pending record gets a fresh error. First call wins."""
-        if self._stopped is not None:
-            return
-        self._stopped = error
+    def stop(self, error: Refusal) -> None:
+        """Decide nothing any more: the handle has ended, and every pending record gets a fresh
+        error.
+        """
         self._room.shut(error)
         futures = [each for parcel in (*self._sent, *self._again) for each, _ in parcel.waiting]
         for future in (*futures, *self._outbox.drop_all()):
