@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+from quire.aio.tasks import Tasks
 from quire.errors import (
     CorruptRecordError,
     FormatLevelError,
@@ -99,12 +100,12 @@ async def _client(store: MetadataStore, name: str) -> Member | None:
 @asynccontextmanager
 async def registered(store: MetadataStore, name: str, where: str) -> AsyncIterator[None]:
     """Keep a client registered while the block runs."""
-    keeping = asyncio.create_task(_keep(store, f"{CLIENTS}/{name}", where), name="client record")
+    tasks = Tasks()
+    tasks.start(_keep(store, f"{CLIENTS}/{name}", where), "client record")
     try:
         yield
     finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        await tasks.stop()
 
 
 async def _keep(store: MetadataStore, path: str, where: str) -> None:
