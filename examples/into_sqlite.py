@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import quire.sync
 from quire import BEGINNING, Position
@@ -55,4 +55,5 @@ def copy(store: str, log: str, path: str, *, follow: bool = True) -> None:
 
 
 if __name__ == "__main__":
-    copy("./quire-data", sys.argv[1], sys.argv[2])
+    with suppress(KeyboardInterrupt):
+        copy("./quire-data", sys.argv[1], sys.argv[2])

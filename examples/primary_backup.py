@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from contextlib import suppress
 
 import quire
 
@@ -62,4 +63,5 @@ async def main(store: str, name: str, pause: float = 0.5, session_timeout: float
 
 
 if __name__ == "__main__":
-    asyncio.run(main("./quire-data", sys.argv[1]))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main("./quire-data", sys.argv[1]))

@@ -1,7 +1,7 @@
 """A service of threads with a write-ahead log: accounts that survive the loss of a machine.
 
     quire cluster up                                  # in another terminal
-    python examples/wal_service.py alice 100 bob 50 alice -30
+    python examples/wal_service.py alice 100 bob 50 alice 30
 
 A change is decided and queued under a lock, so the log has the order of the decisions. The answer
 waits outside the lock: appends of many threads share one write to the disks.
