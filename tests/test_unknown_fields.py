@@ -83,7 +83,8 @@ def log(change: Callable[[LogManifest], LogManifest]) -> Callable[[bytes], bytes
 
 
 def move(current: LedgerMetadata) -> LedgerMetadata:
-    """The writer begins a fragment, then replaces a bookie in it, then closes."""
+    """The writer replaces bookies at the beginning of a fragment, begins another, and closes."""
+    current = current.with_fragment(Fragment(9, ("a", "b", "e")))
     current = current.with_fragment(Fragment(20, ("a", "b", "e")))
     current = current.with_fragment(Fragment(20, ("a", "f", "e")))
     current = current.closed(25, 9)

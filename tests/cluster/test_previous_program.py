@@ -16,6 +16,8 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import pytest
+
 from quire.cluster import LocalCluster
 from quire.cluster.process import PROGRAM
 from quire.metadata.upgrade import upgrade_status
@@ -212,6 +214,7 @@ def mixture(number: int) -> list[str]:
     return programs
 
 
+@pytest.mark.timeout(600)  # some twenty processes start one after the other
 def test_both_programs_work_together_in_any_order(tmp_path: Path) -> None:
     asyncio.run(Rolling(tmp_path).roll())
 
