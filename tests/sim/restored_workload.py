@@ -192,11 +192,17 @@ class RestoredWorkload:
             operator.end_life()
         self.world.tree.wake()
         attempts = 0
-        while not Cluster.decode(self.world.tree.get(CLUSTER).value).adopted:
+        while not self._is_adopted():
             attempts += 1  # an operator that was stopped in between begins again
             calm = self.world.client(f"patient operator {attempts}")
             self.world.network.cut.clear()
             await join(calm, calm.run(work))
+
+    def _is_adopted(self) -> bool:
+        """Whether the store counts again. One that lost its counter never said that it did not."""
+        tree = self.world.tree
+        is_adopted = Cluster.decode(tree.get(CLUSTER).value).adopted
+        return is_adopted and tree.version(LEDGER_IDS) is not None
 
     def _changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
