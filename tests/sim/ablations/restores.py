@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Any
 
 from quire.ledger import ids, recovery, recovery_plan
 from quire.ledger.ids import LedgerIds
 from quire.metadata import adopt
+from quire.metastore.memory import MemoryTree
 from quire.storage.maintenance import deletions
 from tests.sim.ablations.patch import Patch
 from tests.sim.faults import FaultMix, Theme
@@ -92,37 +92,31 @@ def begin_a_new_counter() -> list[Patch]:
 
 
 def take_versions_of_before_for_versions_of_now() -> list[Patch]:
-    """The restored tree counts on from the backup: a version of before the disaster comes up again.
+    """A record's version counts its changes, and the restored tree has the counts of the backup.
 
-    That is what a directory of ZooKeeper's data is that was put back from an older copy. The
-    stores of production let no version outlive a session; so the simulated tree counts on.
+    That is what a directory of ZooKeeper's data is that was put back from an older copy. In
+    production the version has the time of the change in it too.
     """
-    snapshot, put_back = WatchedTree.snapshot, WatchedTree.put_back
-    open_session = WatchedTree.open_session
+    snapshot, put_back, put = WatchedTree.snapshot, WatchedTree.put_back, MemoryTree.put
     versions: dict[str, int] = {}
-    sessions = count(1 << 40)
 
     def noting(self: Any) -> Any:
         versions.clear()
         versions.update((path, each.version) for path, each in self._records.items())
-        versions[""] = self._revision
         return snapshot(self)
 
     def counting_on(self: Any, records: Any) -> None:
         put_back(self, records)
         for path, record in self._records.items():
             record.version = versions.get(path, record.version)
-        self._revision = versions[""]
 
-    def opened(self: Any, timeout: float) -> int:
-        """Sessions do not come up again: ZooKeeper's have ids of their own."""
-        revision, self._revision = self._revision, next(sessions)
-        session = open_session(self, timeout)
-        self._revision = revision + 1
-        return session
+    def counted(self: Any, path: str, value: bytes, version: int) -> int:
+        put(self, path, value, version)
+        self._records[path].version = version + 1
+        return version + 1
 
     return [
         (WatchedTree, "snapshot", noting),
         (WatchedTree, "put_back", counting_on),
-        (WatchedTree, "open_session", opened),
+        (MemoryTree, "put", counted),
     ]
