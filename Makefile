@@ -37,7 +37,7 @@ $(VENV)/python.stamp:
 
 $(VENV)/core.stamp: $(VENV)/python.stamp pyproject.toml
 	@echo "Installing quire"
-	@$(PIP) install --editable .
+	@$(PIP) install --editable '.[all]'
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/core.stamp

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import quire
-from quire.spark.columns import ROWS_MAX, arrow_schema
+from quire.columns import ROWS_MAX, arrow_schema
 from quire.spark.jobs import local_session
 from quire.spark.options import LOG_COLUMNS
 from quire.sync import SyncLocalCluster

@@ -39,11 +39,12 @@ from quire.log.reading.reader import LogReader
 from quire.log.reading.search import LogEnd
 from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import BEGINNING, Position, Start
+from quire.log.records.position import BEGINNING, LATEST, Position, Start
 from quire.metadata.check import Finding, check_ledgers
 from quire.metadata.recordless import RecordlessLedgers, find_recordless
 from quire.metastore.store import MetadataStore
 from quire.opening import OpeningReader
+from quire.scan import Place, RecordBatchReader, scan
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
 from quire.service.snapshots import gc_snapshots
@@ -423,6 +424,49 @@ class Client:
             return self._handles.remember(reader, Stage.READER)
 
         return OpeningReader(opened)
+
+    async def scan_log(
+        self,
+        name: str,
+        start: Place = BEGINNING,
+        end: Place = LATEST,
+        *,
+        columns: Sequence[str] | None = None,
+        password: bytes = b"",
+        keyring: Keyring | None = None,
+    ) -> RecordBatchReader:
+        """Return the records from `start` on and before `end` as Arrow record batches.
+
+        DuckDB, Polars and pyarrow take the reader as it is. They pull it; this call only takes a
+        snapshot. A pull waits for the client's event loop, so read in another thread:
+        `table = await asyncio.to_thread(reader.read_all)`.
+
+        Args:
+            name: the log's name.
+            start: the first record, by position, offset or aware datetime.
+            end: the record to stop before, likewise. `LATEST` is the end as it is now.
+            columns: columns in the order wanted; None for offset, segment, entry, slot, epoch,
+                timestamp, txid and payload. `log` and `ledger` can be named, too.
+            password: the log's password.
+            keyring: the keys of an encrypted log.
+
+        Returns:
+            A `pyarrow.RecordBatchReader` with at most about 64 Ki rows or 4 MiB of payloads in a
+            batch. One batch is in memory at a time.
+
+        Raises:
+            MissingExtraError: pyarrow is not installed: `pip install 'quire[arrow]'`.
+            InvalidRequestError: a place or a column is not valid; from the reader, when it is
+                pulled on the client's own event loop.
+            NoSuchLogError: the log does not exist.
+            PositionTrimmedError: the record that `start` names was trimmed; also from the reader.
+            UnreadableError, DecryptionError, HandleClosedError: from the reader. pyarrow passes
+                them on; DuckDB and Polars raise an error of their own with the text.
+
+        Guarantees: the writer is not disturbed. The scan has every record that a plain reader saw
+            in these bounds when the call returned, in order.
+        """
+        return await scan(self._logs, name, start, end, columns, password, keyring)
 
     async def snapshot_log(
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING

@@ -4,6 +4,29 @@ Commands print results on standard output (tables for people, JSON with `--json`
 progress on standard error, and end with the exit codes of docs/cli.md.
 """
 
-from quire.cli.root import main
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from quire.errors import MissingExtraError
+from quire.extras import needed_for
 
 __all__ = ["main"]
+
+USAGE = 2
+"""Exit code of requests that cannot work (exits.py, which needs click itself)."""
+
+
+def main(*arguments: Any, **options: Any) -> None:
+    """Run the command; end with an error that names the extra if its packages are missing.
+
+    Takes what a command of click takes.
+    """
+    try:
+        with needed_for("the quire command", "cli"):
+            from quire.cli.root import main as command
+    except MissingExtraError as error:
+        sys.stderr.write(f"quire: {error}\n")
+        sys.exit(USAGE)
+    command(*arguments, **options)

@@ -14,6 +14,7 @@ from quire.cli.output import Value, note, print_json, print_table, progress_of
 from quire.cli.replication import key_path_option, password_option
 from quire.cli.settings import Settings, with_settings
 from quire.errors import ConfigurationError, CorruptRecordError, RetryError
+from quire.extras import needed_for
 from quire.metastore.layout import log_path
 from quire.metastore.place import resolve_store
 
@@ -243,13 +244,9 @@ def _print_copied(settings: Settings, copied: Any, target: str, what: str) -> No
 
 
 def _jobs(module: str) -> Any:
-    """Import a module of quire.spark. Raises `ConfigurationError` where PySpark is missing."""
-    try:
+    """Import a module of quire.spark. Raises `MissingExtraError` where PySpark is missing."""
+    with needed_for("quire spark (and Java 17 or newer)", "spark"):
         return importlib.import_module(f"quire.spark.{module}")
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"{error.name} is missing: pip install 'quire[spark]', and Java 17 or newer"
-        ) from error
 
 
 @contextlib.contextmanager

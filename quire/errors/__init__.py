@@ -56,6 +56,7 @@
     │   ├── EntryTooLargeError         a payload exceeds the limit
     │   ├── UnauthorizedError          wrong password for the ledger
     │   ├── ConfigurationError         an option, address or file that cannot work
+    │   │   ├── MissingExtraError          a package of an extra is not installed
     │   │   └── FormatLevelError           this program does not speak the level of the cluster
     │   ├── JobReusedError             another stream writes under the name of a job
     │   ├── DecryptionError            an encrypted batch does not open with the given keys
@@ -103,6 +104,7 @@ from quire.errors.base import (
     LedgerRetiredError,
     LogReplacedError,
     LogSealedError,
+    MissingExtraError,
     NodeExistsError,
     NoSuchCursorError,
     NoSuchEntryError,
@@ -189,6 +191,7 @@ __all__ = [
     "LogReplacedError",
     "LogSealedError",
     "ManifestExistsError",
+    "MissingExtraError",
     "MissingKeyError",
     "NoSuchCursorError",
     "NoSuchEntryError",

@@ -373,6 +373,19 @@ class ConfigurationError(InvalidRequestError):
     """An option, address or file that cannot work."""
 
 
+class MissingExtraError(ConfigurationError):
+    """A package that quire installs only as part of an extra is missing."""
+
+    def __init__(self, feature: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs the package {package}, which is not installed: "
+            f"pip install 'quire[{extra}]'"
+        )
+        self.feature = feature
+        self.package = package
+        self.extra = extra
+
+
 class IntegrityError(QuireError):
     """Tell a human: data or identity is wrong."""
 

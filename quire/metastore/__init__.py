@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from quire.aio.timing import time_limit
 from quire.errors import ConfigurationError, StoreUnavailableError
+from quire.extras import needed_for
 from quire.metastore.memory import MemoryStore
 from quire.metastore.shared import SCHEME, open_shared
 from quire.metastore.store import MetadataStore
@@ -58,8 +59,8 @@ async def _open_other(uri: str, timeout: float | None) -> MetadataStore:
     if separator and scheme == SCHEME and rest:
         return open_shared(rest)
     if separator and scheme == "zk" and rest:
-        from quire.metastore.zookeeper import ZooKeeperStore
-
+        with needed_for(f"metadata store {uri}", "zookeeper"):
+            from quire.metastore.zookeeper import ZooKeeperStore
         return await ZooKeeperStore.open(uri, timeout)
     raise ConfigurationError(f"{uri!r} names no metadata store: it must be {_FORMS}")
 

@@ -32,6 +32,7 @@ from kazoo.protocol.connection import ConnectionDropped
 from kazoo.security import ACL, make_acl
 
 from quire.errors import ConfigurationError
+from quire.extras import needed_for
 from quire.metastore.zookeeper_probe import probe
 from quire.metastore.zookeeper_requests import reason_of
 from quire.metastore.zookeeper_uri import Access, Auth, ZooKeeperOptions
@@ -250,10 +251,8 @@ def _identity(auth: Auth | None, credentials: tuple[str, str] | None) -> dict[st
     name, password = credentials
     if auth is Auth.DIGEST:
         return {"auth_data": [("digest", f"{name}:{password}")]}
-    try:
+    with needed_for("auth=sasl", "sasl"):
         import puresasl  # noqa: F401
-    except ImportError:
-        raise ConfigurationError("auth=sasl needs a package: `pip install pure-sasl`") from None
     return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": name, "password": password}}
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from quire.columns import entry_batches, record_batches
 from quire.errors import InvalidRequestError, NoSuchLogError
 from quire.log.reading.span import Span
 from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
-from quire.spark.columns import entry_batches, record_batches
 from quire.spark.options import ReadOptions
 
 

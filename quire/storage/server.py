@@ -24,6 +24,7 @@ from quire.bookie import Bookie, BookieAddress
 from quire.entry import BookieId
 from quire.errors import CorruptStorageError, QuireError
 from quire.event_log import observing
+from quire.extras import needed_for
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.storage.disk.port import Disk
@@ -61,10 +62,8 @@ def end_process(error: BaseException) -> NoReturn:
 
 
 def _shown(bookie: Bookie, meter: Meter, listen: str) -> AbstractAsyncContextManager[str]:
-    from quire.storage.serving.metrics import (
-        serve_metrics,  # a tenth of a second that few bookies need
-    )
-
+    with needed_for("--metrics", "server"):  # a tenth of a second that few bookies need
+        from quire.storage.serving.metrics import serve_metrics
     return serve_metrics(bookie, meter, *split_address(listen))
 
 

@@ -22,9 +22,10 @@ from quire.log.reading.gaps import OnGap
 from quire.log.reading.search import LogEnd
 from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import BEGINNING, Position, Start
+from quire.log.records.position import BEGINNING, LATEST, Position, Start
 from quire.metadata.check import Finding
 from quire.metadata.recordless import RecordlessLedgers
+from quire.scan import Place, RecordBatchReader
 from quire.service import Application, ServiceOptions
 from quire.service.service import R
 from quire.sync.cursors import SyncLogCursors
@@ -193,6 +194,22 @@ class SyncClient:
         )
         work = opening.open()
         return SyncLogReader(self._portal, self._portal.call(work))
+
+    def scan_log(
+        self,
+        name: str,
+        start: Place = BEGINNING,
+        end: Place = LATEST,
+        *,
+        columns: Sequence[str] | None = None,
+        password: bytes = b"",
+        keyring: Keyring | None = None,
+    ) -> RecordBatchReader:
+        """See `Client.scan_log`. Any thread may read."""
+        work = self._client.scan_log(
+            name, start, end, columns=columns, password=password, keyring=keyring
+        )
+        return self._portal.call(work)
 
     def snapshot_log(
         self, name: str, *, password: bytes = b"", bounds: Bounds = EVERYTHING

@@ -18,8 +18,8 @@ import click
 import pytest
 import yaml
 
-from quire.cli import main
 from quire.cli.exits import exit_code
+from quire.cli.root import main
 from quire.errors import ConfigurationError, WrongBookieError
 from quire.metastore.zookeeper_uri import parse_uri
 from quire.storage.identity.cookie import COOKIE

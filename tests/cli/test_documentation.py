@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from quire.cli import main
+from quire.cli.root import main
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 

@@ -9,8 +9,8 @@ import click.testing
 import pytest
 
 from quire import errors
-from quire.cli import main
 from quire.cli.remedies import remedy
+from quire.cli.root import main
 
 
 def call(*arguments: str) -> click.testing.Result:

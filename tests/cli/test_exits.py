@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from quire import errors
-from quire.cli import main
 from quire.cli.exits import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, RootGroup, exit_code
+from quire.cli.root import main
 from quire.errors import QuireError
 from quire.storage.server import EXIT_FATAL
 from tests.support.command import quire

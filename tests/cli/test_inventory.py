@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from quire.cli import main
+from quire.cli.root import main
 from quire.client import Client
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.errors import BookieUnavailableError, QuireError

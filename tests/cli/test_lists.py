@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 from click.testing import CliRunner
 
-from quire.cli import main
+from quire.cli.root import main
 from quire.client import Client
 from quire.entry import DigestKind
 from quire.errors import CorruptRecordError, NoSuchCursorError

@@ -11,7 +11,7 @@ import click.testing
 import pytest
 
 import quire.sync
-from quire.cli import main
+from quire.cli.root import main
 from quire.sync import SyncLocalCluster
 from tests.support.command import started
 

@@ -15,8 +15,8 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner
 
-from quire.cli import main as quire_command
 from quire.cli.exits import INTERRUPTED
+from quire.cli.root import main as quire_command
 from quire.cluster import LocalCluster
 from quire.cluster.process import BookieProcess, _Protocol
 from quire.errors import ConfigurationError

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.cli import main
+from quire.cli.root import main
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
-from quire.cli import main as run_command
+from quire.cli.root import main as run_command
 from quire.storage import server
 from quire.storage.disk.local import LOCK_NAME
 from quire.storage.disk.port import Disk, DiskSpace, File

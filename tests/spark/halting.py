@@ -16,7 +16,7 @@ from unittest.mock import patch
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-import quire.spark.columns
+import quire.columns
 from quire.spark.batch import LogReader, SpanPartition
 from quire.spark.options import ReadOptions, read_schema
 
@@ -95,7 +95,7 @@ class HaltingReader(LogReader):
         assert isinstance(partition, SpanPartition)
         segment = partition.span.segment
         meet(self._port, f"start {segment} {partition.span.offsets.stop}")
-        with patch.object(quire.spark.columns, "ROWS_MAX", ROWS):
+        with patch.object(quire.columns, "ROWS_MAX", ROWS):
             for number, batch in enumerate(super().read(partition)):
                 yield batch
                 if number == 0:

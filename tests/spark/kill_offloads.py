@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import quire.sync
 from quire import LogOptions
-from quire.cli import main as command
+from quire.cli.root import main as command
 from quire.sync import SyncLocalCluster
 from tests.spark.drivers import GaveUpError, kill, start_driver, wait_for
 

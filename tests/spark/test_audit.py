@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import quire.cli.spark
 import quire.sync
-from quire.cli import main
+from quire.cli.root import main
 from quire.errors import LogReplacedError, UnreadableError
 from quire.log.reading.span import Slice, Span
 from quire.spark.jobs import LogAudit, audit_logs

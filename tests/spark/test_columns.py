@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from quire import columns
+from quire.columns import entry_batches, record_batches
 from quire.entry import Entry
 from quire.log.reading.bounds import EVERYTHING
 from quire.log.reading.span import Slice, Span
 from quire.log.records.batch import decode_batch, encode_batch
 from quire.log.records.producers import encode_columns
 from quire.log.records.txids import TXIDS, encode_txids
-from quire.spark import columns
-from quire.spark.columns import entry_batches, record_batches
 from quire.spark.options import LEDGER_COLUMNS, LOG_COLUMNS
 
 SPAN = Span("orders", "id", 3, 17, 5, 0, 99, range(1000, 3000), None, EVERYTHING)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import quire.cli.spark
 import quire.sync
 from quire import LogOptions
-from quire.cli import main
+from quire.cli.root import main
 from quire.errors import MissingKeyError
 from quire.log.records.keyring import read_key_file
 

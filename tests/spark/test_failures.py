@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 
-from quire.cli import main
+from quire.cli.root import main
 from quire.errors import (
     NoSuchLedgerError,
     PositionTrimmedError,

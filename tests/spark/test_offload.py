@@ -21,7 +21,8 @@ from pyspark.sql import SparkSession
 import quire.cli.spark
 import quire.sync
 from quire import BEGINNING
-from quire.cli import exits, main
+from quire.cli import exits
+from quire.cli.root import main
 from quire.errors import ConfigurationError, NoSuchLedgerError
 from quire.log.manifest.manifest import LogManifest
 from quire.log.records.position import Record

@@ -7,10 +7,12 @@ when a segment lies in one.
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from quire.entry import EntryId
-from quire.errors import ColdFileMissingError, ConfigurationError
+from quire.errors import ColdFileMissingError
+from quire.extras import needed_for
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.manifest.cold_files import ColdFile
@@ -38,16 +40,14 @@ async def open_source(
     """Open what holds a segment's entries, without disturbing its writer.
 
     A file that is missing is not a loss as long as bookies keep the ledger: that is opened then.
-    Raises the ledger's errors, and for a file `ConfigurationError` where pyarrow is missing,
+    Raises the ledger's errors, and for a file `MissingExtraError` where pyarrow is missing,
     `ColdFileMissingError`, `CorruptStorageError`, `ColdTierError`.
     """
     if cold is None:
         return await catalog.open_without_recovery(ledger, password=password)
     assert last is not None, "a segment in a file is sealed"
-    try:
+    with _cold(cold.uri):
         from quire.log.cold import reader
-    except ImportError as error:
-        raise missing(cold.uri, error) from error
     try:
         return await reader.open_file(cold, ledger, last, base)
     except ColdFileMissingError:
@@ -65,26 +65,18 @@ async def read_head(source: Source, entry: EntryId) -> bytes:
 
 
 def parquet(uri: str) -> ModuleType:
-    """Return the module that writes files. Raises `ConfigurationError`."""
-    try:
+    """Return the module that writes files. Raises `MissingExtraError`."""
+    with _cold(uri):
         from quire.log.cold import parquet
-    except ImportError as error:
-        raise missing(uri, error) from error
     return parquet
 
 
 def door(uri: str) -> ModuleType:
-    """Return the module that lists and deletes files of tiers. Raises `ConfigurationError`."""
-    try:
+    """Return the module that lists and deletes files of tiers. Raises `MissingExtraError`."""
+    with _cold(uri):
         from quire.log.cold import tier
-    except ImportError as error:
-        raise missing(uri, error) from error
     return tier
 
 
-def missing(uri: str, error: ImportError) -> ConfigurationError:
-    """The error for a program that meets a file and has nothing to open it with."""
-    return ConfigurationError(
-        f"{uri} is a segment in a Parquet file, and {error.name} is missing: "
-        "pip install 'quire[cold]'"
-    )
+def _cold(uri: str) -> AbstractContextManager[None]:
+    return needed_for(f"{uri}, a segment in a Parquet file,", "cold")

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from quire.entry import Entry
+from quire.errors import InvalidRequestError
 from quire.log.reading.span import Slice, Span
 from quire.log.records.txids import NO_TXID
 
@@ -30,34 +31,55 @@ _TYPES: Final = {
     "txid": pa.int64(),
     "payload": pa.binary(),
 }
-"""The types Spark checks record batches against; they belong to `options.LOG_COLUMNS`."""
+"""The types of the columns. Spark checks record batches against them (`spark.options`)."""
 
 LENGTH_BYTES: Final = 4
 """A record's length in a batch, and in Arrow."""
 
 ROWS_MAX: Final = 64 * 1024
 BYTES_MAX: Final = 4 * 1024 * 1024
-"""A batch of rows is handed to Spark when it has so many rows or payload bytes."""
+"""A batch of rows is handed on when it has so many rows or payload bytes."""
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the Arrow schema of some columns."""
+    """Return the Arrow schema of some columns. Raises `InvalidRequestError` for an unknown one."""
+    for name in columns:
+        if name not in _TYPES:
+            known = ", ".join(_TYPES)
+            raise InvalidRequestError(f"no column is named {name!r}: choose from {known}")
     return pa.schema([(name, _TYPES[name]) for name in columns])
+
+
+class SpanRows:
+    """Turns the slices of a span into Arrow record batches, one slice after the other."""
+
+    def __init__(self, span: Span, columns: Sequence[str]) -> None:
+        self._same = _Same(span)
+        self._columns = columns
+        self._rows = _Rows(self._same, columns)
+
+    def add(self, piece: Slice) -> pa.RecordBatch | None:
+        """Take a slice in; return a record batch once there are enough rows for it."""
+        self._rows.add(piece)
+        is_full = self._rows.count >= ROWS_MAX or self._rows.bytes >= BYTES_MAX
+        return self.rest() if is_full else None
+
+    def rest(self) -> pa.RecordBatch | None:
+        """Return the rows that are left, None without any."""
+        rows, self._rows = self._rows, _Rows(self._same, self._columns)
+        return rows.build() if rows.count else None
 
 
 def record_batches(
     span: Span, slices: Iterable[Slice], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Turn the slices of a span into Arrow record batches."""
-    same = _Same(span)
-    rows = _Rows(same, columns)
+    rows = SpanRows(span, columns)
     for piece in slices:
-        rows.add(piece)
-        if rows.count >= ROWS_MAX or rows.bytes >= BYTES_MAX:
-            yield rows.build()
-            rows = _Rows(same, columns)
-    if rows.count:
-        yield rows.build()
+        if (batch := rows.add(piece)) is not None:
+            yield batch
+    if (batch := rows.rest()) is not None:
+        yield batch
 
 
 def entry_batches(

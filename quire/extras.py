@@ -1,0 +1,36 @@
+"""Packages that only a part of quire needs, and the extra that installs each.
+
+A client that appends and reads needs none of them. The parts import them when they are used first,
+within `needed_for`, so that a missing package is an error with its remedy.
+
+    cli        click, rich                  the `quire` command
+    server     the above, and prometheus-client, uvloop: what a bookie's process runs with
+    zookeeper  kazoo                        stores at zk://
+    all        these three
+    arrow      pyarrow                      scan_log
+    cold       pyarrow                      segments in files
+    sasl       pure-sasl                    auth=sasl of zk://
+    spark      pyspark, pyarrow             quire.spark
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from quire.errors import MissingExtraError
+
+
+@contextmanager
+def needed_for(feature: str, extra: str) -> Iterator[None]:
+    """Raise `MissingExtraError` instead of the error of an import in the block.
+
+    Modules of quire itself are never missing: their `ModuleNotFoundError` passes.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "quire"):
+            raise
+        raise MissingExtraError(feature, package, extra) from error
