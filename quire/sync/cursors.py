@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from quire.errors import QuireError
+from quire.log.maintenance.advancing import EVERY, SECONDS, Advancer
 from quire.log.maintenance.cursors import Cursor, CursorState, LogCursors
-from quire.log.records.position import BEGINNING, Position
+from quire.log.records.position import BEGINNING, Position, Record
+from quire.sync.logs import SyncLogReader
 from quire.sync.portal import Portal
 
 
@@ -43,6 +46,23 @@ class SyncCursor:
     def advance(self, position: Position | int) -> Position:
         """See `Cursor.advance`."""
         return self._portal.call(self._cursor.advance(position))
+
+    def advance_with(
+        self, reader: SyncLogReader, *, every: int = EVERY, seconds: float = SECONDS
+    ) -> Iterator[Record]:
+        """See `Cursor.advance_with`."""
+        portal = self._portal
+        advancer = Advancer(self._cursor, every, seconds, portal.time)
+        try:
+            while (record := reader.take(advancer.during)) is not None:
+                yield record
+                advancer.note(record)
+                if advancer.is_due:
+                    portal.call(advancer.save())
+        except QuireError:
+            portal.call(advancer.save())
+            raise
+        portal.call(advancer.save())
 
     def lag(self) -> int:
         """See `Cursor.lag`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 from quire.entry import LedgerId
 from quire.log.directory import LogDirectory
@@ -20,6 +20,12 @@ from quire.log.records.producers import ProducerSequence
 from quire.sync.handle import SyncHandle
 from quire.sync.offloads import SyncOffload
 from quire.sync.portal import Portal
+
+Around: TypeAlias = Callable[[Coroutine[Any, Any, bool]], Coroutine[Any, Any, bool]]
+
+
+async def _plainly(step: Coroutine[Any, Any, bool]) -> bool:
+    return await step
 
 
 class SyncLog(SyncHandle):
@@ -231,9 +237,15 @@ class SyncLogReader(SyncHandle):
         return self
 
     def __next__(self) -> Record:
+        if (record := self.take(_plainly)) is None:
+            raise StopIteration
+        return record
+
+    def take(self, around: Around) -> Record | None:
+        """Return the next record, None at the end; `around` runs each wait for more."""
         while not (records := self._unpack()):
-            if not self._portal.call(self._fetch()):
-                raise StopIteration
+            if not self._portal.call(around(self._fetch())):
+                return None
         return records.popleft()
 
     def read_batches(self) -> Iterator[RecordBatch]:

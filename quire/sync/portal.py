@@ -92,6 +92,10 @@ class Portal:
                 concurrent.futures.wait([outcome], CANCEL_SECONDS)
             raise
 
+    def time(self) -> float:
+        """Return the time of the loop's clock, in any thread."""
+        return self._loop.time()
+
     def call_plain(self, function: Callable[[], T]) -> T:
         """Run a plain function on the loop and return its result."""
 

@@ -12,7 +12,7 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,11 +30,13 @@ from quire.errors import (
     StoreOutcomeUnknownError,
 )
 from quire.fields import NOTHING, Unknown
+from quire.log.maintenance.advancing import EVERY, SECONDS, advance_with
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import EDIT_ATTEMPTS_MAX, ManifestRecord
 from quire.log.reading.reach import check_reached
+from quire.log.reading.reader import LogReader
 from quire.log.reading.search import OpenSegment, find_place, find_tail, look, offset_of
-from quire.log.records.position import BEGINNING, Position
+from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name
 from quire.metastore.record import RecordFormat
@@ -139,6 +141,39 @@ class Cursor:
         """
         self._state = await self._cursors.advance(self.name, self.log_id, position)
         return self.position
+
+    def advance_with(
+        self, reader: LogReader, *, every: int = EVERY, seconds: float = SECONDS
+    ) -> AsyncGenerator[Record, None]:
+        """Yield a reader's records, and move the cursor past those that were processed.
+
+            async with client.read_log("orders", AtCursor("billing"), follow=True) as reader:
+                async for record in cursor.advance_with(reader):
+                    process(record)
+
+        A record is processed when the loop asks for the next one.
+
+        Args:
+            reader: a reader that starts at this cursor. It belongs to the loop.
+            every: move the cursor after so many records.
+            seconds: move it so many seconds after the first record that it has not passed, also
+                while the reader waits for the next record.
+
+        Yields:
+            The records of the reader.
+
+        Raises:
+            InvalidRequestError: `every` or `seconds` is not positive.
+            NoSuchCursorError, LogReplacedError: the cursor is gone.
+            QuireError: the errors of the reader. The cursor is moved first.
+
+        Cancellation: a cancelled loop, or one that is left early, does not move the cursor. The
+            records since the last move are read again.
+
+        Guarantees: every record is read at least once. The cursor moves at the end of the reader,
+            too. If it cannot be moved now, a warning says so and the loop continues.
+        """
+        return advance_with(self, reader, every, seconds)
 
     async def lag(self) -> int:
         """Return the number of confirmed records at or after the cursor's present position.
