@@ -29,6 +29,7 @@ VALUES = (
     "quire.fields",
     "quire.version",
     "quire.extras",
+    "quire.units",
 )
 """Ports and values at the bottom: everybody may import them."""
 
@@ -36,6 +37,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.errors": ("quire.errors",),
     "quire.version": (),
     "quire.extras": ("quire.errors",),
+    "quire.units": ("quire.errors",),
     "quire.aio": ("quire.aio", "quire.errors"),
     "quire.steady": (),
     "quire.directory_lock": ("quire.errors",),

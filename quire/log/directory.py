@@ -27,7 +27,7 @@ from quire.log.maintenance.orphans import find_orphans, find_unlisted, rebuild_l
 from quire.log.maintenance.trimming import trim_log
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.manifest import LogManifest
-from quire.log.manifest.options import LogOptions
+from quire.log.manifest.options import LogOptions, as_stored
 from quire.log.manifest.record import ManifestRecord
 from quire.log.manifest.recovery import find_last_txid, recover_open_segments
 from quire.log.manifest.watching import names_of, watch_manifest, watch_names
@@ -356,7 +356,9 @@ class LogDirectory:
         exists, and `ConfigurationError` for an invalid setting.
         """
         log_id = self._new_id()
-        new = LogManifest(name, log_id, int(self._clock() * 1000)).set_options(settings or {})
+        new = LogManifest(name, log_id, int(self._clock() * 1000)).set_options(
+            as_stored(settings or {})
+        )
         LogOptions().with_stored(new.settings)
 
         def edit(found: LogManifest | None) -> LogManifest:
@@ -388,8 +390,10 @@ class LogDirectory:
         for a setting that makes no sense, `NoSuchLogError`.
         """
 
+        stored = as_stored(settings)
+
         def change(manifest: LogManifest) -> LogManifest:
-            changed = manifest.set_options(settings)
+            changed = manifest.set_options(stored)
             LogOptions().with_stored(changed.settings)
             return changed
 

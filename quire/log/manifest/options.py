@@ -18,6 +18,7 @@ from quire.log.records.batch import BATCH_BYTES_MAX, Compression
 from quire.log.records.encryption import ENCRYPTION_BYTES
 from quire.log.records.keyring import Keyring
 from quire.log.records.producers import PRODUCER_SECONDS, PRODUCERS_LIMIT, PRODUCERS_MAX
+from quire.units import parse_bytes, parse_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +125,45 @@ def _flag(text: str) -> bool:
 
 STORED_OPTIONS: Final[dict[str, Callable[[str], Replication | int | float | str | bool]]] = {
     "replication": Replication.parse,
-    "roll_bytes": int,
+    "roll_bytes": parse_bytes,
     "roll_entries": int,
-    "roll_seconds": float,
-    "batch_bytes": int,
+    "roll_seconds": parse_seconds,
+    "batch_bytes": parse_bytes,
     "batch_records": int,
     "compression": str,
-    "retention_seconds": float,
-    "retention_bytes": int,
+    "retention_seconds": parse_seconds,
+    "retention_bytes": parse_bytes,
     "retention_cursors": _flag,
     "producers_max": int,
-    "producers_seconds": float,
+    "producers_seconds": parse_seconds,
     "jobs_max": int,
-    "jobs_seconds": float,
+    "jobs_seconds": parse_seconds,
 }
+
+
+def stored_text(name: str, text: str) -> str:
+    """Return the text of an option as a manifest stores it: durations and sizes without units.
+
+    Programs before version 0.2 read plain numbers only. Raises `ConfigurationError`.
+    """
+    parse = STORED_OPTIONS.get(name)
+    has_units = parse in (parse_bytes, parse_seconds) and not _is_plain(text)
+    return str(_parse(name, text)) if has_units else text
+
+
+def as_stored(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of options as a manifest stores them. Raises `ConfigurationError`.
+
+    A value that is not text stays as it is: the manifest refuses it.
+    """
+    return {
+        name: stored_text(name, text) if isinstance(text, str) else text
+        for name, text in options.items()
+    }
+
+
+def _is_plain(text: str) -> bool:
+    return text.replace(".", "", 1).isdecimal() or not text
 
 
 def _parse(name: str, text: str) -> Any:
