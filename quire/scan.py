@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -143,8 +143,15 @@ def _pull(loop: asyncio.AbstractEventLoop, source: AsyncGenerator[T, None]) -> I
         while (item := _wait(loop, anext(source, None))) is not None:
             yield item
     finally:
-        with suppress(RuntimeError):  # the loop was closed
-            loop.call_soon_threadsafe(lambda: loop.create_task(source.aclose()))
+        ending = _end(source)
+        try:
+            asyncio.run_coroutine_threadsafe(ending, loop)
+        except RuntimeError:  # the loop was closed
+            ending.close()
+
+
+async def _end(source: AsyncGenerator[T, None]) -> None:
+    await source.aclose()
 
 
 def _wait(loop: asyncio.AbstractEventLoop, step: Any) -> Any:

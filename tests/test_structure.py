@@ -273,6 +273,7 @@ TASKS: dict[str, str] = {
     "quire.ledger.numbered": "the end of a writer that another owner abandons",
     "quire.ledger.read_ahead": "fetches whose results are taken in order",
     "quire.ledger.run_stream": "two ends of one stream, which break together",
+    "quire.log.maintenance.advancing": "a step of a reader, awaited by the call that began it",
     "quire.metastore.sqlite_waits": "one look for all waits, ended with the last of them",
     "quire.metastore.zookeeper_connection": "threads of kazoo, which outlive a caller",
     "quire.service": "a replica's life, which `close` awaits",

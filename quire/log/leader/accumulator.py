@@ -73,6 +73,8 @@ class Parcel:
     stored: Payload = b""
     """The payload as that ledger's entry has it: encrypted, if the log is."""
     ack: Future[EntryId] | None = None
+    sent_at: float | None = None
+    """The loop's time when it was sent first."""
 
     def confirm(self, segment: int) -> None:
         """Complete the futures with the places of their records."""

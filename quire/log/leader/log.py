@@ -118,6 +118,8 @@ class Log(Handle):
         self._warn_of_clocks()
         self._live.on_change(self._roller.age_changed)
         self._live.on_change(self._pipeline.options_changed)
+        where = self.name, self.epoch, self.next_offset
+        _log.info("log %r: leads at epoch %d, from offset %d on", *where)
 
     def _warn_of_clocks(self) -> None:
         """Say so when the log's last record is of a time that is far from now."""

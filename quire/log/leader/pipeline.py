@@ -22,6 +22,7 @@ in flight only a full parcel is sent. There is no timer.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -54,8 +55,14 @@ PARTIAL_OUTSTANDING_MAX: Final = 4
 SMALL_BYTES_MAX: Final = 1024 * 1024
 """A record as large fits a batch whatever else is in it."""
 
+LATE_SECONDS: Final = 3.0
+"""Appends that waited so long for bookies are worth a warning: an ensemble change takes less."""
+
 MENDS_MAX: Final = 3
 """Ledgers that may fail one after the other without a single ack in between."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class Pipeline:
@@ -102,6 +109,7 @@ class Pipeline:
         self._broken: BaseException | None = None
         self._defect: Exception | None = None
         self._mends = 0
+        self._late_until = 0.0
         self._nudge: asyncio.Future[None] | None = None
         self._idle: list[asyncio.Future[None]] = []
 
@@ -302,6 +310,8 @@ class Pipeline:
         again, now_ms = bool(self._again), self._chain.now_ms()
         parcel = self._again.popleft() if again else self._outbox.cut(now_ms)
         parcel.ack = None
+        if parcel.sent_at is None:
+            parcel.sent_at = self._loop.time()
         self._sent.append(parcel)  # whatever goes wrong from here on, `stop` finds it
         segment.note_sent(parcel)
         try:
@@ -339,9 +349,21 @@ class Pipeline:
         segment.note_confirmed(parcel)
         parcel.confirm(segment.number)
         self._sent.remove(parcel)  # only now: whoever was not told by then hears from `stop`
+        self._warn_if_late(parcel)
         self._room.leave(parcel.records, parcel.bytes)
         if self._idle and self.is_idle:
             self._wake_idle()
+
+    def _warn_if_late(self, parcel: Parcel) -> None:
+        """Say how long appends waited for bookies, once for all that waited together."""
+        now = self._loop.time()
+        sent_at = now if parcel.sent_at is None else parcel.sent_at
+        if now - sent_at >= LATE_SECONDS and sent_at >= self._late_until:
+            self._late_until = now
+            _log.warning(
+                "log %r: appends waited %.1f s for bookies, from offset %d on",
+                *(self._chain.name, now - sent_at, parcel.first_offset),
+            )
 
     def _wake_idle(self) -> None:
         for future in self._idle:

@@ -16,6 +16,7 @@ A trim that comes in between is merged. Anything else is a lost race: step back,
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
@@ -45,6 +46,8 @@ from quire.log.manifest.recovery import (
     ledger_labels,
     recover_open_segments,
 )
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +121,14 @@ class TakeOver:
                 raise LeadershipLostError(self._record.name, "it ended during the takeover")
             try:
                 return await self._attempt(deadline)
-            except LostRaceError:
+            except LostRaceError as error:
+                _log.debug("log %r: takeover begins again: %s", self._record.name, error)
                 if loop.time() >= deadline:
                     break
             except LogFullError:
                 raise  # time does not mend it
-            except TRANSIENT:
+            except TRANSIENT as error:
+                _log.debug("log %r: takeover begins again: %s", self._record.name, error)
                 if loop.time() >= deadline:
                     raise
             await asyncio.sleep(BACKOFF.seconds(attempt, self._rng))

@@ -6,6 +6,7 @@ same way, and ask the same questions before they do.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final
@@ -18,6 +19,8 @@ from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.records.batch import decode_header
 from quire.log.records.encryption import last_txid_of
 from quire.log.records.keyring import Keyring
+
+_log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX: Final = 100
 """Lost races in one takeover; with pauses up to 2 s the time limit usually comes first."""
@@ -93,6 +96,10 @@ async def recover_open_segments(
         assert offset is not None, "the first open segment knows where it starts"
         ends[segment.number] = await recover_segment(catalog, segment, offset, password)
         offset += ends[segment.number].records
+        _log.info(
+            "log %r: recovered segment %d, ledger %d, to entry %d",
+            *(manifest.name, segment.number, segment.ledger, ends[segment.number].last_entry),
+        )
     return ends
 
 
