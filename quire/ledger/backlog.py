@@ -1,8 +1,8 @@
-"""The backlog: sealed frames that some lane has yet to send, shared by all lanes of a writer.
+"""The backlog: sealed frames that some sender has yet to send, shared by all senders of a writer.
 
-A frame is sealed and stored once. A lane is a cursor into the backlog: it cuts a run from there
+A frame is sealed and stored once. A sender is a cursor into the backlog: it cuts a run from there
 by joining bytes that are already in wire form, so an entry costs no Python step per copy. Frames
-leave when they are confirmed and every lane that is up has cut them into a run; those beyond LAC
+leave when they are confirmed and every sender that is up has cut them into a run; those beyond LAC
 always stay, for a replacement is sent everything from LAC + 1 on.
 
 Two bounds keep it small, each in entries and in payload bytes: one for unconfirmed frames, one for
@@ -107,14 +107,14 @@ class Backlog:
         return pending < self._entries_max and self.length - confirmed + size <= self._bytes_max
 
     def is_lagging(self, lac: EntryId) -> bool:
-        """Return whether confirmed frames that some lane has yet to send take up the room."""
+        """Return whether confirmed frames that some sender has yet to send take up the room."""
         lag = lac + 1 - self.base
         return (
             lag >= self._entries_max or self.length_of(lac) - self._length_before > self._bytes_max
         )
 
     def release(self, through: EntryId) -> None:
-        """Forget the frames up to an entry: confirmed, and cut by every lane that is up."""
+        """Forget the frames up to an entry: confirmed, and cut by every sender that is up."""
         count = through + 1 - self.base
         if count > 0:
             self._length_before = self._lengths[count - 1]
@@ -138,7 +138,7 @@ class Backlog:
             end = max(bisect_right(self._lengths, limit, start, end), start + 1)
         through = self.base + end - 1
         if not self._replication.is_striped:
-            # Lanes that keep step are sent the same run: it is joined once, not once per copy.
+            # Senders that keep step are sent the same run: it is joined once, not once per copy.
             if self._shared_first != first or self._shared.through != through:
                 self._shared = Cut(through, b"".join(self._frames[start:end]))
                 self._shared_first = first

@@ -1,12 +1,12 @@
-"""The ensemble as its writer drives it: one lane per position around one window and one backlog.
+"""The ensemble as its writer drives it: one sender per position around one window and one backlog.
 
 Frames go in; LAC and failures come out. Acks move the window, the window
-moves LAC, and frames that every sending lane has cut are dropped. A failed lane is taken down and
+moves LAC, and frames that every sending sender has cut are dropped. A failed sender is taken down and
 reported; from then on it is `down` until a change of the ensemble gives its position away or
 `revive` probes it.
 
-Law kept here: a lane sends only to the bookie that confirmed metadata names at its position, for
-lanes are made from metadata and by `install`, which the change calls after its compare-and-set.
+Law kept here: a sender sends only to the bookie that confirmed metadata names at its position, for
+senders are made from metadata and by `install`, which the change calls after its compare-and-set.
 
 Not here: choosing replacements and changing metadata (`ensemble_change`), callers (`writer`).
 """
@@ -29,9 +29,9 @@ from quire.errors import (
     ReadOnlyBookieError,
 )
 from quire.ledger.backlog import Backlog
-from quire.ledger.lane import Lane, LaneContext, LaneState
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
+from quire.ledger.replica_sender import ReplicaSender, SenderContext, SenderState
 from quire.ledger.roster import Bookies
 from quire.ledger.window import AppendWindow
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Ensemble:
-    """Lanes, window and backlog of one writer."""
+    """Senders, window and backlog of one writer."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Ensemble:
         """Begin at the last fragment of `metadata`, which has no entries yet.
 
         `confirmed` is called with LAC when it moved or there may be space again, `failed` when
-        a lane went down, `ended` when a bookie refuses this writer permanently.
+        a sender went down, `ended` when a bookie refuses this writer permanently.
         """
         begin = metadata.last_fragment.first
         self.window = AppendWindow(metadata.replication, begin - 1)
@@ -79,7 +79,7 @@ class Ensemble:
         self._failed = failed
         self._ended = ended
         self._options = options
-        self._context = LaneContext(
+        self._context = SenderContext(
             metadata.ledger,
             access_key,
             metadata.replication,
@@ -90,8 +90,8 @@ class Ensemble:
             tasks,
             deferred_sync,
         )
-        self.lanes = [
-            Lane(self._context, position, bookie, begin)
+        self.senders = [
+            ReplicaSender(self._context, position, bookie, begin)
             for position, bookie in enumerate(metadata.last_fragment.bookies)
         ]
 
@@ -105,17 +105,17 @@ class Ensemble:
         return self.window.lac if self.accepted is None else self.accepted.lac
 
     @property
-    def ailing(self) -> list[Lane]:
-        """The lanes that are down or probing: a spare would be better."""
-        return [lane for lane in self.lanes if lane.state is not LaneState.UP]
+    def ailing(self) -> list[ReplicaSender]:
+        """The senders that are down or probing: a spare would be better."""
+        return [sender for sender in self.senders if sender.state is not SenderState.UP]
 
     @property
     def can_wait(self) -> bool:
-        """Whether lanes that are not up may keep their place: by option, while Qa others do."""
+        """Whether senders that are not up may keep their place: by option, while Qa others do."""
         down = self.ailing
-        if not self._options.delay_ensemble_change or any(lane.is_read_only for lane in down):
+        if not self._options.delay_ensemble_change or any(sender.is_read_only for sender in down):
             return False
-        replication, ailing = self._context.replication, {lane.position for lane in down}
+        replication, ailing = self._context.replication, {sender.position for sender in down}
         return all(
             len(ailing.intersection(replication.write_set(start))) < replication.coverage
             for start in range(replication.ensemble)
@@ -123,7 +123,7 @@ class Ensemble:
 
     def is_complete(self, metadata: LedgerMetadata) -> bool:
         """Return whether every bookie is known to hold its whole share of the ledger."""
-        marks = [self.window.watermark(lane.position) for lane in self.lanes]
+        marks = [self.window.watermark(sender.position) for sender in self.senders]
         never_failed = len(metadata.fragments) == 1 and not self.suspects
         return never_failed and min(marks) >= self.window.lac
 
@@ -139,22 +139,22 @@ class Ensemble:
         return self.window.push()
 
     def pump(self) -> None:
-        """Send waiting frames on every lane that can."""
-        for lane in self.lanes:
-            lane.pump()
+        """Send waiting frames on every sender that can."""
+        for sender in self.senders:
+            sender.pump()
         self._release()
 
     def tell_lac(self, packet: bytes) -> None:
         """Send an explicit LAC to every bookie that is up; after `stop`, to all."""
-        for lane in self.lanes:
-            if self._is_stopped or lane.state is not LaneState.DOWN:
-                lane.tell_lac(packet)
+        for sender in self.senders:
+            if self._is_stopped or sender.state is not SenderState.DOWN:
+                sender.tell_lac(packet)
 
-    def acknowledged(self, lane: Lane, through: EntryId) -> None:
-        """A lane's bookie holds all it was sent up to an entry."""
+    def acknowledged(self, sender: ReplicaSender, through: EntryId) -> None:
+        """A sender's bookie holds all it was sent up to an entry."""
         window = self.window if self.accepted is None else self.accepted
-        window.acknowledge(lane.position, through)
-        lane.pump()
+        window.acknowledge(sender.position, through)
+        sender.pump()
         self._release()
         self._confirmed(self.window.lac)
 
@@ -162,55 +162,59 @@ class Ensemble:
         """Ask bookies that accepted entries since the last sync to confirm them."""
         if self.accepted is None:
             return
-        for lane in self.lanes:
-            accepted = self.accepted.watermark(lane.position)
-            durable = max(self.window.lac, self.window.watermark(lane.position))
-            if lane.state is LaneState.UP and accepted > durable:
-                lane.sync(durable + 1, accepted)
+        for sender in self.senders:
+            accepted = self.accepted.watermark(sender.position)
+            durable = max(self.window.lac, self.window.watermark(sender.position))
+            if sender.state is SenderState.UP and accepted > durable:
+                sender.sync(durable + 1, accepted)
 
-    def synced(self, lane: Lane, asked: EntryId, through: EntryId) -> None:
-        """A lane's bookie vouches for all of its entries up to one."""
-        self.window.acknowledge(lane.position, through)
+    def synced(self, sender: ReplicaSender, asked: EntryId, through: EntryId) -> None:
+        """A sender's bookie vouches for all of its entries up to one."""
+        self.window.acknowledge(sender.position, through)
         if through < asked:
             reason = f"it lost entry {through + 1}, which it had accepted"
-            self.failed(lane, BookieUnavailableError(lane.bookie, reason))
+            self.failed(sender, BookieUnavailableError(sender.bookie, reason))
         self._release()
         self._confirmed(self.window.lac)
 
-    def failed(self, lane: Lane, error: Exception) -> None:
-        """A lane's bookie failed: refuse, or take it down and have it replaced."""
+    def failed(self, sender: ReplicaSender, error: Exception) -> None:
+        """A sender's bookie failed: refuse, or take it down and have it replaced."""
         if isinstance(error, LedgerFencedError | InvalidRequestError):
             self._ended(error)
             return
         if not isinstance(error, QuireError):
-            _log.error("ledger %d, bookie %s", self.ledger, lane.bookie, exc_info=error)
+            _log.error("ledger %d, bookie %s", self.ledger, sender.bookie, exc_info=error)
         now = asyncio.get_running_loop().time()
-        lane.is_read_only = isinstance(error, ReadOnlyBookieError)
-        pause = BACKOFF.seconds(lane.failures)
-        level = logging.DEBUG if lane.failures else logging.WARNING
-        _log.log(level, "ledger %d, position %d is down: %s", self.ledger, lane.position, error)
-        self.suspects[lane.bookie] = now + self._options.quarantine
-        lane.take_down(now + pause)
-        self._forget_accepted(lane.position)
+        sender.is_read_only = isinstance(error, ReadOnlyBookieError)
+        pause = BACKOFF.seconds(sender.failures)
+        level = logging.DEBUG if sender.failures else logging.WARNING
+        _log.log(level, "ledger %d, position %d is down: %s", self.ledger, sender.position, error)
+        self.suspects[sender.bookie] = now + self._options.quarantine
+        sender.take_down(now + pause)
+        self._forget_accepted(sender.position)
         self._release()
         self._failed()
 
     def install(self, fragment: Fragment) -> None:
         """Send positions that metadata now gives to other bookies to these, from LAC + 1 on."""
-        changed = [lane for lane in self.lanes if fragment.bookies[lane.position] != lane.bookie]
-        self.window.replace([lane.position for lane in changed], fragment.first)
-        for lane in changed:
-            self._forget_accepted(lane.position)
-            bookie = fragment.bookies[lane.position]
-            _log.info("ledger %d, position %d goes to %s", self.ledger, lane.position, bookie)
-            lane.take_down(0.0)
-            self.lanes[lane.position] = Lane(self._context, lane.position, bookie, fragment.first)
+        changed = [
+            sender for sender in self.senders if fragment.bookies[sender.position] != sender.bookie
+        ]
+        self.window.replace([sender.position for sender in changed], fragment.first)
+        for sender in changed:
+            self._forget_accepted(sender.position)
+            bookie = fragment.bookies[sender.position]
+            _log.info("ledger %d, position %d goes to %s", self.ledger, sender.position, bookie)
+            sender.take_down(0.0)
+            self.senders[sender.position] = ReplicaSender(
+                self._context, sender.position, bookie, fragment.first
+            )
 
     def revive(self, now: float) -> None:
-        """Probe the lanes with an ended pause."""
-        for lane in self.lanes:
-            if lane.state is LaneState.DOWN and lane.retry_at <= now:
-                lane.revive(max(self.window.lac, self.window.watermark(lane.position)) + 1)
+        """Probe the senders with an ended pause."""
+        for sender in self.senders:
+            if sender.state is SenderState.DOWN and sender.retry_at <= now:
+                sender.revive(max(self.window.lac, self.window.watermark(sender.position)) + 1)
 
     def deadline(self, is_crowded: bool) -> float | None:
         """Return the loop time when a run under way will have taken too long.
@@ -218,25 +222,25 @@ class Ensemble:
         `is_crowded`: appends wait for space.
         """
         due = [
-            lane.oldest + self._patience(lane, is_crowded)
-            for lane in self.lanes
-            if lane.oldest is not None
+            sender.oldest + self._patience(sender, is_crowded)
+            for sender in self.senders
+            if sender.oldest is not None
         ]
         return min(due, default=None)
 
     def expire(self, now: float, is_crowded: bool) -> None:
-        """Fail the lanes that have a run under way for too long."""
-        for lane in list(self.lanes):
-            patience = self._patience(lane, is_crowded)
-            if lane.oldest is not None and lane.oldest + patience <= now:
+        """Fail the senders that have a run under way for too long."""
+        for sender in list(self.senders):
+            patience = self._patience(sender, is_crowded)
+            if sender.oldest is not None and sender.oldest + patience <= now:
                 reason = f"no answer to a run within {patience:g} s"
-                self.failed(lane, BookieUnavailableError(lane.bookie, reason))
+                self.failed(sender, BookieUnavailableError(sender.bookie, reason))
 
     def stop(self) -> None:
         """Send no entry any more, and count no answer."""
         self._is_stopped = True
-        for lane in self.lanes:
-            lane.take_down(0.0)
+        for sender in self.senders:
+            sender.take_down(0.0)
 
     def _forget_accepted(self, position: int) -> None:
         """Forget the entries that a failed bookie accepted: it may have lost them."""
@@ -244,17 +248,17 @@ class Ensemble:
             durable = max(self.window.lac, self.window.watermark(position))
             self.accepted.restart(position, durable)
 
-    def _patience(self, lane: Lane, is_crowded: bool) -> float:
-        """Return the time limit of a lane: less for the one lane that all appends wait for."""
-        is_last = lane.cursor == self.backlog.base
+    def _patience(self, sender: ReplicaSender, is_crowded: bool) -> float:
+        """Return the time limit of a sender: less for the one sender that all appends wait for."""
+        is_last = sender.cursor == self.backlog.base
         if is_crowded and is_last and self.backlog.is_lagging(self.window.lac):
             return min(self._options.stall_timeout, self._options.request_timeout)
         return self._options.request_timeout
 
     def _release(self) -> None:
-        """Let go of frames that are confirmed and that no lane that is up has yet to cut."""
+        """Let go of frames that are confirmed and that no sender that is up has yet to cut."""
         through = self.window.lac
-        for lane in self.lanes:
-            if lane.state is LaneState.UP and lane.cursor <= through:
-                through = lane.cursor - 1
+        for sender in self.senders:
+            if sender.state is SenderState.UP and sender.cursor <= through:
+                through = sender.cursor - 1
         self.backlog.release(through)

@@ -1,4 +1,4 @@
-"""Mending an ensemble: one task of the writer that runs while a lane is not up.
+"""Mending an ensemble: one task of the writer that runs while a sender is not up.
 
 A change is: freeze LAC → draw replacements → compare-and-set the fragment at LAC + 1 → send to the
 replacements → thaw. Bookies that fail meanwhile are replaced by another round before the thaw. LAC
@@ -25,16 +25,16 @@ from quire.aio.timing import time_limit
 from quire.entry import EntryId
 from quire.errors import NotEnoughBookiesError, QuireError, StoreUnavailableError
 from quire.ledger.ensemble import BACKOFF, Ensemble
-from quire.ledger.lane import LaneState
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment
 from quire.ledger.placement import replace
+from quire.ledger.replica_sender import SenderState
 from quire.ledger.roster import Bookies
 from quire.observer import SILENT, Observer
 
 
 class EnsembleChange:
-    """Replaces the bookies of lanes that are down, one change at a time."""
+    """Replaces the bookies of senders that are down, one change at a time."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class EnsembleChange:
         """Why the last change left a position down."""
 
     def start(self) -> None:
-        """See to the lanes that are not up, now or after the change under way.
+        """See to the senders that are not up, now or after the change under way.
 
         LAC is frozen at once: an entry not yet confirmed then is sent to the replacement too.
         """
@@ -107,8 +107,8 @@ class EnsembleChange:
         now = asyncio.get_running_loop().time()
         suspects = self._ensemble.suspects
         spares = [each for each in self._bookies.writable() if suspects.get(each, now) <= now]
-        failed = [lane.position for lane in self._ensemble.ailing]
-        current = [lane.bookie for lane in self._ensemble.lanes]
+        failed = [sender.position for sender in self._ensemble.ailing]
+        current = [sender.bookie for sender in self._ensemble.senders]
         ensemble = replace(self._rng, current, failed, spares)
         return Fragment(self._freeze(), ensemble)
 
@@ -122,17 +122,17 @@ class EnsembleChange:
 
     def _thaw(self) -> None:
         ensemble = self._ensemble
-        bookies = [lane.bookie for lane in ensemble.lanes]
+        bookies = [sender.bookie for sender in ensemble.senders]
         self._observer.thawed(ensemble.ledger, ensemble.window.first, bookies)
         ensemble.window.thaw()
 
     async def _pause(self) -> None:
-        """Wait until a lane that is down may be probed, a spare is looked for, or a lane fails."""
+        """Wait until a sender that is down may be probed, a spare is looked for, or a sender fails."""
         ailing = self._ensemble.ailing
         if not ailing:
             return
         now = asyncio.get_running_loop().time()
-        due = [lane.retry_at for lane in ailing if lane.state is LaneState.DOWN]
+        due = [sender.retry_at for sender in ailing if sender.state is SenderState.DOWN]
         with suppress(TimeoutError):
             async with time_limit(min([*due, now + BACKOFF.last]) - now):
                 await self._failed.wait()

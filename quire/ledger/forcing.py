@@ -1,7 +1,7 @@
 """Forcing: from accepted entries to confirmed entries, in ledgers with deferred sync.
 
 An append to such a ledger is answered when an ack quorum has accepted it, which survives nothing.
-LAC moves when entries are forced: every lane asks its bookie to sync and to name the accepted
+LAC moves when entries are forced: every sender asks its bookie to sync and to name the accepted
 entries that it holds, and the window counts the named entries. So LAC has its usual meaning:
 Qa bookies of each write set hold the entry durably and accepted it before any fence.
 
@@ -46,7 +46,7 @@ def vouched(
 
 
 class Forcing:
-    """The callers that wait for LAC to reach their appends; `sync` asks the lanes that can help."""
+    """The callers that wait for LAC to reach their appends; `sync` asks the senders that can help."""
 
     __slots__ = ("_loop", "_sync", "_waiting", "wanted")
 

@@ -361,7 +361,7 @@ class LedgerWriter(Handle):
         """Return the error for an append that never found room."""
         if self._change.obstacle is not None and self._ensemble.ailing:
             return self._change.obstacle
-        return BookieBusyError(self._ensemble.lanes[0].bookie, "its writer found no room in time")
+        return BookieBusyError(self._ensemble.senders[0].bookie, "its writer found no room in time")
 
     # Ending.
 

@@ -14,11 +14,11 @@ from quire.errors import (
     ReadOnlyBookieError,
     StoreOutcomeUnknownError,
 )
-from quire.ledger.lane import LaneState
 from quire.ledger.metadata import LedgerState
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
+from quire.ledger.replica_sender import SenderState
 from tests.support.memory_cluster import MemoryCluster, hung
 from tests.support.virtual import virtually
 from tests.support.writing import Writing
@@ -32,16 +32,16 @@ def test_a_bookie_that_failed_a_thousand_times_is_tried_again(
 ) -> None:
     async def main() -> None:
         async with Writing(Replication(3, 3, 2), bookies=3, append_timeout=5.0) as world:
-            lane = world.writer._ensemble.lanes[2]
+            sender = world.writer._ensemble.senders[2]
             world.bookies["c"].fail()
-            while lane.failures < FAILURES_MANY:
+            while sender.failures < FAILURES_MANY:
                 await world.writer.append(b"x")
                 await asyncio.sleep(1.0)
             world.bookies["c"].heal()
             for _ in range(5):
                 await world.writer.append(b"y")
                 await asyncio.sleep(1.0)
-            assert lane.state is LaneState.UP
+            assert sender.state is SenderState.UP
             world.bookies["b"].fail()
             world.bookies["c"].fail()
             with pytest.raises(QuireError):

@@ -7,7 +7,7 @@ from typing import Any
 
 from quire.bookie import LedgerTail
 from quire.entry import NO_ENTRY, EntryId
-from quire.ledger import lane, numbered, proof, tail, tails, window
+from quire.ledger import numbered, proof, replica_sender, tail, tails, window
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -85,7 +85,7 @@ def believe_a_force() -> list[Patch]:
     ) -> EntryId:
         return last
 
-    return [(lane, "vouched", vouched)]
+    return [(replica_sender, "vouched", vouched)]
 
 
 def close_at_the_length_pushed() -> list[Patch]:

@@ -1,4 +1,4 @@
-"""A lane: order of acks, bounds on what is under way, silence after it was taken down."""
+"""A sender: order of acks, bounds on what is under way, silence after it was taken down."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from quire.aio.tasks import Tasks
 from quire.entry import DigestKind, Sealer
 from quire.errors import BookieBusyError, BookieUnavailableError, LedgerFencedError
 from quire.ledger.backlog import Backlog
-from quire.ledger.lane import Lane, LaneContext, LaneState
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
+from quire.ledger.replica_sender import ReplicaSender, SenderContext, SenderState
 from tests.support.virtual import virtually
 from tests.support.writing import LEDGER, FakeRoster, TracedBookie, settle
 
@@ -21,7 +21,7 @@ SEALER = Sealer(LEDGER, DigestKind.CRC32C, b"")
 
 
 class Scene:
-    """One lane to bookie `a`, whose answers are written down."""
+    """One sender to bookie `a`, whose answers are written down."""
 
     def __init__(self, runs_outstanding_max: int = 3) -> None:
         self.bookie = TracedBookie("a", [])
@@ -29,7 +29,7 @@ class Scene:
         self.tasks = Tasks()
         options = LedgerOptions(runs_outstanding_max=runs_outstanding_max)
         roster = FakeRoster({"a": self.bookie})
-        context = LaneContext(
+        context = SenderContext(
             LEDGER,
             SEALER.access_key,
             Replication(1, 1, 1),
@@ -39,19 +39,19 @@ class Scene:
             self,
             self.tasks,
         )
-        self.lane = Lane(context, 0, "a", 0)
+        self.sender = ReplicaSender(context, 0, "a", 0)
         self.acks: list[int] = []
         self.errors: list[Exception] = []
 
-    def acknowledged(self, lane: Lane, through: int) -> None:
+    def acknowledged(self, sender: ReplicaSender, through: int) -> None:
         self.acks.append(through)
 
-    def synced(self, lane: Lane, asked: int, through: int) -> None:
+    def synced(self, sender: ReplicaSender, asked: int, through: int) -> None:
         self.acks.append(through)
 
-    def failed(self, lane: Lane, error: Exception) -> None:
+    def failed(self, sender: ReplicaSender, error: Exception) -> None:
         self.errors.append(error)
-        lane.take_down(retry_at=0.0)
+        sender.take_down(retry_at=0.0)
 
     def push(self, count: int = 1) -> None:
         for _ in range(count):
@@ -69,7 +69,7 @@ class Scene:
         self.bookie.before = before
         for _ in range(runs):
             self.push()
-            self.lane.pump()
+            self.sender.pump()
             await settle()
         return gates
 
@@ -104,16 +104,16 @@ def test_runs_under_way_are_bounded_and_the_rest_goes_together() -> None:
     async def main(scene: Scene) -> None:
         gates = await scene.send(2)
         scene.push(5)
-        scene.lane.pump()
+        scene.sender.pump()
         await settle()
         assert scene.bookie.sent == [(0,), (1,)]
         gates[0].set()
         scene.bookie.heal()
         await settle()
-        scene.lane.pump()
+        scene.sender.pump()
         await settle()
         assert scene.bookie.sent == [(0,), (1,), (2, 3, 4, 5, 6)]
-        assert scene.lane.cursor == 7
+        assert scene.sender.cursor == 7
 
     scenario(main, runs_outstanding_max=2)
 
@@ -130,9 +130,9 @@ def test_a_failure_is_reported_once_and_late_answers_not_at_all() -> None:
         gates[2].set()
         await settle()
         assert scene.acks == []
-        assert scene.lane.oldest is None
+        assert scene.sender.oldest is None
         scene.push()
-        scene.lane.pump()
+        scene.sender.pump()
         await settle()
         assert len(scene.bookie.sent) == 3, "nothing is sent while down"
 
@@ -143,10 +143,10 @@ def test_a_busy_bookie_is_sent_the_same_run_again() -> None:
     async def main(scene: Scene) -> None:
         scene.bookie.fail_with(BookieBusyError("a", "queue full"))
         scene.push()
-        scene.lane.pump()
+        scene.sender.pump()
         await asyncio.sleep(1)
         assert 5 < len(scene.bookie.sent) < 20, "with growing pauses"
-        assert scene.lane.oldest == 0.0, "the deadline counts from the first attempt"
+        assert scene.sender.oldest == 0.0, "the deadline counts from the first attempt"
         scene.bookie.heal()
         await asyncio.sleep(1)
         assert (scene.acks, scene.errors) == ([0], [])
@@ -158,21 +158,21 @@ def test_a_probe_is_one_run_from_where_it_matters_and_an_ack_ends_it() -> None:
     async def main(scene: Scene) -> None:
         scene.push(3)
         scene.bookie.fail_with(BookieUnavailableError("a", "gone"))
-        scene.lane.pump()
+        scene.sender.pump()
         await settle()
-        assert [scene.lane.state] == [LaneState.DOWN]
+        assert [scene.sender.state] == [SenderState.DOWN]
         scene.bookie.heal()
-        scene.lane.revive(1)
-        assert [scene.lane.state] == [LaneState.PROBING]
+        scene.sender.revive(1)
+        assert [scene.sender.state] == [SenderState.PROBING]
         scene.backlog.release(1)
-        scene.lane.pump()
+        scene.sender.pump()
         scene.push()
-        scene.lane.pump()
+        scene.sender.pump()
         await settle()
         assert scene.bookie.sent[1:] == [(2,)], "what was confirmed meanwhile is skipped"
         assert scene.acks == [2]
-        assert scene.lane.failures == 0
-        scene.lane.pump()
+        assert scene.sender.failures == 0
+        scene.sender.pump()
         await settle()
         assert scene.bookie.sent[2:] == [(3,)]
 
@@ -186,7 +186,7 @@ def test_a_probe_is_one_run_from_where_it_matters_and_an_ack_ends_it() -> None:
 def test_telling_lac_reports_a_fence_only(error: Exception, reported: bool) -> None:
     async def main(scene: Scene) -> None:
         scene.bookie.fail_with(error)
-        scene.lane.tell_lac(SEALER.seal_lac(0))
+        scene.sender.tell_lac(SEALER.seal_lac(0))
         await settle()
         assert scene.errors == ([error] if reported else [])
 
@@ -195,9 +195,9 @@ def test_telling_lac_reports_a_fence_only(error: Exception, reported: bool) -> N
 
 def test_a_bookie_nobody_ever_saw_is_a_failure_like_another() -> None:
     async def main(scene: Scene) -> None:
-        scene.lane.bookie = "unheard-of"
+        scene.sender.bookie = "unheard-of"
         scene.push()
-        scene.lane.pump()
+        scene.sender.pump()
         await settle()
         assert isinstance(scene.errors[0], BookieUnavailableError)
 

@@ -1,20 +1,20 @@
-"""A lane: the frames sent to one ensemble position, and its acknowledgements.
+"""A sender: the frames sent to one ensemble position, and its acknowledgements.
 
-A lane is a cursor into the backlog and a short queue of runs under way. All frames after the cursor
+A sender is a cursor into the backlog and a short queue of runs under way. All frames after the cursor
 go as one run as soon as fewer than `runs_outstanding_max` are under way: a batch is the frames that
 arrived while others travelled, without a timer. A run is acked to the owner only when all runs
 before it are, so the owner's watermark has no holes. A busy bookie is asked again; any other
-failure is reported once and takes the lane down.
+failure is reported once and takes the sender down.
 
     UP ──failure──→ DOWN ──revive──→ PROBING ──ack──→ UP
                       ↑──────failure────┘
 
-A probing lane sends one run and delays no other lane: it skips entries confirmed meanwhile.
+A probing sender sends one run and delays no other sender: it skips entries confirmed meanwhile.
 
 With deferred sync an ack means "accepted"; `sync` has the bookie name the entries that are durable.
 
 Not here: deciding about a failure, deadlines (the owner compares `oldest` with its clock), and
-choosing replacements. A lane belongs to one bookie; a replaced position gets a new lane.
+choosing replacements. A sender belongs to one bookie; a replaced position gets a new sender.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ from quire.ledger.quorum import Replication
 from quire.ledger.roster import Bookies
 
 
-class LaneState(StrEnum):
-    """Whether a lane sends."""
+class SenderState(StrEnum):
+    """Whether a sender sends."""
 
     UP = "up"
     PROBING = "probing"
     DOWN = "down"
 
 
-class LaneOwner(Protocol):
-    """The owner of a lane, called with its answers."""
+class SenderOwner(Protocol):
+    """The owner of a sender, called with its answers."""
 
-    def acknowledged(self, lane: Lane, through: EntryId) -> None:
-        """The lane's bookie holds all it was sent up to an entry."""
+    def acknowledged(self, sender: ReplicaSender, through: EntryId) -> None:
+        """The sender's bookie holds all it was sent up to an entry."""
         ...
 
-    def synced(self, lane: Lane, asked: EntryId, through: EntryId) -> None:
-        """The lane's bookie was asked to vouch up to an entry, and does up to another."""
+    def synced(self, sender: ReplicaSender, asked: EntryId, through: EntryId) -> None:
+        """The sender's bookie was asked to vouch up to an entry, and does up to another."""
         ...
 
-    def failed(self, lane: Lane, error: Exception) -> None:
-        """The lane's bookie failed a request; the lane goes on until it is taken down."""
+    def failed(self, sender: ReplicaSender, error: Exception) -> None:
+        """The sender's bookie failed a request; the sender goes on until it is taken down."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class LaneContext:
-    """State shared by the lanes of one writer."""
+class SenderContext:
+    """State shared by the senders of one writer."""
 
     ledger: LedgerId
     access_key: bytes
@@ -75,7 +75,7 @@ class LaneContext:
     bookies: Bookies
     backlog: Backlog
     options: LedgerOptions
-    owner: LaneOwner
+    owner: SenderOwner
     tasks: Tasks
     deferred_sync: bool = False
 
@@ -89,7 +89,7 @@ class _Run:
     acknowledged: bool = False
 
 
-class Lane:
+class ReplicaSender:
     """The sender of one position, for as long as one bookie holds it."""
 
     __slots__ = (
@@ -106,20 +106,20 @@ class Lane:
     )
 
     def __init__(
-        self, context: LaneContext, position: int, bookie: BookieId, first: EntryId
+        self, context: SenderContext, position: int, bookie: BookieId, first: EntryId
     ) -> None:
         """Begin up, to send from `first` on at the next `pump`."""
         self.position = position
         self.bookie = bookie
         self.cursor = first
         """The first entry not yet cut into a run."""
-        self.state = LaneState.UP
+        self.state = SenderState.UP
         self.failures = 0
         """Failures since the last ack."""
         self.is_read_only = False
         """Whether the last failure was that the bookie takes no new entries."""
         self.retry_at = 0.0
-        """Loop time when the owner revives a lane that is down."""
+        """Loop time when the owner revives a sender that is down."""
         self._context = context
         self._outstanding: deque[_Run] = deque()
         self._syncing: asyncio.Task[None] | None = None
@@ -131,12 +131,12 @@ class Lane:
 
     def pump(self) -> None:
         """Send waiting frames, as far as the bound on runs under way allows."""
-        if self.state is LaneState.DOWN:
+        if self.state is SenderState.DOWN:
             return
-        is_probing = self.state is LaneState.PROBING
+        is_probing = self.state is SenderState.PROBING
         runs_max = 1 if is_probing else self._context.options.runs_outstanding_max
         backlog = self._context.backlog
-        # Only a probe can be late: frames wait for lanes that are up.
+        # Only a probe can be late: frames wait for senders that are up.
         self.cursor = max(self.cursor, backlog.base)
         while len(self._outstanding) < runs_max:
             cut = backlog.cut(self.position, self.cursor)
@@ -159,7 +159,7 @@ class Lane:
 
     def take_down(self, retry_at: float) -> None:
         """Stop sending and forget the runs under way; their answers no longer count."""
-        self.state = LaneState.DOWN
+        self.state = SenderState.DOWN
         self.failures += 1
         self.retry_at = retry_at
         for run in self._outstanding:
@@ -172,8 +172,8 @@ class Lane:
 
     def revive(self, first: EntryId) -> None:
         """Probe a bookie that was down, from `first` on at the next `pump`."""
-        assert self.state is LaneState.DOWN, f"revived while {self.state}"
-        self.state = LaneState.PROBING
+        assert self.state is SenderState.DOWN, f"revived while {self.state}"
+        self.state = SenderState.PROBING
         self.cursor = first
 
     def _send(self, through: EntryId, data: bytes) -> None:
@@ -201,7 +201,7 @@ class Lane:
             return
         error = answer.exception()
         if run not in self._outstanding:
-            return  # the lane was taken down, and the cancellation came too late
+            return  # the sender was taken down, and the cancellation came too late
         if error is None:
             run.acknowledged = True
             self._advance()
@@ -241,7 +241,7 @@ class Lane:
             through = self._outstanding.popleft().through
         if through is not None:
             self.failures = 0
-            self.state = LaneState.UP
+            self.state = SenderState.UP
             self._context.owner.acknowledged(self, through)
 
     async def _tell_lac(self, packet: bytes) -> None:
@@ -251,7 +251,7 @@ class Lane:
                 bookie = context.bookies.bookie(self.bookie)
                 await bookie.write_lac(context.ledger, context.access_key, packet)
         except (LedgerFencedError, UnauthorizedError) as error:
-            if self.state is not LaneState.DOWN:
+            if self.state is not SenderState.DOWN:
                 context.owner.failed(self, error)
         except Exception:
             return  # the next add finds out; followers hear of LAC from the other bookies
