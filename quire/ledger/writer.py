@@ -10,7 +10,7 @@ once, with the outcome of all appends in flight unknown. A time-out ends one app
 entry stays in flight, and a later append that is answered proves it was kept.
 
 One timer serves all deadlines, one the explicit LAC. Not here: bookies (`ensemble`), their
-replacement (`ensemble_change`), metadata (`ledger_record`), callers (`appends`).
+replacement (`ensemble_change`), metadata (`ledger_record`), callers (`pending_appends`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from quire.errors import (
     LedgerFencedError,
     QuireError,
 )
-from quire.ledger.appends import Appends, Request
 from quire.ledger.closing import Closing
 from quire.ledger.completion import Completion
 from quire.ledger.ensemble import Ensemble
@@ -48,6 +47,7 @@ from quire.ledger.lac_teller import LacTeller
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
+from quire.ledger.pending_appends import PendingAppends, Request
 from quire.ledger.roster import Bookies
 from quire.metastore.changes import Change
 from quire.metastore.store import MetadataStore
@@ -91,7 +91,7 @@ class LedgerWriter(Handle):
         self._rng = rng
         self._record = LedgerRecord(store, metadata, version)
         self._tasks = Tasks()
-        self._appends = Appends()
+        self._appends = PendingAppends()
         self._ensemble = Ensemble(
             metadata,
             sealer.access_key,

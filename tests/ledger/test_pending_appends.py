@@ -14,7 +14,7 @@ from quire.errors import (
     HandleClosedError,
     QuireError,
 )
-from quire.ledger.appends import Appends, Request
+from quire.ledger.pending_appends import PendingAppends, Request
 from tests.support.virtual import virtually
 
 
@@ -49,7 +49,7 @@ def refused() -> QuireError:
 
 def test_requests_are_pushed_in_order_and_keep_their_ids_together() -> None:
     async def main() -> None:
-        appends, room = Appends(), Room(4)
+        appends, room = PendingAppends(), Room(4)
         requests = [request(3), request(1, single=True), request(2), request(0)]
         for each in requests:
             appends.wait(each)
@@ -74,7 +74,7 @@ def test_requests_are_pushed_in_order_and_keep_their_ids_together() -> None:
 
 def test_abandoned_requests_are_dropped_unless_they_were_pushed() -> None:
     async def main() -> None:
-        appends, room = Appends(), Room(1)
+        appends, room = PendingAppends(), Room(1)
         requests = [request(2), request(1, submit=True), request(1), request(1, single=True)]
         for each in requests:
             appends.wait(each)
@@ -93,7 +93,7 @@ def test_abandoned_requests_are_dropped_unless_they_were_pushed() -> None:
 
 def test_a_submission_is_admitted_when_pushed_and_answered_when_confirmed() -> None:
     async def main() -> None:
-        appends, room = Appends(), Room(1)
+        appends, room = PendingAppends(), Room(1)
         submitted = request(1, single=True, submit=True)
         appends.wait(submitted)
         appends.admit(room.push, -1)
@@ -109,7 +109,7 @@ def test_a_submission_is_admitted_when_pushed_and_answered_when_confirmed() -> N
 @pytest.mark.parametrize("until", [5.0, math.inf])
 def test_expiry_fails_the_oldest_calls_with_the_error_that_is_true(until: float) -> None:
     async def main() -> None:
-        appends, room = Appends(), Room(2)
+        appends, room = PendingAppends(), Room(2)
         sent, part, whole = request(1, at=1.0), request(2, at=2.0), request(1, at=3.0, submit=True)
         young = request(1, at=6.0)
         for each in (sent, part, whole, young):
@@ -129,7 +129,7 @@ def test_expiry_fails_the_oldest_calls_with_the_error_that_is_true(until: float)
 
 def test_an_abandoned_answer_is_left_alone() -> None:
     async def main() -> None:
-        appends = Appends()
+        appends = PendingAppends()
         loop = asyncio.get_running_loop()
         answers = [loop.create_future() for _ in range(3)]
         for entry, answer in enumerate(answers):
@@ -148,7 +148,7 @@ def test_an_alarm_set_for_an_append_finds_it_due(started: float, timeout: float)
     """Else it would be set for the same moment again, and again."""
 
     async def main() -> None:
-        appends = Appends()
+        appends = PendingAppends()
         answer = asyncio.get_running_loop().create_future()
         appends.expect(0, answer, 0, started)
         assert appends.oldest is not None

@@ -57,7 +57,7 @@ class _Awaited(NamedTuple):
     started: float
 
 
-class Appends:
+class PendingAppends:
     """The appends that wait, and what each waits for."""
 
     __slots__ = ("_awaited", "_waiting")
