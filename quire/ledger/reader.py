@@ -31,9 +31,9 @@ from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead
+from quire.ledger.read_lac import covered_end, covered_lac
 from quire.ledger.roster import Bookies
 from quire.ledger.tail import follow
-from quire.ledger.tails import covered_end, covered_lac
 from quire.ledger.versioned import VersionedMetadata, judged_by_metadata, read_metadata
 from quire.metastore.store import MetadataStore
 

@@ -101,7 +101,7 @@ def start_of_recovery(
 ) -> EntryId | None:
     """Return the entry to start recovery after, None until enough bookies have answered (P1).
 
-    `tails` maps the positions of the last ensemble that answered to the LAC their answer proves,
+    `read_lac` maps the positions of the last ensemble that answered to the LAC their answer proves,
     None when it proves nothing. The result is confirmed, and so is everything below it.
     """
     proven = {position: lac for position, lac in sorted(tails.items()) if lac is not None}

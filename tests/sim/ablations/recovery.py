@@ -7,7 +7,7 @@ from typing import Any
 
 from quire.entry import EntryId
 from quire.errors import VersionConflictError
-from quire.ledger import completion, recovery, recovery_plan, tails, versioned, write_back
+from quire.ledger import completion, read_lac, recovery, recovery_plan, versioned, write_back
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.metastore.layout import ledger_path
@@ -80,7 +80,7 @@ def start_below_the_last_fragment() -> list[Patch]:
             return None
         return max(*proven.values(), -1)
 
-    return [(tails, "start_of_recovery", start)]
+    return [(read_lac, "start_of_recovery", start)]
 
 
 def fence_one_bookie() -> list[Patch]:
@@ -88,7 +88,7 @@ def fence_one_bookie() -> list[Patch]:
         proven = [lac for lac in found.values() if lac is not None]
         return max(*proven, fragment.first - 1, -1) if proven else None
 
-    return [(tails, "start_of_recovery", start)]
+    return [(read_lac, "start_of_recovery", start)]
 
 
 def let_lac_grow_in_recovery() -> list[Patch]:
