@@ -269,7 +269,7 @@ TASKS: dict[str, str] = {
     "quire.cluster": "processes and their threads, awaited by their cluster",
     "quire.leading": "the guards of one leadership, ended by its block",
     "quire.leaving": "the steps of an end, awaited at once",
-    "quire.ledger.asking": "calls under keys, ended by their block",
+    "quire.ledger.quorum_call": "calls under keys, ended by their block",
     "quire.ledger.numbered": "the end of a writer that another owner abandons",
     "quire.ledger.read_ahead": "fetches whose results are taken in order",
     "quire.ledger.run_stream": "two ends of one stream, which break together",

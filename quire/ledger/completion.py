@@ -24,11 +24,11 @@ from typing import TypeVar
 from quire.bookie import READ_BYTES_MAX, Bookie, list_all
 from quire.entry import BookieId, Entry, EntryId, LedgerId, Sealer
 from quire.errors import CorruptEntryError, NotEnoughBookiesError, QuireError
-from quire.ledger.asking import Asking, outwait, persist, within
 from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import Fragment, LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
+from quire.ledger.quorum_call import QuorumCall, retry_busy, retry_transient, within
 from quire.ledger.ranges import Ranges, owed_at, without
 from quire.ledger.roster import Bookies
 from quire.run import RUN_BYTES_MAX, pack_run
@@ -96,7 +96,7 @@ class Completion:
     ) -> list[int]:
         """Copy missing entries to all positions at once; return positions with a failed bookie."""
         failed = []
-        async with Asking[int, bool]() as asking:
+        async with QuorumCall[int, bool]() as asking:
             for position in positions:
                 supply = self._supply(metadata, fragment, last, position, holders[position])
                 asking.ask(position, supply)
@@ -158,7 +158,7 @@ class Completion:
                 metadata.replication, ensemble, first, last, turn=turn, bytes_max=READ_BYTES_MAX
             )
 
-        return await persist(attempt)
+        return await retry_transient(attempt)
 
     async def _give(self, bookie: BookieId, entries: Sequence[Entry]) -> None:
         """Copy entries to a bookie. Raises when it does not take them."""
@@ -173,7 +173,7 @@ class Completion:
         async def attempt() -> T:
             return await call(self._bookies.bookie(bookie))
 
-        patient = persist(lambda: outwait(attempt))
+        patient = retry_transient(lambda: retry_busy(attempt))
         return await within(self._options.request_timeout, bookie, patient)
 
 

@@ -26,10 +26,10 @@ from quire.errors import (
     QuireError,
     UnreadableError,
 )
-from quire.ledger.asking import Asking, within
 from quire.ledger.options import LedgerOptions
 from quire.ledger.proof import unseal_run
 from quire.ledger.quorum import Replication
+from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import cover, fallbacks
 from quire.ledger.roster import Bookies
 
@@ -116,7 +116,7 @@ class _Fetch:
         self._failures: list[str] = []
 
     async def run(self) -> list[Entry]:
-        async with Asking[int, bytes]() as asking:
+        async with QuorumCall[int, bytes]() as asking:
             suspects = self._fetcher.suspects(self._ensemble)
             for position in cover(self._replication, self._turn, suspects):
                 self._ask(asking, position, self._last)
@@ -133,13 +133,15 @@ class _Fetch:
             self._suspect_the_slow(asking)
         return self._prefix()
 
-    def _is_enough(self, asking: Asking[int, bytes]) -> bool:
+    def _is_enough(self, asking: QuorumCall[int, bytes]) -> bool:
         """A stripe's share of the answer is worth waiting for, a second copy is not."""
         if self._first not in self._found:
             return False
         return not self._replication.is_striped or not asking.outstanding
 
-    async def _answer(self, asking: Asking[int, bytes]) -> tuple[int, bytes | QuireError] | None:
+    async def _answer(
+        self, asking: QuorumCall[int, bytes]
+    ) -> tuple[int, bytes | QuireError] | None:
         """Return the next answer, None when it takes so long that another bookie may be faster."""
         alternatives = self._first in self._found or self._rest()
         patience = self._fetcher.options.speculative_delay if alternatives else None
@@ -149,7 +151,7 @@ class _Fetch:
         except TimeoutError:
             return None
 
-    def _ask_another(self, asking: Asking[int, bytes]) -> bool:
+    def _ask_another(self, asking: QuorumCall[int, bytes]) -> bool:
         """Ask another bookie for the first missing entry; False when all bookies were asked."""
         rest = self._rest()
         if rest:
@@ -161,7 +163,7 @@ class _Fetch:
         suspects = self._fetcher.suspects(self._ensemble)
         return fallbacks(self._replication, self._first, self._asked, self._turn, suspects)
 
-    def _ask(self, asking: Asking[int, bytes], position: int, last: EntryId) -> None:
+    def _ask(self, asking: QuorumCall[int, bytes], position: int, last: EntryId) -> None:
         self._asked.append(position)
         asking.ask(position, self._read(self._ensemble[position], last))
 
@@ -199,7 +201,7 @@ class _Fetch:
         is_first = entry == self._first
         self._damaged += is_first and self._replication.is_written_to(self._first, position)
 
-    def _suspect_the_slow(self, asking: Asking[int, bytes]) -> None:
+    def _suspect_the_slow(self, asking: QuorumCall[int, bytes]) -> None:
         for position in self._asked:
             if asking.is_asked(position):
                 self._fetcher.suspect(self._ensemble[position])

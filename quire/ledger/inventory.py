@@ -19,8 +19,8 @@ from typing import Final
 from quire.bookie import list_all
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import QuireError
-from quire.ledger.asking import Asking, persist, within
 from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.ranges import Ranges, owed_at, without
 from quire.ledger.roster import BookieRoster
 from quire.ledger.versioned import read_metadata
@@ -90,7 +90,7 @@ async def take_inventory(
         metadata = found.metadata
         bookies = {each.bookie for each in roster.known()} | named_by(metadata)
         answers: dict[BookieId, Ranges | QuireError] = {}
-        async with Asking[BookieId, Ranges]() as asking:
+        async with QuorumCall[BookieId, Ranges]() as asking:
             for bookie in sorted(bookies):
                 asking.ask(bookie, list_held(roster, bookie, ledger, request_timeout))
             while asking.outstanding:
@@ -117,7 +117,7 @@ async def list_held(
             call = roster.bookie(bookie).list_entries(ledger, first)
             return await within(request_timeout, bookie, call)
 
-        return await persist(attempt)
+        return await retry_transient(attempt)
 
     return await list_all(ask)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from quire.bookie import LedgerTail
 from quire.entry import BookieId, EntryId, Sealer
 from quire.errors import LedgerRetiredError, UnreadableError
-from quire.ledger.asking import Asking, persist, within
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.proof import claimed_entry, proven_lac
+from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.recovery_plan import start_of_recovery
 from quire.ledger.roster import Bookies
 
@@ -69,10 +69,10 @@ async def _covered(
         return await bookies.bookie(bookie).read_tail(metadata.ledger, fence_key=fence_key)
 
     async def insist(bookie: BookieId) -> LedgerTail:
-        return await within(timeout, bookie, persist(lambda: ask(bookie)))
+        return await within(timeout, bookie, retry_transient(lambda: ask(bookie)))
 
     tails: dict[int, EntryId | None] = {}
-    async with Asking[int, LedgerTail]() as asking:
+    async with QuorumCall[int, LedgerTail]() as asking:
         for position, bookie in enumerate(metadata.last_fragment.bookies):
             asking.ask(position, insist(bookie))
         while asking.outstanding:

@@ -31,12 +31,12 @@ from quire.errors import (
     QuireError,
     UnreadableError,
 )
-from quire.ledger.asking import Asking, persist, within
 from quire.ledger.completion import Completion
 from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import LedgerMetadata, LedgerState, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.proof import unseal_run
+from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.read_lac import covered_lac
 from quire.ledger.recovery_plan import (
     Evidence,
@@ -174,7 +174,7 @@ class LedgerRecovery:
         """
         evidence = Evidence(panel.replication, first)
         gaps: dict[int, EntryId] = {}
-        async with Asking[int, _Said]() as asking:
+        async with QuorumCall[int, _Said]() as asking:
             while True:
                 if batch := _take_batch(evidence):
                     yield batch
@@ -235,7 +235,7 @@ class LedgerRecovery:
             return await link.read(self.ledger, first, last, fence_key=key)
 
         try:
-            answer = await within(self._options.request_timeout, bookie, persist(attempt))
+            answer = await within(self._options.request_timeout, bookie, retry_transient(attempt))
         except QuireError as error:
             return _Said(first, last, error)
         return _Said(first, last, answer)

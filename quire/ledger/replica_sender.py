@@ -33,11 +33,11 @@ from quire.aio.timing import time_limit
 from quire.bookie import refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, LedgerFencedError, UnauthorizedError
-from quire.ledger.asking import BUSY_BACKOFF, within
 from quire.ledger.backlog import Backlog
 from quire.ledger.forcing import vouched
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
+from quire.ledger.quorum_call import BUSY_BACKOFF, within
 from quire.ledger.roster import Bookies
 
 

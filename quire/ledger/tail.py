@@ -33,9 +33,9 @@ from quire.errors import (
     QuireError,
     RetryError,
 )
-from quire.ledger.asking import Asking, within
 from quire.ledger.metadata import LedgerState
 from quire.ledger.proof import claimed_entry, proven_lac
+from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import covering
 from quire.metastore.layout import ledger_path
 
@@ -68,7 +68,7 @@ class _News:
 async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[Entry], None]:
     """Yield confirmed entries from `first` on as they appear. See `LedgerReader.follow`."""
     following, pauses = first, BACKOFF.pauses()
-    async with Asking[str, _News | None]() as asking:
+    async with QuorumCall[str, _News | None]() as asking:
         watch = _Watch(reader, asking)
         while True:
             fresh, watch.fresh = watch.fresh, None
@@ -97,7 +97,7 @@ async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[En
 class _Watch:
     """The questions under way, and how long each of those asked is left alone next time."""
 
-    def __init__(self, reader: LedgerReader, asking: Asking[str, _News | None]) -> None:
+    def __init__(self, reader: LedgerReader, asking: QuorumCall[str, _News | None]) -> None:
         self._reader = reader
         self._asking = asking
         self._failures: dict[str, int] = {}

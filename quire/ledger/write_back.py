@@ -19,10 +19,10 @@ from typing import Final
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, Entry, EntryId, Sealer
 from quire.errors import ClientRefusedError, LedgerRetiredError, NotEnoughBookiesError, QuireError
-from quire.ledger.asking import Asking, persist, within
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
+from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.roster import Bookies
 from quire.run import pack_run
 
@@ -88,7 +88,7 @@ class WriteBack:
     async def _send(self, batch: Sequence[Entry], runs: list[bytes], acked: set[int]) -> None:
         """Send the batch to bookies that lack it, until all have it or one must be replaced."""
         ensemble = self.mended.last_fragment.bookies
-        async with Asking[int, None]() as asking:
+        async with QuorumCall[int, None]() as asking:
             for position, run in enumerate(runs):
                 if not run:
                     acked.add(position)
@@ -115,7 +115,7 @@ class WriteBack:
             link = self._bookies.bookie(bookie)
             await link.add(self._sealer.ledger, self._sealer.access_key, run, recovery=True)
 
-        await within(self._options.request_timeout, bookie, persist(attempt))
+        await within(self._options.request_timeout, bookie, retry_transient(attempt))
 
     def _replace(self, first: EntryId) -> bool:
         """Give positions that are down to spares; returns whether any was given away.

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from quire.bookie import list_all
 from quire.entry import BookieId, LedgerId
 from quire.errors import QuireError
-from quire.ledger.asking import Asking, persist, within
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.inventory import list_held
+from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.ranges import Ranges, without
 from quire.ledger.roster import BookieRoster
 from quire.metastore.layout import LEDGER_ID_MAX
@@ -52,7 +52,7 @@ async def find_recordless(
     """
     held: dict[BookieId, Ranges] = {}
     silent: dict[BookieId, str] = {}
-    async with Asking[BookieId, Ranges]() as asking:
+    async with QuorumCall[BookieId, Ranges]() as asking:
         for each in roster.known():
             asking.ask(each.bookie, _ledgers_of(roster, each.bookie, request_timeout))
         while asking.outstanding:
@@ -72,7 +72,7 @@ async def _ledgers_of(roster: BookieRoster, bookie: BookieId, request_timeout: f
         async def attempt() -> list[tuple[LedgerId, LedgerId]]:
             return await within(request_timeout, bookie, roster.bookie(bookie).list_ledgers(first))
 
-        return await persist(attempt)
+        return await retry_transient(attempt)
 
     return await list_all(ask, last=LEDGER_ID_MAX)
 
@@ -82,7 +82,7 @@ async def _look_at(
 ) -> Recordless:
     """Return the entries that bookies hold of a ledger; a bookie that fails now adds nothing."""
     entries: list[tuple[int, int]] = []
-    async with Asking[BookieId, Ranges]() as asking:
+    async with QuorumCall[BookieId, Ranges]() as asking:
         for bookie in bookies:
             asking.ask(bookie, list_held(roster, bookie, ledger, request_timeout))
         while asking.outstanding:

@@ -14,8 +14,8 @@ from typing import Final
 
 from quire.entry import DIGEST_BYTES, HEADER, BookieId, DigestKind, EntryId, LedgerId, Sealer
 from quire.errors import CorruptEntryError, InvalidRequestError, QuireError, UnreadableError
-from quire.ledger.asking import within
 from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.quorum_call import within
 from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
 from quire.ledger.roster import BookieRoster, Bookies
 from quire.ledger.versioned import read_metadata

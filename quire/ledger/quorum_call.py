@@ -1,6 +1,6 @@
 """Asking several bookies at once and taking the answers as they come.
 
-`Asking` owns the calls under way for one decision: when its block ends, no call is left running.
+`QuorumCall` owns the calls under way for one decision: when its block ends, no call is left running.
 Answers arrive in the order of the calls' ends, which on a given loop is deterministic; no set of
 tasks is ever iterated.
 
@@ -46,19 +46,19 @@ async def within(seconds: float, bookie: BookieId, call: Awaitable[T]) -> T:
         raise BookieUnavailableError(bookie, f"no answer within {seconds:g} s") from None
 
 
-async def persist(attempt: Callable[[], Awaitable[T]], attempts: int = ATTEMPTS) -> T:
+async def retry_transient(attempt: Callable[[], Awaitable[T]], attempts: int = ATTEMPTS) -> T:
     """Return the first answer that is not a transient error, after at most `attempts` of them."""
     return await retry(attempt, on=RetryError, backoff=BACKOFF, attempts=attempts)
 
 
-async def outwait(attempt: Callable[[], Awaitable[T]]) -> T:
+async def retry_busy(attempt: Callable[[], Awaitable[T]]) -> T:
     """Return the first answer that is not `BookieBusyError`, however long that takes: a bookie that
     is busy has not failed. The caller bounds the time.
     """
     return await retry(attempt, on=BookieBusyError, backoff=BUSY_BACKOFF)
 
 
-class Asking(Generic[K, T]):
+class QuorumCall(Generic[K, T]):
     """Calls under way, each under a key; an async context manager.
 
     Leaving the block cancels the calls still under way and waits for their end.

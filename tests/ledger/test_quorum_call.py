@@ -8,7 +8,7 @@ import gc
 import pytest
 
 from quire.errors import BookieUnavailableError, NoSuchEntryError, QuireError
-from quire.ledger.asking import ATTEMPTS, Asking, persist, within
+from quire.ledger.quorum_call import ATTEMPTS, QuorumCall, retry_transient, within
 from tests.support.virtual import virtually
 
 
@@ -19,7 +19,7 @@ async def later(seconds: float, result: str) -> str:
 
 def test_answers_come_in_the_order_in_which_calls_end() -> None:
     async def main() -> None:
-        async with Asking[int, str]() as asking:
+        async with QuorumCall[int, str]() as asking:
             asking.ask(1, later(3, "slow"))
             asking.ask(2, later(1, "fast"))
             assert (asking.outstanding, asking.is_asked(1)) == (2, True)
@@ -35,7 +35,7 @@ def test_errors_of_quire_are_answers_and_others_are_raised() -> None:
         raise error
 
     async def main() -> None:
-        async with Asking[int, str]() as asking:
+        async with QuorumCall[int, str]() as asking:
             denial = NoSuchEntryError(1, 2)
             asking.ask(1, fail(denial))
             assert await asking.next() == (1, denial)
@@ -56,7 +56,7 @@ def test_leaving_ends_every_call() -> None:
             ended.append(name)
 
     async def main() -> None:
-        async with Asking[int, str]() as asking:
+        async with QuorumCall[int, str]() as asking:
             asking.ask(1, call("a"))
             asking.ask(2, call("b"))
             asking.ask(3, later(0, "c"))
@@ -76,7 +76,7 @@ def test_an_error_that_nobody_has_taken_yet_is_no_complaint() -> None:
         async def fail() -> None:
             raise BookieUnavailableError("b", "gone")
 
-        asking = Asking[str, None]()
+        asking = QuorumCall[str, None]()
         asking.ask("b", fail())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -95,7 +95,7 @@ def test_a_call_that_the_link_cancels_is_a_failed_bookie() -> None:
         async def call() -> str:
             return await dropped
 
-        async with Asking[str, str]() as asking:
+        async with QuorumCall[str, str]() as asking:
             asking.ask("b0", call())
             await asyncio.sleep(1)
             dropped.cancel()
@@ -108,7 +108,7 @@ def test_a_call_that_the_link_cancels_is_a_failed_bookie() -> None:
 
 def test_a_key_is_asked_once_at_a_time() -> None:
     async def main() -> None:
-        async with Asking[int, str]() as asking:
+        async with QuorumCall[int, str]() as asking:
             asking.ask(1, later(1, "x"))
             second = later(1, "y")
             with pytest.raises(AssertionError):
@@ -147,10 +147,10 @@ def test_only_transient_errors_are_asked_again(error: QuireError, failures: int,
 
     async def main() -> None:
         if ok:
-            assert await persist(attempt) == "answer"
+            assert await retry_transient(attempt) == "answer"
         else:
             with pytest.raises(type(error)):
-                await persist(attempt)
+                await retry_transient(attempt)
         assert attempts == min(failures + ok, ATTEMPTS)
 
     virtually(main)
