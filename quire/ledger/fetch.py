@@ -27,11 +27,11 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.ledger.options import LedgerOptions
-from quire.ledger.proof import unseal_run
 from quire.ledger.quorum import Replication
 from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import cover, fallbacks
 from quire.ledger.roster import Bookies
+from quire.ledger.verify import unseal_run
 
 SUSPECT_SECONDS: Final = 5.0
 """How long a bookie that failed or was overtaken is asked last."""

@@ -13,10 +13,10 @@ from quire.bookie import LedgerTail
 from quire.entry import BookieId, EntryId, Sealer
 from quire.errors import LedgerRetiredError, UnreadableError
 from quire.ledger.metadata import LedgerMetadata
-from quire.ledger.proof import claimed_entry, proven_lac
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.recovery_plan import start_of_recovery
 from quire.ledger.roster import Bookies
+from quire.ledger.verify import unverified_entry, verified_lac
 
 
 async def covered_lac(
@@ -35,7 +35,7 @@ async def covered_lac(
     """
 
     def prove(tail: LedgerTail) -> EntryId | None:
-        return proven_lac(sealer, tail)
+        return verified_lac(sealer, tail)
 
     return await _covered(bookies, metadata, timeout, fence_key, prove)
 
@@ -50,10 +50,10 @@ async def covered_end(
     """
 
     def prove(tail: LedgerTail) -> EntryId | None:
-        lac = proven_lac(sealer, tail)
+        lac = verified_lac(sealer, tail)
         if lac is None or tail.frame is None:
             return lac
-        return max(lac, claimed_entry(tail.frame))
+        return max(lac, unverified_entry(tail.frame))
 
     return await _covered(bookies, metadata, timeout, None, prove)
 

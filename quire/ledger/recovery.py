@@ -35,7 +35,6 @@ from quire.ledger.completion import Completion
 from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import LedgerMetadata, LedgerState, Replica
 from quire.ledger.options import LedgerOptions
-from quire.ledger.proof import unseal_run
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.read_lac import covered_lac
 from quire.ledger.recovery_plan import (
@@ -48,6 +47,7 @@ from quire.ledger.recovery_plan import (
     last_ensemble,
 )
 from quire.ledger.roster import Bookies
+from quire.ledger.verify import unseal_run
 from quire.ledger.versioned import VersionedMetadata, change_metadata, judged_by_metadata
 from quire.ledger.write_back import WriteBack
 from quire.metastore.cluster import adopted_incarnation

@@ -34,9 +34,9 @@ from quire.errors import (
     RetryError,
 )
 from quire.ledger.metadata import LedgerState
-from quire.ledger.proof import claimed_entry, proven_lac
 from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import covering
+from quire.ledger.verify import unverified_entry, verified_lac
 from quire.metastore.layout import ledger_path
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class _Watch:
         return [ensemble[position] for position in ranked[: max(count, ASKED_MIN)]]
 
     async def _take(self, bookie: BookieId, news: _News) -> None:
-        lac = proven_lac(self._reader.sealer, news.tail)
+        lac = verified_lac(self._reader.sealer, news.tail)
         if lac is not None and lac > news.above:
             self._reader.confirm(lac)
             self.fresh = self._last_entry(news.tail, lac)
@@ -146,9 +146,9 @@ class _Watch:
                 await self._reader.refresh()
 
     def _last_entry(self, tail: LedgerTail, lac: EntryId) -> Entry | None:
-        if tail.frame is None or claimed_entry(tail.frame) > lac:
+        if tail.frame is None or unverified_entry(tail.frame) > lac:
             return None
-        return self._reader.sealer.unseal(claimed_entry(tail.frame), tail.frame)
+        return self._reader.sealer.unseal(unverified_entry(tail.frame), tail.frame)
 
     def _slow_down(self, key: str) -> None:
         self._failures[key] = self._failures.get(key, 0) + 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from quire.bookie import LedgerTail
 from quire.entry import NO_ENTRY, EntryId
-from quire.ledger import numbered, proof, read_lac, replica_sender, tail, window
+from quire.ledger import numbered, read_lac, replica_sender, tail, verify, window
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -104,10 +104,10 @@ def take_recovery_for_the_end() -> list[Patch]:
 
 
 def take_the_highest_entry_for_lac() -> list[Patch]:
-    def proven_lac(sealer: Any, found: LedgerTail) -> EntryId:
-        return NO_ENTRY if found.frame is None else proof.claimed_entry(found.frame)
+    def verified_lac(sealer: Any, found: LedgerTail) -> EntryId:
+        return NO_ENTRY if found.frame is None else verify.unverified_entry(found.frame)
 
-    return [(tail, "proven_lac", proven_lac), (read_lac, "proven_lac", proven_lac)]
+    return [(tail, "verified_lac", verified_lac), (read_lac, "verified_lac", verified_lac)]
 
 
 def send_over_a_gap() -> list[Patch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quire.bookie import LedgerTail
 from quire.entry import NO_ENTRY, DigestKind, Sealer
-from quire.ledger.proof import claimed_entry, proven_lac, unseal_run
+from quire.ledger.verify import unseal_run, unverified_entry, verified_lac
 from quire.run import pack_run
 
 SEALER = Sealer(7, DigestKind.HMAC_SHA256, b"right")
@@ -18,18 +18,18 @@ def frames(sealer: Sealer, *entries: int) -> list[bytes]:
 
 def test_the_higher_of_frame_and_packet_counts() -> None:
     frame, packet = SEALER.seal(5, 3, 9, b"x"), SEALER.seal_lac(5)
-    assert proven_lac(SEALER, LedgerTail(frame, None)) == 3
-    assert proven_lac(SEALER, LedgerTail(frame, packet)) == 5
-    assert proven_lac(SEALER, LedgerTail(frame, SEALER.seal_lac(1))) == 3
-    assert proven_lac(SEALER, LedgerTail(None, packet)) == 5
+    assert verified_lac(SEALER, LedgerTail(frame, None)) == 3
+    assert verified_lac(SEALER, LedgerTail(frame, packet)) == 5
+    assert verified_lac(SEALER, LedgerTail(frame, SEALER.seal_lac(1))) == 3
+    assert verified_lac(SEALER, LedgerTail(None, packet)) == 5
 
 
 def test_nothing_held_proves_that_nothing_was_announced() -> None:
-    assert proven_lac(SEALER, LedgerTail()) == NO_ENTRY
+    assert verified_lac(SEALER, LedgerTail()) == NO_ENTRY
 
 
 def test_a_hint_proves_nothing() -> None:
-    assert proven_lac(SEALER, LedgerTail(hint=99)) == NO_ENTRY
+    assert verified_lac(SEALER, LedgerTail(hint=99)) == NO_ENTRY
 
 
 def test_what_does_not_verify_proves_nothing_not_even_little() -> None:
@@ -42,11 +42,11 @@ def test_what_does_not_verify_proves_nothing_not_even_little() -> None:
         LedgerTail(OTHER.seal(5, 3, 9, b"x")),
         LedgerTail(good, b""),
     ):
-        assert proven_lac(SEALER, tail) is None
+        assert verified_lac(SEALER, tail) is None
 
 
 def test_a_frame_too_short_claims_nothing() -> None:
-    assert claimed_entry(b"short") == NO_ENTRY
+    assert unverified_entry(b"short") == NO_ENTRY
 
 
 def test_a_run_is_sorted_into_valid_and_damaged() -> None:

@@ -15,7 +15,7 @@ from quire.errors import CorruptEntryError, InvalidRequestError
 from quire.run import SIZE, ScannedRun, scan_run
 
 
-def proven_lac(sealer: Sealer, tail: LedgerTail) -> EntryId | None:
+def verified_lac(sealer: Sealer, tail: LedgerTail) -> EntryId | None:
     """Return the highest LAC that a tail proves, None when it holds bytes that cannot be believed.
 
     A bookie that holds nothing of the ledger proves `NO_ENTRY`.
@@ -23,7 +23,7 @@ def proven_lac(sealer: Sealer, tail: LedgerTail) -> EntryId | None:
     lac = NO_ENTRY
     try:
         if tail.frame is not None:
-            lac = sealer.unseal(claimed_entry(tail.frame), tail.frame).lac
+            lac = sealer.unseal(unverified_entry(tail.frame), tail.frame).lac
         if tail.lac_packet is not None:
             lac = max(lac, sealer.unseal_lac(tail.lac_packet))
     except CorruptEntryError:
@@ -31,7 +31,7 @@ def proven_lac(sealer: Sealer, tail: LedgerTail) -> EntryId | None:
     return lac
 
 
-def claimed_entry(frame: bytes) -> EntryId:
+def unverified_entry(frame: bytes) -> EntryId:
     """Return the entry that a frame says it is; nothing is verified."""
     return int(HEADER.unpack_from(frame)[1]) if len(frame) >= HEADER.size else NO_ENTRY
 
