@@ -42,8 +42,8 @@ from quire.ledger.closing import Closing
 from quire.ledger.completion import Completion
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
+from quire.ledger.explicit_lac import ExplicitLac
 from quire.ledger.forcing import Forcing
-from quire.ledger.lac_teller import LacTeller
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
@@ -122,7 +122,7 @@ class LedgerWriter(Handle):
         self._closing = Closing(metadata.ledger, self._tasks)
         self._is_flushing = False
         self._over = asyncio.Event()
-        self._lac_teller = LacTeller(options.lac_idle, self._tell_lac)
+        self._explicit_lac = ExplicitLac(options.lac_idle, self._tell_lac)
         self._deadlines = Alarm(self._expire)
         self._tasks.start(self._watch(), f"watch of ledger {metadata.ledger}")
 
@@ -249,7 +249,7 @@ class LedgerWriter(Handle):
         self._forcing.confirmed(lac)
         if self._appends.is_waiting:
             self._admit()
-        self._lac_teller.confirmed(lac)
+        self._explicit_lac.confirmed(lac)
 
     def _ended(self, error: Exception) -> None:
         """End the writer: another client owns the ledger now, or this one is refused."""
@@ -305,7 +305,7 @@ class LedgerWriter(Handle):
         window = self._window
         length = self._backlog.length + len(payload)
         frame = self._sealer.seal(window.pushed + 1, window.lac, length, payload)
-        self._lac_teller.told = window.lac
+        self._explicit_lac.told = window.lac
         if not self._is_flushing:
             self._flush_soon()
         return self._ensemble.push(frame, length)
@@ -323,7 +323,7 @@ class LedgerWriter(Handle):
         """Send the entries appended in this turn of the loop."""
         self._is_flushing = False
         if not self._over.is_set():
-            self._lac_teller.sent()
+            self._explicit_lac.sent()
             if self._appends.is_waiting:
                 self._appends.admit(self._push, self._window.pushed)
             self._ensemble.pump()
@@ -376,7 +376,7 @@ class LedgerWriter(Handle):
             return
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        self._lac_teller.tell_at_once(lac := self._window.lac)
+        self._explicit_lac.tell_at_once(lac := self._window.lac)
         try:
             await self._closing.carry_out(partial(self._end_at, lac))
         finally:
@@ -404,7 +404,7 @@ class LedgerWriter(Handle):
         """Send, count and await nothing any more; fail all waiting callers."""
         self._over.set()
         self._deadlines.cancel()
-        self._lac_teller.stop()
+        self._explicit_lac.stop()
         self._ensemble.stop()
         self._tasks.cancel()
         taken_over = isinstance(self._failure, LedgerFencedError | LedgerClosedError)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from quire.entry import NO_ENTRY, EntryId
 
 
-class LacTeller:
+class ExplicitLac:
     """Calls `tell(lac)` when LAC was not carried by an entry for some time."""
 
     __slots__ = ("_entry_at", "_idle", "_lac", "_loop", "_tell", "_timer", "told")
