@@ -31,7 +31,6 @@ from quire.errors import (
     QuireError,
     UnreadableError,
 )
-from quire.ledger.completion import Completion
 from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import LedgerMetadata, LedgerState, Replica
 from quire.ledger.options import LedgerOptions
@@ -46,6 +45,7 @@ from quire.ledger.recovery_plan import (
     is_older,
     last_ensemble,
 )
+from quire.ledger.replicate_fragments import FragmentReplication
 from quire.ledger.roster import Bookies
 from quire.ledger.verify import unseal_run
 from quire.ledger.versioned import VersionedMetadata, change_metadata, judged_by_metadata
@@ -155,7 +155,7 @@ class LedgerRecovery:
         """With full quorum, see that every entry is on its whole write set."""
         if end is None or not mended.full_quorum:
             return []
-        completion = Completion(self._bookies, self._sealer, self._options, self._rng)
+        completion = FragmentReplication(self._bookies, self._sealer, self._options, self._rng)
         return await completion.run(mended, end.entry)
 
     async def _entry(self, frozen: LedgerMetadata, entry: EntryId) -> Entry | None:

@@ -39,7 +39,6 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.closing import Closing
-from quire.ledger.completion import Completion
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
 from quire.ledger.explicit_lac import ExplicitLac
@@ -48,6 +47,7 @@ from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.pending_appends import PendingAppends, Request
+from quire.ledger.replicate_fragments import FragmentReplication
 from quire.ledger.roster import Bookies
 from quire.metastore.changes import Change
 from quire.metastore.store import MetadataStore
@@ -389,7 +389,7 @@ class LedgerWriter(Handle):
         """Close the record; with full quorum, once every entry is on its whole write set."""
         replicas: list[Replica] = []
         if self.metadata.full_quorum and not self._ensemble.is_complete(self.metadata):
-            completion = Completion(self._roster, self._sealer, self._options, self._rng)
+            completion = FragmentReplication(self._roster, self._sealer, self._options, self._rng)
             replicas = await completion.run(self.metadata, lac)
         await self._record.close(lac, self.length, self._options.append_timeout, replicas)
 

@@ -7,7 +7,14 @@ from typing import Any
 
 from quire.entry import EntryId
 from quire.errors import VersionConflictError
-from quire.ledger import completion, read_lac, recovery, recovery_plan, versioned, write_back
+from quire.ledger import (
+    read_lac,
+    recovery,
+    recovery_plan,
+    replicate_fragments,
+    versioned,
+    write_back,
+)
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.metastore.layout import ledger_path
@@ -143,4 +150,4 @@ def close_with_an_ack_quorum() -> list[Patch]:
     async def run(self: Any, metadata: LedgerMetadata, last: EntryId) -> list[Any]:
         return []
 
-    return [(completion.Completion, "run", run)]
+    return [(replicate_fragments.FragmentReplication, "run", run)]

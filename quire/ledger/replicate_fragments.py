@@ -36,7 +36,7 @@ from quire.run import RUN_BYTES_MAX, pack_run
 T = TypeVar("T")
 
 
-class Completion:
+class FragmentReplication:
     """Completes the copies of one ledger."""
 
     def __init__(

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from quire.entry import DigestKind, EntryId
 from quire.errors import BookieBusyError, CorruptEntryError, NotEnoughBookiesError, QuireError
-from quire.ledger.completion import runs, stretches
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
+from quire.ledger.replicate_fragments import runs, stretches
 from quire.run import pack_run
 from tests.sim.policy import Policy
 from tests.support.memory_cluster import MemoryCluster, down
@@ -71,7 +71,7 @@ def test_a_long_stretch_is_no_list_of_its_entries() -> None:
 @given(st.lists(st.binary(max_size=9)))
 def test_runs_are_of_a_size_that_bookies_take(frames: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quire.ledger.completion.RUN_BYTES_MAX", 7)
+        patch.setattr("quire.ledger.replicate_fragments.RUN_BYTES_MAX", 7)
         cut = list(runs(iter(frames)))
     assert b"".join(cut) == pack_run(frames)
     assert all(len(run) <= 7 + 4 * 7 or run[4:] in frames for run in cut if b"" not in frames)
