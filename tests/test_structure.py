@@ -478,6 +478,11 @@ def test_every_room_says_how_to_read_it(package: str) -> None:
             assert module.name == "__init__.py" or module.name in text, (
                 f"{head.relative_to(ROOT)} does not name {module.name}"
             )
+
+
+def test_every_package_says_what_it_may_import() -> None:
+    for head in sorted(PACKAGE.glob("**/*/__init__.py")):
+        text = ast.get_docstring(tree(head)) or ""
         assert "May import" in text, f"{head.relative_to(ROOT)} does not say what it may import"
 
 

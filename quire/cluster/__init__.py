@@ -1,4 +1,10 @@
-"""A whole cluster on this machine, for tutorials, tests and trying faults."""
+"""A whole cluster on this machine, for tutorials, tests and trying faults.
+
+Read `local.py` (the cluster), `process.py` (one bookie as a child process), and the package
+`zookeeper` for its servers.
+
+May import: quire.client, quire.metastore, quire.storage, values.
+"""
 
 from quire.cluster.local import LocalCluster, ServerDeath
 from quire.cluster.process import ProcessState, Ready

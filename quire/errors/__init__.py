@@ -73,7 +73,9 @@
     └── SparkFailedError           Spark itself failed: its master, Java or an expression
 
 Every error carries its subject as attributes and builds its own sentence, which names the value
-and, where there is one, the remedy.
+and, where there is one, the remedy. Read `base.py` (the kinds of reaction), then `logs.py`.
+
+May import: nothing of quire.
 """
 
 from quire.errors.base import (

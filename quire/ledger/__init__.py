@@ -1,1 +1,15 @@
-"""See docs/architecture.md."""
+"""One ledger, seen by its clients: write it, read it, recover it. Bookies are reached by a port.
+
+Pure: `quorum.py` (write sets and quorums), `metadata.py` with `ranges.py` (the record),
+`placement.py`, `window.py` (which entries are confirmed), `read_plan.py`, `recovery_plan.py`,
+`verify.py` (bytes of a bookie), `options.py`.
+Writing: `writer.py`, `pending_appends.py`, `backlog.py`, `ensemble.py`, `replica_sender.py`,
+`ensemble_change.py`, `explicit_lac.py`, `forcing.py`, `closing.py`, `numbered.py`,
+`ledger_record.py`.
+Reading: `reader.py`, `fetch.py`, `read_ahead.py`, `tail.py`. Recovery: `recovery.py`,
+`read_lac.py`, `write_back.py`, `replicate_fragments.py`. All of them ask by `quorum_call.py`.
+Around them: `catalog.py`, `ids.py`, `versioned.py`, `inventory.py`, `observed_store.py`, and the
+way to a bookie: `roster.py`, `links.py`, `remote.py`, `run_stream.py`.
+
+May import: quire.aio, quire.metastore, values. Never: quire.storage, quire.log.
+"""

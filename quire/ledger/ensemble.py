@@ -1,9 +1,8 @@
 """The ensemble as its writer drives it: one sender per position around one window and one backlog.
 
-Frames go in; LAC and failures come out. Acks move the window, the window
-moves LAC, and frames that every sending sender has cut are dropped. A failed sender is taken down and
-reported; from then on it is `down` until a change of the ensemble gives its position away or
-`revive` probes it.
+Frames go in; LAC and failures come out. Acks move the window, the window moves LAC, and frames that
+every sender in use has cut are dropped. A failed sender is taken down and reported; from then on it
+is `down` until a change of the ensemble gives its position away or `revive` probes it.
 
 Law kept here: a sender sends only to the bookie that confirmed metadata names at its position, for
 senders are made from metadata and by `install`, which the change calls after its compare-and-set.

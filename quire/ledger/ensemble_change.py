@@ -127,7 +127,7 @@ class EnsembleChange:
         ensemble.window.thaw()
 
     async def _pause(self) -> None:
-        """Wait until a sender that is down may be probed, a spare is looked for, or a sender fails."""
+        """Wait until a sender may be probed or fails, or a spare is looked for."""
         ailing = self._ensemble.ailing
         if not ailing:
             return

@@ -46,7 +46,7 @@ def vouched(
 
 
 class Forcing:
-    """The callers that wait for LAC to reach their appends; `sync` asks the senders that can help."""
+    """The callers that wait for LAC to reach their appends; `sync` asks senders that can help."""
 
     __slots__ = ("_loop", "_sync", "_waiting", "wanted")
 

@@ -1,8 +1,8 @@
 """Asking several bookies at once and taking the answers as they come.
 
-`QuorumCall` owns the calls under way for one decision: when its block ends, no call is left running.
-Answers arrive in the order of the calls' ends, which on a given loop is deterministic; no set of
-tasks is ever iterated.
+`QuorumCall` owns the calls under way for one decision: when its block ends, no call is left
+running. Answers arrive in the order of the calls' ends, which on a given loop is deterministic; no
+set of tasks is ever iterated.
 
 Not here: which bookies to ask and what their answers mean.
 """

@@ -1,10 +1,10 @@
-"""A sender: the frames sent to one ensemble position, and its acknowledgements.
+"""A replica sender: the frames sent to one ensemble position, and its acknowledgements.
 
-A sender is a cursor into the backlog and a short queue of runs under way. All frames after the cursor
-go as one run as soon as fewer than `runs_outstanding_max` are under way: a batch is the frames that
-arrived while others travelled, without a timer. A run is acked to the owner only when all runs
-before it are, so the owner's watermark has no holes. A busy bookie is asked again; any other
-failure is reported once and takes the sender down.
+A sender is a cursor into the backlog and a short queue of runs under way. All frames after the
+cursor go as one run as soon as fewer than `runs_outstanding_max` are under way: a batch is the
+frames that arrived while others travelled, without a timer. A run is acked to the owner only when
+all runs before it are, so the owner's watermark has no holes. A busy bookie is asked again; any
+other failure is reported once and takes the sender down.
 
     UP ──failure──→ DOWN ──revive──→ PROBING ──ack──→ UP
                       ↑──────failure────┘

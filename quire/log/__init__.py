@@ -4,7 +4,7 @@
 
 A room imports only rooms to its left; tests/test_structure.py holds that. Begin with
 `records/position.py`, then `manifest/manifest.py`, `leader/takeover.py`, `reading/reader.py`.
-`directory.py` puts the rooms together for a client, and `retry.py` says what is tried again.
+`directory.py` puts the rooms together for a client.
 
 May import: quire.ledger, quire.metastore, values and ports. Not here: elections, processes, bytes
 on disk.

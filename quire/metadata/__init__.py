@@ -8,6 +8,7 @@
     upgrade.py    raises the feature level, once all registered programs speak it
     recordless.py finds what bookies hold of ledgers that the store does not know
 
-Read them in this order. They may import the stores, ledgers and logs; only the command line imports
-them. What an incarnation is: docs/protocol.md, I1.
+Read them in this order. What an incarnation is: docs/protocol.md, I1.
+
+May import: quire.metastore, quire.ledger, quire.log, values. Only the command line imports it.
 """

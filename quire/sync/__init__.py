@@ -5,6 +5,11 @@
             log.append(b"buy 100")
 
 Every name works as its asynchronous twin, without `await`; asynchronous iterators are plain ones.
+
+Read `portal.py` (the loop's thread, and how calls get there), `handle.py`, then `client.py`; each
+other module has the twins of what its name says.
+
+May import: every package that it twins. Never: quire.cli, quire.spark.
 """
 
 from quire.sync.client import SyncClient, connect

@@ -1,4 +1,11 @@
-"""Bookies over gRPC: the messages, errors and options that both ends share (docs/protocol.md)."""
+"""Bookies over gRPC: the messages, errors and options that both ends share (docs/protocol.md).
+
+Read `bookie.proto` (the service), `codec.py` (values and messages), `transport.py` (options of both
+ends), `adds.py` and `reads.py` with `varint.py` (messages that carry runs, assembled by hand),
+`framed.py` and `run_calls.py` (runs as plain frames).
+
+May import: values. It knows no client and no storage.
+"""
 
 import os
 

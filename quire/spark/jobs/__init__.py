@@ -3,6 +3,10 @@
 Each takes a session and reports its result; `quire spark` runs them from the command line. All of
 them read snapshots and do not disturb the writer. Jobs that write do so all or nothing, and offload
 moves whole segments.
+
+Read `audit.py`, `copy.py`, `offload.py`; `session.py` makes a Spark session for the command line.
+
+May import: quire.spark, and what that may.
 """
 
 from quire.spark.jobs.audit import LogAudit, SegmentAudit, audit_logs
