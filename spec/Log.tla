@@ -34,7 +34,7 @@ CONSTANTS Leaders,    \* how many processes may lead
           RecoversAll,     \* a takeover recovers every open ledger, not only the last
           UnknownIsRead,   \* a change whose outcome is unknown is read again
           CreatesOnce,     \* a log whose creation cannot be settled is not created again
-          ReadSettles,     \* S3  what was read again after an unknown outcome lands no more
+          ReadSettles,     \* T3  what was read again after an unknown outcome lands no more
           LeadsOwn,        \* a leader compares the log's identity
           RollIsMine,      \* a leader appends segments while the epoch is its own
           SpareKept,       \* a ledger is kept while a change that lists it may land

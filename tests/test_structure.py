@@ -286,6 +286,9 @@ TASKS: dict[str, str] = {
 }
 """Where tasks may start, and why they need no `Tasks`. Only ever shrinks."""
 
+PAGE_RULES = ("quire.bookie", "quire.ledger.metadata", "quire.storage.node")
+"""Modules that state rules of docs/protocol.md, under its labels (M2 to M4 stand beside M1)."""
+
 LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
@@ -484,6 +487,19 @@ def test_every_package_says_what_it_may_import() -> None:
     for head in sorted(PACKAGE.glob("**/*/__init__.py")):
         text = ast.get_docstring(tree(head)) or ""
         assert "May import" in text, f"{head.relative_to(ROOT)} does not say what it may import"
+
+
+def test_a_label_names_one_rule() -> None:
+    """A module that states a rule of its own takes a letter that docs/protocol.md does not use."""
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    published = {label[0] for label in re.findall(r"\*\*([A-Z]\d+)\*\*", page)}
+    own: dict[str, str] = {}
+    for name, path in modules():
+        for label in re.findall(r"^  ([A-Z]\d+) ", ast.get_docstring(tree(path)) or "", re.M):
+            if name in PAGE_RULES:
+                continue
+            assert label[0] not in published, f"{name}: docs/protocol.md uses the letter of {label}"
+            assert own.setdefault(label, name) == name, f"{label} is in {own[label]} and {name}"
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -13,11 +13,11 @@ when it is done.
 
 Invariants (`check`):
 
-  W1  −1 ≤ LAC ≤ pushed, and the fragment starts at or below LAC + 1.
-  W2  No watermark is above the last entry pushed.
-  W3  No watermark is below the LAC of its position's last replacement.
-  W4  While not frozen, LAC is the entry that the watermarks prove, neither more nor less.
-  W5  While frozen, LAC does not move.
+  A1  −1 ≤ LAC ≤ pushed, and the fragment starts at or below LAC + 1.
+  A2  No watermark is above the last entry pushed.
+  A3  No watermark is below the LAC of its position's last replacement.
+  A4  While not frozen, LAC is the entry that the watermarks prove, neither more nor less.
+  A5  While frozen, LAC does not move.
 
 Pure: it knows positions and numbers, neither bookies nor bytes.
 """
@@ -127,12 +127,12 @@ class AppendWindow:
 
     def check(self) -> None:
         """Assert the invariants; for tests and the simulator."""
-        assert NO_ENTRY <= self.lac <= self.pushed, "W1"
-        assert 0 <= self.first <= self.lac + 1, "W1"
-        assert max(self._watermarks) <= self.pushed, "W2"
+        assert NO_ENTRY <= self.lac <= self.pushed, "A1"
+        assert 0 <= self.first <= self.lac + 1, "A1"
+        assert max(self._watermarks) <= self.pushed, "A2"
         marks_and_floors = zip(self._watermarks, self._floors, strict=True)
-        assert all(floor <= mark for mark, floor in marks_and_floors), "W3"
+        assert all(floor <= mark for mark, floor in marks_and_floors), "A3"
         if self._frozen_at is None:
-            assert self.lac == self._proven(), "W4"
+            assert self.lac == self._proven(), "A4"
         else:
-            assert self.lac == self._frozen_at, "W5"
+            assert self.lac == self._frozen_at, "A5"

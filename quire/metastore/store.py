@@ -9,15 +9,15 @@ Paths look like `/a/b/c`: a leading slash, segments of printable ASCII without s
 
 Law, for every implementation:
 
-  S1  `get` is linearizable: it sees every change that was confirmed before it was called.
-  S2  Every change of a record gives it a version greater than any it had before in its life; a
+  T1  `get` is linearizable: it sees every change that was confirmed before it was called.
+  T2  Every change of a record gives it a version greater than any it had before in its life; a
       record that is deleted and created again may start over, and its watchers are woken.
-  S3  A call that raises `StoreUnavailableError` changed nothing. A call that raises
+  T3  A call that raises `StoreUnavailableError` changed nothing. A call that raises
       `StoreOutcomeUnknownError` may have; the caller re-reads. There is no other ambiguity. A
       transaction (`commit`) is one change in this, of several records.
-  S4  `wait` and `wait_children` are level-triggered: they compare with the caller's view, so no
+  T4  `wait` and `wait_children` are level-triggered: they compare with the caller's view, so no
       change is lost between a read and a wait. They may wake for nothing; callers re-read.
-  S5  When a session expires its ephemeral records are removed and `wait_expired` returns, though
+  T5  When a session expires its ephemeral records are removed and `wait_expired` returns, though
       not necessarily in that order nor at once: an expired owner may believe in its lease for a
       while.
 """

@@ -6,7 +6,7 @@ is created again), and the time of its last change. So `wait` tells one life of 
 next, and a version that a client read before ZooKeeper's data was put back from an older copy from
 one that counts the same since: the time is compared for equality only. So does `put`, by a read
 first: a record that is deleted, created again and changed as often as before between the
-read and the change, a matter of milliseconds, would still be taken for the old one (S2 allows it).
+read and the change, a matter of milliseconds, would still be taken for the old one (T2 allows it).
 
 Every session has its own connection, and so its own ZooKeeper session and timeout; the store's
 other calls share a connection. `zookeeper_connection.py` describes the ends of requests.

@@ -4,14 +4,13 @@ Everything that changes a ledger is a journal record; it is accepted in one step
 and takes effect when it is durable, in the order of acceptance. From that follow the laws of the
 port:
 
-  B2  an add returns when its record is durable and applied
+  B2  an add returns when its record is durable and applied; reads see applied entries only
   B6  a fence is noted on acceptance, so no later ordinary add is accepted; its record stands after
       every add accepted before, so once it is durable those are applied, and recovery sees them
-      (a deferred one when it is accepted; `sync` waits for its record)
+      (a deferred one when it is accepted; `sync` waits for its record); no client is told of a
+      fence, or refused because of one, before it is durable
   B12 an ordinary add of an entry that is held replaces it never: the same bytes are acked again,
       others refused
-  R9  no client is told of a fence, or refused because of one, before it is durable
-  R10 reads see applied entries only
   B11 a ledger that was dropped because it was deleted leaves its id: ordinary adds are refused as
       after a fence, and every other request is told that the ledger was retired
 

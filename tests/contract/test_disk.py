@@ -59,7 +59,7 @@ def run(open_disk: Callable[[], Disk]) -> Run:
 
 
 def test_one_disk_has_one_process(run: Run, open_disk: Callable[[], Disk]) -> None:
-    """D4: the second is refused before it does anything, and the first goes on undisturbed."""
+    """V4: the second is refused before it does anything, and the first goes on undisturbed."""
 
     async def check(disk: Disk) -> None:
         file = await disk.open("a", create=True)

@@ -144,7 +144,7 @@ def test_a_transaction_whose_answer_is_lost_is_made_whole_or_not_at_all(play: Pl
 
 
 def test_nothing_of_a_creation_is_done_after_its_outcome_was_called_unknown(play: Play) -> None:
-    """Whoever reads again and finds nothing may rely on it: nothing comes later (S3)."""
+    """Whoever reads again and finds nothing may rely on it: nothing comes later (T3)."""
 
     async def body(scene: Scene) -> None:
         await scene.near.create("/here", b"")
@@ -199,7 +199,7 @@ def test_a_read_is_repeated_until_it_is_answered(play: Play) -> None:
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_missed_watch_is_made_up_for_after_the_reconnect(play: Play, cut: bool) -> None:
-    """The event is lost; whoever waits is woken by the reconnect and reads again (S4)."""
+    """The event is lost; whoever waits is woken by the reconnect and reads again (T4)."""
 
     async def body(scene: Scene) -> None:
         version = await scene.near.create("/a", b"")

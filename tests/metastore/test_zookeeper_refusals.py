@@ -1,4 +1,4 @@
-"""Which errors of kazoo's say that nothing was changed, and which leave the outcome open (S3)."""
+"""Which errors of kazoo's say that nothing was changed, and which leave the outcome open (T3)."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class SimDisk:
         return mount
 
     def check_lock(self) -> None:
-        """D4: refuse a second process. What `quire/directory_lock.py` is to the real disk."""
+        """V4: refuse a second process. What `quire/directory_lock.py` is to the real disk."""
         if self.mounts:
             raise DirectoryInUseError("the simulated disk", "another bookie process")
 

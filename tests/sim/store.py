@@ -4,7 +4,7 @@
 `SimStore` is one client of it. Each call travels there and back: it may be lost on the way (nothing
 changed: `StoreUnavailableError`), or its answer may be lost (`StoreOutcomeUnknownError`, applied or
 not). One client's calls take effect in the order they were made, so whoever re-reads after an
-unknown outcome sees how it ended; reads are linearizable (S1, S3). Watches come late, for nothing,
+unknown outcome sees how it ended; reads are linearizable (T1, T3). Watches come late, for nothing,
 or give up.
 
 A session lives while its heartbeats arrive; it may also be expired by decree. Its owner hears late.

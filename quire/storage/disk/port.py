@@ -6,13 +6,13 @@ root, use `/`, and cannot leave it.
 
 Law, for every implementation:
 
-  D1  Written bytes are durable after the file's `sync`, and only then. A file's *name* is
+  V1  Written bytes are durable after the file's `sync`, and only then. A file's *name* is
       durable after `sync_directory` of its directory, and only then; the same goes for rename and
       unlink.
-  D2  After a failed `write` or `sync` of a file nothing is known about it: the caller must stop
+  V2  After a failed `write` or `sync` of a file nothing is known about it: the caller must stop
       using it and may not try the sync again (the kernel reports a lost page once).
-  D3  Reads see every completed write of this process.
-  D4  One disk, one process: while a process has it open, opening it again raises
+  V3  Reads see every completed write of this process.
+  V4  One disk, one process: while a process has it open, opening it again raises
       `DirectoryInUseError` at once. `close` gives it up, and so does the end of the process.
 
 Errors are `OSError`: ENOSPC is the only one after which a caller may go on (with nothing written).

@@ -2,7 +2,7 @@
 
 A process that died of a failed sync of a directory leaves names that the next process sees,
 because the page cache keeps them. The disk may not have them, and a later sync of the directory
-saves only what changed after the failed one (D2). A rename is such a change: the name goes away and
+saves only what changed after the failed one (V2). A rename is such a change: the name goes away and
 returns, and the sync that follows makes it durable.
 """
 
