@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from quire.aio.tasks import Tasks
+from quire.aio.timing import time_limit
 from quire.errors import (
     CorruptRecordError,
     FormatLevelError,
@@ -44,6 +45,9 @@ REGISTER_SECONDS: Final = 2.0
 
 SESSION_SECONDS: Final = 30.0
 """How long a dead client stays registered."""
+
+CLOSE_SECONDS: Final = 1.0
+"""A client that ends waits so long for a store that is away; its record then ends by itself."""
 
 _log = logging.getLogger(__name__)
 
@@ -117,8 +121,9 @@ async def _keep(store: MetadataStore, path: str, where: str) -> None:
                 await _register(store, session, path, where)
                 await session.wait_expired()
             finally:
-                with suppress(QuireError):
-                    await session.close()
+                with suppress(QuireError, TimeoutError):
+                    async with time_limit(CLOSE_SECONDS):
+                        await session.close()
         except FormatLevelError as error:
             _log.warning("%s", error)
             return

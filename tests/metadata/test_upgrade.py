@@ -18,7 +18,7 @@ from quire.metastore.cluster import Cluster, read_cluster
 from quire.metastore.layout import BOOKIES, CLIENTS, CLUSTER
 from quire.metastore.levels import OLDER_PROGRAM, SPEAKS, THIS_PROGRAM, Speaks
 from quire.metastore.members import decode_client, encode_client, registered
-from quire.metastore.memory import MemoryStore
+from quire.metastore.memory import MemorySession, MemoryStore
 from quire.metastore.record import encode_record
 from quire.metastore.registration import encode_registration
 from quire.storage.identity import registration
@@ -92,6 +92,25 @@ def test_a_client_comes_back_after_its_session_expired() -> None:
             assert await store.children(CLIENTS) == []
             await asyncio.sleep(members.REGISTER_SECONDS + 1)
             assert await store.children(CLIENTS) == ["c1"]
+
+    virtually(main)
+
+
+def test_a_client_leaves_a_store_that_does_not_answer() -> None:
+    async def main() -> None:
+        store = await a_cluster()
+        closing = asyncio.Event()
+
+        async def hang(_: object) -> None:
+            closing.set()
+            await asyncio.Event().wait()
+
+        with patch.object(MemorySession, "close", hang):
+            async with registered(store, "c1", "here"):
+                await asyncio.sleep(members.REGISTER_SECONDS + 1)
+                left = asyncio.get_running_loop().time()
+        assert closing.is_set()
+        assert asyncio.get_running_loop().time() - left <= members.CLOSE_SECONDS
 
     virtually(main)
 
