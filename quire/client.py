@@ -14,24 +14,17 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from quire.bookie import BookieAddress, BookieInfo
+from quire.client_ledgers import LedgerClient
 from quire.election.election import Election
-from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leading import LeadingLog, Turn
 from quire.leaving import OpenHandles, Stage
 from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.inventory import Inventory, take_inventory
-from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
-from quire.ledger.quorum import Replication
-from quire.ledger.reader import LedgerReader
 from quire.ledger.roster import BookieRoster
-from quire.ledger.writer import LedgerWriter
 from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
 from quire.log.maintenance.cursors import LogCursors
-from quire.log.maintenance.ingest import Ingest
-from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.info import LogInfo, info_of
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import OnGap
@@ -40,14 +33,11 @@ from quire.log.reading.search import LogEnd
 from quire.log.reading.span import Slice, Span
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, Position, Start
-from quire.metadata.check import Finding, check_ledgers
-from quire.metadata.recordless import RecordlessLedgers, find_recordless
 from quire.metastore.store import MetadataStore
 from quire.opening import OpeningReader
 from quire.scan import Place, RecordBatchReader, scan
 from quire.service import Application, Service, ServiceOptions
 from quire.service.service import R
-from quire.service.snapshots import gc_snapshots
 
 SESSION_SECONDS: Final = 6.0
 """Default seconds without a heartbeat after which a leader loses its leadership."""
@@ -62,7 +52,7 @@ def always() -> bool:
     return True
 
 
-class Client:
+class Client(LedgerClient):
     """A connection to one cluster. `connect` creates it.
 
     A client belongs to the event loop that created it, and any number of tasks of that loop may
@@ -84,195 +74,14 @@ class Client:
         options: LedgerOptions,
         handles: OpenHandles,
     ) -> None:
+        super().__init__(store, roster, catalog, options, handles)
         self._scope: AbstractAsyncContextManager[object] | None = None
-        self._options = options
-        self._store = store
-        self._roster = roster
-        self._catalog = catalog
         self._logs = logs
         self._rng = rng
-        self._handles = handles
-
-    @property
-    def store_uri(self) -> str:
-        """The metadata store's URI."""
-        return self._store.uri
 
     def own(self, scope: AbstractAsyncContextManager[object]) -> None:
         """Used by `connect`: let `close` leave the scope of this client."""
         self._scope = scope
-
-    # Ledgers.
-
-    async def create_ledger(
-        self,
-        replication: Replication | None = None,
-        *,
-        password: bytes = b"",
-        digest: DigestKind = DigestKind.CRC32C,
-        custom_metadata: Mapping[str, str] | None = None,
-        deferred_sync: bool = False,
-        full_quorum: bool = False,
-    ) -> LedgerWriter:
-        """Create a ledger and return its one writer.
-
-        Args:
-            replication: ensemble, write quorum and ack quorum, in bookies; None for the default.
-            password: needed to open and recover the ledger later; bookies keep a hash of it.
-            digest: how entries are protected (docs/formats.md, "Frame").
-            custom: text that the application stores in the ledger's metadata.
-            deferred_sync: an answered append is only received, not durable. It is confirmed, and
-                seen by followers, at the next `LedgerWriter.force`, or when the ledger is closed.
-            full_quorum: close the ledger only when every entry is on all bookies of its write set,
-                not just on an ack quorum.
-
-        Returns:
-            The only writer that the ledger will ever have.
-
-        Raises:
-            NotEnoughBookiesError: fewer bookies than the ensemble are writable.
-
-        Cancellation: an empty ledger may remain in the metadata store.
-
-        Guarantees: docs/protocol.md, sections 1 and 2.
-        """
-        writer = await self._catalog.create(
-            replication,
-            password=password,
-            digest=digest,
-            custom_metadata=custom_metadata,
-            deferred_sync=deferred_sync,
-            full_quorum=full_quorum,
-        )
-        return self._handles.remember(writer, Stage.WRITER)
-
-    async def open_ledger(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
-        """Open a ledger to read it whole: recover and close it first if it is not closed.
-
-        Args:
-            ledger: the ledger's id.
-            password: the password that the ledger was created with.
-
-        Returns:
-            A reader of the closed ledger.
-
-        Raises:
-            NoSuchLedgerError: the ledger does not exist.
-            UnauthorizedError: the password is wrong.
-            UnreadableError: too few bookies answer to decide where the ledger ends.
-            NotEnoughBookiesError: recovery has too few bookies to write entries back.
-
-        Cancellation: recovery stops. The ledger may stay in recovery, with its writer fenced; the
-            next recovery completes it.
-
-        Guarantees: the previous writer can have nothing acknowledged after the end, and the reader
-            sees every acknowledged entry (docs/protocol.md, section 4).
-        """
-        reader = await self._catalog.open(ledger, password=password)
-        return self._handles.remember(reader, Stage.READER)
-
-    async def open_ledger_without_recovery(
-        self, ledger: LedgerId, *, password: bytes = b""
-    ) -> LedgerReader:
-        """Open a ledger to read its confirmed entries, or to follow it.
-
-        Args:
-            ledger: the ledger's id.
-            password: the password that the ledger was created with.
-
-        Returns:
-            A reader that sees the entries confirmed so far, and can wait for more.
-
-        Raises:
-            NoSuchLedgerError: the ledger does not exist.
-            UnauthorizedError: the password is wrong.
-
-        Guarantees: the writer is never disturbed (docs/protocol.md, section 5).
-        """
-        reader = await self._catalog.open_without_recovery(ledger, password=password)
-        return self._handles.remember(reader, Stage.READER)
-
-    async def delete_ledger(
-        self, ledger: LedgerId, *, password: bytes = b"", force: bool = False
-    ) -> None:
-        """Delete a ledger. Bookies drop its entries some time later.
-
-        Args:
-            ledger: the ledger's id.
-            password: needed for an open ledger, which is fenced and closed first.
-            force: delete the ledger as it is, for a ledger that lost its bookies. Until the bookies
-                have dropped the ledger, a living writer may have entries acknowledged that are then
-                lost.
-
-        Raises:
-            NoSuchLedgerError: the ledger does not exist.
-            UnauthorizedError: the ledger is open and the password is wrong.
-            UnreadableError: the ledger is open and too few bookies answer to close it.
-            NotEnoughBookiesError: the ledger is open and its recovery has too few bookies.
-
-        Cancellation: the ledger may be closed, or deleted, all the same.
-
-        Guarantees: without `force` no entry is acknowledged after the deletion (docs/protocol.md,
-            H8).
-        """
-        if force:
-            await self._catalog.delete(ledger)
-        else:
-            await self._catalog.close_and_delete(ledger, password=password)
-
-    async def list_ledgers(self) -> list[LedgerId]:
-        """Return the ids of all ledgers in ascending order, including the ledgers of logs."""
-        return await self._catalog.list()
-
-    async def ledger_metadata(self, ledger: LedgerId) -> LedgerMetadata:
-        """Return a ledger's metadata.
-
-        Args:
-            ledger: the ledger's id.
-
-        Returns:
-            The ledger's record in the metadata store, as it is now.
-
-        Raises:
-            NoSuchLedgerError: the ledger does not exist.
-        """
-        return await self._catalog.metadata(ledger)
-
-    async def ledger_inventory(self, ledger: LedgerId) -> Inventory:
-        """Ask every bookie which entries of a ledger it holds, and compare that with metadata.
-
-        Args:
-            ledger: the ledger's id.
-
-        Returns:
-            The entries that each bookie holds; also names the bookies that did not answer.
-
-        Raises:
-            NoSuchLedgerError: the ledger does not exist.
-
-        Guarantees: neither writers nor readers are disturbed.
-        """
-        timeout = self._options.request_timeout
-        return await take_inventory(self._store, self._roster, ledger, timeout)
-
-    async def recordless_ledgers(self) -> RecordlessLedgers:
-        """Return the ledgers that bookies hold entries of and the store has no record of.
-
-        Such a ledger was created after a backup that was restored, or was deleted and not collected
-        yet.
-        """
-        timeout = self._options.request_timeout
-        return await find_recordless(self._roster, self._catalog, timeout)
-
-    def check_ledgers(self) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
-        """Compare every ledger with the entries that the bookies hold (metadata/check.py).
-
-        Yields:
-            For each ledger: how many ledgers were compared, of how many, and the finding, or None
-            if the ledger is sound.
-        """
-        timeout = self._options.request_timeout
-        return check_ledgers(self._store, self._roster, self._catalog, timeout)
 
     # Logs.
 
@@ -507,17 +316,6 @@ class Client:
         """
         return self._logs.read_span(span, password=password, keyring=keyring)
 
-    def log_ingest(self, name: str) -> Ingest:
-        """Return the jobs that write ledgers for a log to adopt.
-
-        Args:
-            name: the log's name.
-
-        Returns:
-            The log's jobs. The caller closes the writers that it creates with them.
-        """
-        return self._logs.ingest(name)
-
     async def log_end(
         self, name: str, *, linearizable: bool = False, password: bytes = b""
     ) -> LogEnd:
@@ -535,7 +333,7 @@ class Client:
         Raises:
             NoSuchLogError: the log does not exist.
             UnreadableError: too few bookies answer, or a writer that is gone left the end
-                undecided: `logs.recover` decides.
+                undecided: `recover_log` decides.
 
         Guarantees: docs/protocol.md, C8.
         """
@@ -553,45 +351,115 @@ class Client:
         """
         return self._logs.cursors(name, password=password)
 
-    @property
-    def logs(self) -> LogDirectory:
-        """All logs, with rarely needed calls: `create`, `watch`, `rebuild` and `sweep`."""
-        return self._logs
+    async def create_log(self, name: str, options: Mapping[str, str] | None = None) -> LogInfo:
+        """Create an empty log. `open_log` creates a missing log, too.
+
+        Args:
+            name: the log's name.
+            options: options that hold for every leader from the first on, as in `configure_log`.
+
+        Raises:
+            LogExistsError: a log of that name exists.
+            ConfigurationError: a name or a value is not valid.
+
+        Cancellation: the log may exist afterwards.
+        """
+        return info_of(await self._logs.create(name, options))
+
+    async def recover_log(self, name: str, *, password: bytes = b"") -> None:
+        """Close the ledgers of a crashed leader: then a plain read sees all acknowledged records.
+
+        Args:
+            name: the log's name.
+            password: the log's password.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            UnauthorizedError: the password is wrong.
+            UnreadableError: too few bookies answer to decide how a ledger ends.
+
+        Cancellation: recovery stops. A repetition completes it.
+
+        Guarantees: a living leader is deposed. The next leader continues the log
+            (docs/protocol.md, section 4).
+        """
+        await self._logs.recover(name, password=password)
+
+    async def last_txid(self, name: str, *, password: bytes = b"") -> int:
+        """Return the last txid that a log announced; −1 for a log without txids.
+
+        Args:
+            name: the log's name.
+            password: the log's password.
+
+        Returns:
+            The last txid, also of a record that was trimmed.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            UnreadableError: too few bookies answer.
+        """
+        return await self._logs.last_txid(name, password=password)
 
     async def list_logs(self) -> list[str]:
         """Return the names of all logs, sorted."""
         return await self._logs.list()
 
-    async def describe_log(self, name: str) -> LogManifest:
-        """Return a log's manifest: its segments, epoch, trim point and settings.
+    async def log_info(self, name: str) -> LogInfo:
+        """Return a log's segments, epoch, first position and options, as they are now.
 
         Args:
             name: the log's name.
+
+        Returns:
+            A value that does not change. A log that is being deleted has one, too.
 
         Raises:
             NoSuchLogError: the log does not exist.
         """
-        return await self._logs.describe(name)
+        return info_of(await self._logs.describe(name))
 
-    async def configure_log(self, name: str, settings: Mapping[str, str]) -> LogManifest:
-        """Store settings that hold for every leader of a log.
+    def watch_logs(self) -> AsyncGenerator[Sequence[str], None]:
+        """Yield the names of all logs now, and again when logs were created or deleted."""
+        return self._logs.watch()
 
-        The present leader obeys a setting as soon as it sees it, `replication` from its next
+    async def watch_log(self, name: str) -> AsyncGenerator[LogInfo, None]:
+        """Yield a log's shape now, and again after every change, until the log is deleted.
+
+        Args:
+            name: the log's name.
+
+        Yields:
+            The shape after a roll, a takeover, a trim or a change of options. Changes that follow
+            each other quickly may be yielded as one.
+
+        Raises:
+            NoSuchLogError: the log does not exist at the start.
+        """
+        async with contextlib.aclosing(self._logs.watch_log(name)) as manifests:
+            async for manifest in manifests:
+                yield info_of(manifest)
+
+    async def configure_log(self, name: str, options: Mapping[str, str]) -> LogInfo:
+        """Store options that hold for every leader of a log, whatever options it is given.
+
+        The present leader follows an option as soon as it sees it, `replication` from its next
         segment on.
 
         Args:
             name: the log's name.
-            settings: values by name (`quire.log.manifest.options.SETTINGS`). Other settings keep
-                their values. The value "" removes a setting.
+            options: values by name, as text: `{"retention_seconds": "604800"}`. `quire log set
+                --help` lists the names. Other options keep their values. The value "" removes an
+                option.
 
         Returns:
-            The manifest with the new settings.
+            The log with its new options.
 
         Raises:
             ConfigurationError: a name or a value is not valid.
             NoSuchLogError: the log does not exist.
         """
-        return await self._logs.set_options(name, settings)
+        return info_of(await self._logs.set_options(name, options))
 
     async def trim_log(
         self,
@@ -623,7 +491,7 @@ class Client:
     async def delete_log(
         self, name: str, *, password: bytes = b"", forget_tiers: Collection[str] = ()
     ) -> None:
-        """Delete a log with its ledgers, cursors and files (see `LogDirectory.delete`).
+        """Delete a log with its ledgers, cursors and files.
 
         Args:
             name: the log's name.
@@ -641,7 +509,7 @@ class Client:
         """
         await self._logs.delete(name, password=password, forget_tiers=forget_tiers)
 
-    # Elections and bookies.
+    # Elections and services.
 
     def election(
         self, name: str, candidate: str | None = None, *, session_timeout: float = SESSION_SECONDS
@@ -694,29 +562,6 @@ class Client:
             options or ServiceOptions(),
         )
         return self._handles.remember(service, Stage.SERVICE)
-
-    async def gc_snapshots(self) -> Sequence[LedgerId]:
-        """Delete ledgers of unfinished snapshots, from services that ended while writing one.
-
-        Returns:
-            The deleted ledgers. No service would ever have read them.
-        """
-        return await gc_snapshots(self._store, self._catalog)
-
-    def bookies(self) -> list[BookieAddress]:
-        """Return the bookies that are registered now, sorted by id."""
-        return self._roster.known()
-
-    async def bookie_info(self, bookie: BookieId) -> BookieInfo:
-        """Return a bookie's own description of itself.
-
-        Args:
-            bookie: the bookie's id.
-
-        Raises:
-            BookieUnavailableError: the bookie does not answer, or is not registered.
-        """
-        return await self._roster.bookie(bookie).info()
 
     async def close(self) -> None:
         """Close every handle that is still open, in order.

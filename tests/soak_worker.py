@@ -33,6 +33,7 @@ from quire.errors import (
     TailConflictError,
 )
 from quire.ledger.options import LedgerOptions
+from quire.ledgers import Replication
 from tests.judges.history import Journal, Kind, Operation, Outcome, value_of
 
 LOG = "soak"
@@ -49,9 +50,7 @@ now = time.monotonic_ns
 class Worker:
     client: quire.Client
 
-    def __init__(
-        self, name: str, give_up: float, history: Path, replication: quire.Replication
-    ) -> None:
+    def __init__(self, name: str, give_up: float, history: Path, replication: Replication) -> None:
         self.name = name
         self.options = quire.LogOptions(
             replication=replication, open_timeout=give_up, roll_entries=ENTRIES_PER_SEGMENT
@@ -207,7 +206,7 @@ async def main() -> None:
     arguments.add_argument("--name", required=True)
     arguments.add_argument("--give-up", type=float, default=30.0, help="seconds without bookies")
     arguments.add_argument("--history", type=Path, default=Path(os.devnull))
-    arguments.add_argument("--replication", type=quire.Replication.parse, default="3/3/2")
+    arguments.add_argument("--replication", type=Replication.parse, default="3/3/2")
     options = arguments.parse_args()
     limits = LedgerOptions(append_timeout=options.give_up)
     worker = Worker(options.name, options.give_up, options.history, options.replication)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from quire import admin
 from quire.errors import LeadershipLostError, OutcomeUnknownError, QuireError
 from quire.log.records.position import LATEST
 from quire.service import Role
@@ -86,7 +87,7 @@ async def a_lost_manifest(cluster: LogCluster, acked: list[bytes]) -> None:
     cursor = await client.log_cursors(NAME).open("cursor")
     await cursor.advance(1)
     await cluster.store.delete(PATH)
-    await client.logs.rebuild(NAME)
+    await admin.rebuild(client, NAME)
     acked.append(b"before")
     assert await cursor.lag() == 0
 

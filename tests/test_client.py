@@ -109,7 +109,7 @@ def test_an_empty_cluster_answers_with_typed_errors(store: str) -> None:
             with pytest.raises(NoSuchLogError):
                 await client.read_log("orders")
             with pytest.raises(NoSuchLogError):
-                await client.describe_log("orders")
+                await client.log_info("orders")
 
     asyncio.run(main())
 

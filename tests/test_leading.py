@@ -50,7 +50,7 @@ def test_a_turn_is_won_and_its_log_is_closed_before_the_next() -> None:
                 await log.append(b"%d" % number)
                 leader = await client.election(LOG).leader()
                 assert leader is not None
-            assert not (await client.describe_log(LOG)).open_segments, "it was closed in order"
+            assert not (await client._logs.describe(LOG)).open_segments, "it was closed in order"
             assert await client.election(LOG).leader() is None, "it resigned"
         assert epochs == sorted(set(epochs))
         assert await payloads(client) == [b"0", b"1", b"2"]
@@ -145,7 +145,7 @@ def test_an_error_of_the_block_leaves_it_and_the_log_is_closed() -> None:
         with pytest.raises(KeyError):
             await lead()
         assert await payloads(client) == [b"kept"]
-        assert not (await client.describe_log(LOG)).open_segments
+        assert not (await client._logs.describe(LOG)).open_segments
         assert await client.election(LOG).leader() is None
 
     play(scene)
@@ -223,7 +223,7 @@ def test_cancelling_the_block_closes_the_log_and_stays_a_cancellation() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not (await client.describe_log(LOG)).open_segments
+        assert not (await client._logs.describe(LOG)).open_segments
         assert await payloads(client) == [b"kept"]
 
     play(scene)

@@ -86,6 +86,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.scan": (*VALUES, "quire.log", "quire.columns"),
     "quire.leading": ("quire.errors", "quire.log", "quire.election"),
     "quire.client": (
+        "quire.client_ledgers",
         "quire.leaving",
         "quire.leading",
         "quire.scan",
@@ -98,6 +99,24 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.ledger",
         "quire.metastore",
     ),
+    "quire.client_ledgers": (
+        *VALUES,
+        "quire.leaving",
+        "quire.metadata",
+        "quire.ledger",
+        "quire.metastore",
+    ),
+    "quire.admin": ("quire.client", "quire.entry", "quire.log", "quire.service"),
+    "quire.inspect": (
+        *VALUES,
+        "quire.election",
+        "quire.leading",
+        "quire.ledger",
+        "quire.log",
+        "quire.metadata",
+        "quire.opening",
+    ),
+    "quire.ledgers": (*VALUES, "quire.ledger"),
     "quire.connection": (
         *VALUES,
         "quire.client",
@@ -112,6 +131,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.sync": (
         *VALUES,
         "quire.sync",
+        "quire.admin",
         "quire.leaving",
         "quire.leading",
         "quire.scan",
@@ -293,7 +313,7 @@ LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
 RATCHET: dict[str, tuple[int, str]] = {
-    "quire/client.py": (745, "its docstrings are the reference of the public interface"),
+    "quire/client.py": (600, "its docstrings are the reference of the public interface"),
 }
 """Allowed excess: "path" or "path:function" → (lines, reason). Only ever shrinks."""
 

@@ -106,7 +106,7 @@ async def next_leader(stage: Stage, previous: Player) -> Player:
 async def written_to(store: str, cluster: LocalCluster) -> int:
     """The number of a bookie that holds the newest entries of the log."""
     async with quire.connect(store) as client:
-        manifest = await client.describe_log(LOG)
+        manifest = await client.log_info(LOG)
         metadata = await client.ledger_metadata(manifest.segments[-1].ledger)
     return cluster.index_of(metadata.last_fragment.bookies[0])
 

@@ -116,7 +116,7 @@ async def _append(
 async def _check_txid(client: Client, name: str, txid: int, options: LogOptions) -> None:
     """Raise `TxidOrderError` when a log has had a record of a later txid."""
     with contextlib.suppress(NoSuchLogError):
-        last = await client.logs.last_txid(name, password=options.password)
+        last = await client.last_txid(name, password=options.password)
         check_order(name, txid, last)
 
 
@@ -146,7 +146,7 @@ def trim(settings: Settings, name: str, position: Position | int, password: byte
 async def _trim(settings: Settings, name: str, position: Position | int, password: bytes) -> None:
     async with settings.connect() as client:
         await client.trim_log(name, position, password=password)
-        first = str((await client.describe_log(name)).first_position)
+        first = str((await client.log_info(name)).first_position)
     if settings.json:
         print_json({"log": name, "first_position": first})
     else:

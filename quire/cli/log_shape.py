@@ -1,4 +1,4 @@
-"""`quire log create`, `list`, `show`, `watch`, `set`: segments and settings of logs."""
+"""`quire log create`, `list`, `show`, `watch`, `set`: segments and options of logs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import click
 from quire.cli.output import Value, cell, flush, note, print_fields, print_json, print_table
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import NoSuchLogError
-from quire.log.manifest.capacity import manifest_bytes, warning
-from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.info import LogInfo, SegmentInfo
 
 
-@click.command(short_help="Create an empty log, with settings.")
+@click.command(short_help="Create an empty log, with options.")
 @click.argument("name")
-@click.argument("assignments", metavar="[SETTING=VALUE]...", nargs=-1)
+@click.argument("assignments", metavar="[OPTION=VALUE]...", nargs=-1)
 @with_settings
 def create(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
-    """Create an empty log, with settings (see `quire log set`) that hold from the beginning.
+    """Create an empty log, with options (see `quire log set`) that hold from the beginning.
 
-    `quire log append` creates a missing log by itself: use `create` for settings, or for readers
+    `quire log append` creates a missing log by itself: use `create` for options, or for readers
     that start before the first append.
 
     \b
@@ -33,9 +32,9 @@ def create(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
 
 async def _create(settings: Settings, name: str, values: dict[str, str]) -> None:
     async with settings.connect() as client:
-        manifest = await client.logs.create(name, values)
+        info = await client.create_log(name, values)
     if settings.json:
-        print_json(_shape(manifest))
+        print_json(_shape(info))
     else:
         note(f"Log {name} is created.")
 
@@ -54,37 +53,36 @@ def list_(settings: Settings) -> None:
 
 async def _list(settings: Settings) -> None:
     async with settings.connect() as client:
-        manifests: list[LogManifest] = []
+        infos: list[LogInfo] = []
         for name in await client.list_logs():
             with suppress(NoSuchLogError):  # deleted meanwhile
-                manifests.append(await client.describe_log(name))
+                infos.append(await client.log_info(name))
     if settings.json:
-        for manifest in manifests:
-            print_json(summary(manifest))
+        for info in infos:
+            print_json(summary(info))
         return
-    rows = [tuple(summary(manifest).values()) for manifest in manifests]
+    rows = [tuple(summary(info).values()) for info in infos]
     columns = ("log", "epoch", "segments", "first position", "records", "sealed")
     print_table(columns, rows, empty="No logs yet: `quire log append NAME` makes one.")
 
 
-def summary(manifest: LogManifest) -> dict[str, Value]:
+def summary(info: LogInfo) -> dict[str, Value]:
     """Return a log's fields in a list of logs; `records` counts untrimmed ones, None if unknown."""
-    end = manifest.end_offset
     return {
-        "log": manifest.name,
-        "epoch": manifest.epoch,
-        "segments": len(manifest.segments),
-        "first_position": str(manifest.first_position),
-        "records": None if end is None else end - manifest.first_offset,
-        "sealed": manifest.sealed,
+        "log": info.name,
+        "epoch": info.epoch,
+        "segments": len(info.segments),
+        "first_position": str(info.first_position),
+        "records": info.records,
+        "sealed": info.is_sealed,
     }
 
 
-@click.command(short_help="Show a log's settings, segments and ledgers.")
+@click.command(short_help="Show a log's options, segments and ledgers.")
 @click.argument("name")
 @with_settings
 def show(settings: Settings, name: str) -> None:
-    """Show a log's settings, segments and ledgers.
+    """Show a log's options, segments and ledgers.
 
     \b
     Example:
@@ -95,38 +93,38 @@ def show(settings: Settings, name: str) -> None:
 
 async def _show(settings: Settings, name: str) -> None:
     async with settings.connect() as client:
-        manifest = await client.describe_log(name)
+        info = await client.log_info(name)
     if settings.json:
-        print_json(_shape(manifest))
+        print_json(_shape(info))
         return
-    size = manifest_bytes(manifest)
-    print_fields({**summary(manifest), "manifest_bytes": size, "settings": _stored(manifest)})
-    said = warning(manifest)
+    size = info.record_bytes
+    print_fields({**summary(info), "manifest_bytes": size, "options": _stored(info)})
+    said = info.warning
     if said is not None:
         click.echo(f"warning: {said}", err=True)
     click.echo()
-    rows = [tuple(_segment(segment).values()) for segment in manifest.segments]
+    rows = [tuple(_segment(segment).values()) for segment in info.segments]
     columns = ("segment", "ledger", "epoch", "first offset", "records", "bytes", "open")
     print_table((*columns, "file", "on bookies"), rows, empty="It has no segments.")
 
 
-def _shape(manifest: LogManifest) -> dict[str, Value]:
-    segments: list[Value] = [_segment(each) for each in manifest.segments]
-    stored: dict[str, Value] = dict(sorted(manifest.settings.items()))
+def _shape(info: LogInfo) -> dict[str, Value]:
+    segments: list[Value] = [_segment(each) for each in info.segments]
+    stored: dict[str, Value] = dict(sorted(info.options.items()))
     sized: dict[str, Value] = {
-        "manifest_bytes": manifest_bytes(manifest),
-        "warning": warning(manifest),
-        "settings": stored,
+        "manifest_bytes": info.record_bytes,
+        "warning": info.warning,
+        "options": stored,
     }
-    return {**summary(manifest), **sized, "segment_list": segments}
+    return {**summary(info), **sized, "segment_list": segments}
 
 
-def _stored(manifest: LogManifest) -> str:
-    stored = sorted(manifest.settings.items())
-    return " ".join(f"{setting}={value}" for setting, value in stored) or "none"
+def _stored(info: LogInfo) -> str:
+    stored = sorted(info.options.items())
+    return " ".join(f"{option}={value}" for option, value in stored) or "none"
 
 
-def _segment(segment: Segment) -> dict[str, Value]:
+def _segment(segment: SegmentInfo) -> dict[str, Value]:
     return {
         "segment": segment.number,
         "ledger": segment.ledger,
@@ -134,9 +132,9 @@ def _segment(segment: Segment) -> dict[str, Value]:
         "first_offset": segment.first_offset,
         "records": segment.records,
         "bytes": segment.bytes,
-        "open": segment.end is None,
-        "file": segment.cold.uri if segment.cold else None,
-        "on_bookies": segment.is_hot,
+        "open": segment.is_open,
+        "file": segment.file,
+        "on_bookies": segment.is_on_bookies,
     }
 
 
@@ -158,7 +156,7 @@ def watch(settings: Settings, name: str | None) -> None:
 
 async def _watch(settings: Settings) -> None:
     async with settings.connect() as client:
-        async for names in client.logs.watch():
+        async for names in client.watch_logs():
             if settings.json:
                 print_json({"logs": list(names)})
             else:
@@ -168,11 +166,11 @@ async def _watch(settings: Settings) -> None:
 
 async def _watch_log(settings: Settings, name: str) -> None:
     async with settings.connect() as client:
-        async for manifest in client.logs.watch_log(name):
+        async for info in client.watch_log(name):
             if settings.json:
-                print_json(_shape(manifest))
+                print_json(_shape(info))
             else:
-                shown = {**summary(manifest), "settings": _stored(manifest)}
+                shown = {**summary(info), "options": _stored(info)}
                 del shown["log"]
                 pairs = (f"{what} {cell(value)}" for what, value in shown.items())
                 click.echo(f"{cell(name)}: " + ", ".join(pairs))
@@ -180,18 +178,18 @@ async def _watch_log(settings: Settings, name: str) -> None:
     note(f"Log {name} is deleted.")
 
 
-@click.command("set", short_help="Store settings that hold for every leader of a log.")
+@click.command("set", short_help="Store options that hold for every leader of a log.")
 @click.argument("name")
-@click.argument("assignments", metavar="SETTING=VALUE...", nargs=-1, required=True)
+@click.argument("assignments", metavar="OPTION=VALUE...", nargs=-1, required=True)
 @with_settings
 def set_(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
-    """Store settings that hold for every leader of a log, the present leader included.
+    """Store options that hold for every leader of a log, the present leader included.
 
-    Settings: replication (ensemble/write quorum/ack quorum, from the next segment on), roll_bytes,
+    Options: replication (ensemble/write quorum/ack quorum, from the next segment on), roll_bytes,
     roll_entries, roll_seconds, batch_bytes, batch_records, compression (none, zstd, lz4),
     retention_seconds, retention_bytes, retention_cursors (true: retention waits for the slowest
-    cursor), producers_max, producers_seconds, jobs_max and jobs_seconds. Other settings stay as
-    they are; a setting without a value is removed.
+    cursor), producers_max, producers_seconds, jobs_max and jobs_seconds. Other options stay as
+    they are; an option without a value is removed.
 
     \b
     Examples:
@@ -203,16 +201,16 @@ def set_(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
 
 
 def _assignment(text: str) -> tuple[str, str]:
-    setting, equals, value = text.partition("=")
+    option, equals, value = text.partition("=")
     if not equals:
-        raise click.BadParameter(f"{text!r} is not SETTING=VALUE")
-    return setting, value
+        raise click.BadParameter(f"{text!r} is not OPTION=VALUE")
+    return option, value
 
 
 async def _set(settings: Settings, name: str, values: dict[str, str]) -> None:
     async with settings.connect() as client:
-        manifest = await client.configure_log(name, values)
+        info = await client.configure_log(name, values)
     if settings.json:
-        print_json({"log": name, "settings": dict(manifest.settings)})
+        print_json({"log": name, "options": dict(info.options)})
     else:
-        print_fields(dict(manifest.settings))
+        print_fields(dict(info.options))

@@ -106,7 +106,7 @@ async def _read(
     settings: Settings, wanted: Wanted, show: Callable[[Record], None], recover: bool
 ) -> None:
     async with settings.connect() as client:
-        info = await client.describe_log(wanted.name)
+        info = await client.log_info(wanted.name)
         reader = await client.read_log(
             wanted.name,
             info.first_position if wanted.start is None else wanted.start,
@@ -131,7 +131,7 @@ async def _read(
 async def _explain_nothing(client: Client, wanted: Wanted) -> None:
     """Say on standard error why nothing was printed."""
     end = await client.log_end(wanted.name, password=wanted.password)
-    first = (await client.describe_log(wanted.name)).first_position
+    first = (await client.log_info(wanted.name)).first_position
     if first >= end.position:
         note(f"Log {wanted.name} has no record now; its next offset is {end.offset}.")
     else:
@@ -276,7 +276,7 @@ async def _end(
     settings: Settings, name: str, linearizable: bool, password: bytes, keyring: Keyring | None
 ) -> None:
     async with settings.connect() as client:
-        first = (await client.describe_log(name)).first_position
+        first = (await client.log_info(name)).first_position
         found = await client.log_end(name, linearizable=linearizable, password=password)
         offset = await _first_offset(client, name, found.offset, password, keyring)
     fields: dict[str, Value] = {
@@ -301,7 +301,7 @@ async def _first_offset(
     The manifest knows the offset of the first segment only. A log that was trimmed inside that
     segment is read.
     """
-    info = await client.describe_log(name)
+    info = await client.log_info(name)
     if (info.first_position.entry, info.first_position.slot) == (0, 0):
         return info.first_offset
     reading = client.read_log(name, info.first_position, password=password, keyring=keyring)

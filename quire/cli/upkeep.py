@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from quire import admin
 from quire.cli.log_shape import summary
 from quire.cli.output import Value, note, print_json
 from quire.cli.replication import password_option
@@ -31,14 +32,14 @@ def rebuild(settings: Settings, name: str, password: bytes, log_id: str | None) 
 
 async def _rebuild(settings: Settings, name: str, password: bytes, log_id: str | None) -> None:
     async with settings.connect() as client:
-        manifest = await client.logs.rebuild(name, password=password, log_id=log_id)
+        info = await admin.rebuild(client, name, password=password, log_id=log_id)
     if settings.json:
-        fields = summary(manifest)
+        fields = summary(info)
         print_json(
             {each: fields[each] for each in ("log", "segments", "records", "first_position")}
         )
     else:
-        note(f"Log {name} has {len(manifest.segments)} segments from {manifest.first_position} on.")
+        note(f"Log {name} has {len(info.segments)} segments from {info.first_position} on.")
 
 
 @click.command(short_help="Delete orphans: leftovers of crashes.")
@@ -55,16 +56,14 @@ def gc(settings: Settings) -> None:
 
 async def _gc(settings: Settings) -> None:
     async with settings.connect() as client:
-        orphans = [*await client.logs.gc(), *await client.gc_snapshots()]
-        files = await client.logs.gc_files()
-        kept = await client.logs.unlisted()
+        done = await admin.gc(client)
     if settings.json:
-        shown: dict[str, Value] = {name: list(ledgers) for name, ledgers in kept.items()}
-        print_json({"deleted": list(orphans), "files": list(files), "kept": shown})
+        shown: dict[str, Value] = {name: list(ledgers) for name, ledgers in done.kept.items()}
+        print_json({"deleted": list(done.ledgers), "files": list(done.files), "kept": shown})
     else:
-        also = f", and {len(files)} files of cold segments" if files else ""
-        note(f"{len(orphans)} ledgers{also} were orphans and are deleted.")
-        for name, ledgers in sorted(kept.items()):
+        also = f", and {len(done.files)} files of cold segments" if done.files else ""
+        note(f"{len(done.ledgers)} ledgers{also} were orphans and are deleted.")
+        for name, ledgers in sorted(done.kept.items()):
             note(
                 f"Kept: ledgers {', '.join(map(str, ledgers))} hold records of a log {name} that "
                 f"has no manifest. `quire log rebuild {name}` rebuilds it if it is lost."

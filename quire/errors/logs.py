@@ -49,7 +49,7 @@ class ForgottenJobError(ConflictError):
         super().__init__(
             f"work of job {job!r} may be in log {log!r}: the log has forgotten what this job did; "
             "nothing was written. Look in the log for the records, then go on under a new job "
-            "name (setting jobs_max: how many jobs are remembered)"
+            "name (option jobs_max: how many jobs are remembered)"
         )
         self.log = log
         self.job = job
@@ -146,7 +146,7 @@ class ForgottenProducerError(SequenceConflictError):
             self,
             f"sequence {sequence} of producer {producer!r} may be in the log: the log has "
             "forgotten this producer's numbers; look in the log for the record, then go on under "
-            "a new producer name (setting producers_max: how many producers are remembered)",
+            "a new producer name (option producers_max: how many producers are remembered)",
         )
         self.producer = producer
         self.sequence = sequence

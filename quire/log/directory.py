@@ -350,10 +350,10 @@ class LogDirectory:
         )
 
     async def create(self, name: str, settings: Mapping[str, str] | None = None) -> LogManifest:
-        """Create an empty log, with settings (`SETTINGS`) that hold from its first leader on.
+        """Create an empty log, with options (`STORED_OPTIONS`) that hold from its first leader on.
 
         Optional before writing: `open` creates a missing log. Raises `LogExistsError` if the log
-        exists, and `ConfigurationError` for an invalid setting.
+        exists, and `ConfigurationError` for an invalid option.
         """
         log_id = self._new_id()
         new = LogManifest(name, log_id, int(self._clock() * 1000)).set_options(
@@ -387,7 +387,7 @@ class LogDirectory:
         """Store options that hold for every leader of the log, the present one too (`SETTINGS`).
 
         Those set before stay as they are; the value "" takes one back. Raises `ConfigurationError`
-        for a setting that makes no sense, `NoSuchLogError`.
+        for an option that makes no sense, `NoSuchLogError`.
         """
 
         stored = as_stored(settings)

@@ -21,7 +21,7 @@ def check_beginning(client: SyncClient, log: str, options: ReadOptions) -> None:
     first, offset = options.bounds.first, options.bounds.first_offset
     if not options.fail_on_data_loss or (first == BEGINNING and offset == 0):
         return
-    manifest = client.describe_log(log)
+    manifest = client._logs.describe(log)
     if manifest.trimmed_to == BEGINNING:
         return
     if BEGINNING < first < manifest.trimmed_to:

@@ -14,7 +14,7 @@ def end_of(client: SyncClient, log: str, password: bytes) -> int:
     spans = client.snapshot_log(log, password=password, bounds=EVERYTHING)
     if spans:
         return spans[-1].offsets.stop
-    manifest = client.describe_log(log)
+    manifest = client._logs.describe(log)
     if manifest.first_position[1:] == (0, 0):
         return manifest.first_offset
     # All that its first segment has was trimmed: the manifest has not counted that yet.

@@ -100,7 +100,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises `PositionTrimmedError` when the place that its options name was trimmed.
         """
         client, options = self._client, self._options
-        manifest = client.describe_log(log)
+        manifest = client._logs.describe(log)
         end = self._end(log)  # before the snapshot: later appends are in neither
         found = self._first_slice(self._snapshot(log, options.bounds))
         check_beginning(client, log, options)
@@ -136,7 +136,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end_behind(self, log: str, place: Place) -> int:
         spans = self._snapshot(log, Bounds(first_offset=place.offset))
         # A log may be recreated also if it has no records after the place yet.
-        log_id = spans[-1].log_id if spans else self._client.describe_log(log).log_id
+        log_id = spans[-1].log_id if spans else self._client._logs.describe(log).log_id
         if log_id != place.id:
             raise LogReplacedError(log)
         return max(place.offset, spans[-1].offsets.stop if spans else 0)
@@ -170,7 +170,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check(self, log: str, place: Place, wanted: range, spans: list[Span]) -> None:
         """Raise when the spans do not hold every record that is wanted, or another log's."""
-        manifest = self._client.describe_log(log)
+        manifest = self._client._logs.describe(log)
         if manifest.log_id != place.id:
             raise LogReplacedError(log)
         behind = spans[-1].offsets.stop if spans else self._end(log)
@@ -214,7 +214,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert self._options.cursor is not None
         # The next batch reports a log that is gone or was recreated.
         with suppress(NoSuchLogError, LogReplacedError):
-            if self._client.describe_log(log).log_id != place.id:
+            if self._client._logs.describe(log).log_id != place.id:
                 return
             cursors = self._client.log_cursors(log, password=self._options.password)
             cursor = cursors.open(self._options.cursor)

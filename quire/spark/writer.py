@@ -37,7 +37,8 @@ from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.content import Content
 from quire.spark.options import WriteOptions
 from quire.spark.patience import patiently
-from quire.sync import SyncIngest, SyncLedgerWriter
+from quire.sync import SyncLedgerWriter
+from quire.sync.ingest import SyncIngest
 
 UNKNOWN_QUERY: Final = "unknown"
 QUERY_DIGITS: Final = 16
@@ -80,7 +81,7 @@ class _Writing:
 
     @property
     def _ingest(self) -> SyncIngest:
-        return worker_client(self._options.cluster).log_ingest(self._options.log)
+        return worker_client(self._options.cluster)._logs.ingest(self._options.log)
 
     def _write(self, batches: Iterator[Any]) -> Parts:
         writer = _PartWriter(self._ingest, self._job, self._options)

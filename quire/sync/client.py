@@ -15,7 +15,7 @@ from quire.ledger.inventory import Inventory
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.info import LogInfo
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import OnGap
@@ -29,11 +29,11 @@ from quire.scan import Place, RecordBatchReader
 from quire.service import Application, ServiceOptions
 from quire.service.service import R
 from quire.sync.cursors import SyncLogCursors
+from quire.sync.directory import SyncLogDirectory
 from quire.sync.elections import SyncElection
-from quire.sync.ingest import SyncIngest
 from quire.sync.leading import SyncLeadingLog
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
-from quire.sync.logs import SyncLog, SyncLogDirectory, SyncLogReader
+from quire.sync.logs import SyncLog, SyncLogReader
 from quire.sync.portal import Portal
 from quire.sync.services import SyncService
 
@@ -67,6 +67,7 @@ class SyncClient:
     def __init__(self, portal: Portal, client: Client) -> None:
         self._portal = portal
         self._client = client
+        self._logs = SyncLogDirectory(portal, client._logs)
 
     @property
     def store_uri(self) -> str:
@@ -226,15 +227,6 @@ class SyncClient:
             lambda item: len(item.batch.body),
         )
 
-    @property
-    def logs(self) -> SyncLogDirectory:
-        """See `Client.logs`."""
-        return SyncLogDirectory(self._portal, self._client.logs)
-
-    def log_ingest(self, name: str) -> SyncIngest:
-        """See `Client.log_ingest`."""
-        return SyncIngest(self._portal, self._client.log_ingest(name))
-
     def log_end(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> LogEnd:
         """See `Client.log_end`."""
         work = self._client.log_end(name, linearizable=linearizable, password=password)
@@ -248,13 +240,33 @@ class SyncClient:
         """See `Client.list_logs`."""
         return self._portal.call(self._client.list_logs())
 
-    def describe_log(self, name: str) -> LogManifest:
-        """See `Client.describe_log`."""
-        return self._portal.call(self._client.describe_log(name))
+    def create_log(self, name: str, options: Mapping[str, str] | None = None) -> LogInfo:
+        """See `Client.create_log`."""
+        return self._portal.call(self._client.create_log(name, options))
 
-    def configure_log(self, name: str, settings: Mapping[str, str]) -> LogManifest:
+    def recover_log(self, name: str, *, password: bytes = b"") -> None:
+        """See `Client.recover_log`."""
+        self._portal.call(self._client.recover_log(name, password=password))
+
+    def last_txid(self, name: str, *, password: bytes = b"") -> int:
+        """See `Client.last_txid`."""
+        return self._portal.call(self._client.last_txid(name, password=password))
+
+    def log_info(self, name: str) -> LogInfo:
+        """See `Client.log_info`."""
+        return self._portal.call(self._client.log_info(name))
+
+    def watch_logs(self) -> Iterator[Sequence[str]]:
+        """See `Client.watch_logs`."""
+        return self._portal.iterate(self._client.watch_logs, lambda _: 0)
+
+    def watch_log(self, name: str) -> Iterator[LogInfo]:
+        """See `Client.watch_log`."""
+        return self._portal.iterate(lambda: self._client.watch_log(name), lambda _: 0)
+
+    def configure_log(self, name: str, options: Mapping[str, str]) -> LogInfo:
         """See `Client.configure_log`."""
-        return self._portal.call(self._client.configure_log(name, settings))
+        return self._portal.call(self._client.configure_log(name, options))
 
     def trim_log(
         self,
@@ -297,10 +309,6 @@ class SyncClient:
             )
         )
         return SyncService(self._portal, service)
-
-    def gc_snapshots(self) -> Sequence[LedgerId]:
-        """See `Client.gc_snapshots`."""
-        return self._portal.call(self._client.gc_snapshots())
 
     def bookies(self) -> list[BookieAddress]:
         """See `Client.bookies`."""

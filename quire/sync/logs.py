@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeAlias
 
-from quire.entry import LedgerId
-from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
-from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
 from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Appended, Position, Record
 from quire.log.records.producers import ProducerSequence
 from quire.sync.handle import SyncHandle
-from quire.sync.offloads import SyncOffload
 from quire.sync.portal import Portal
 
 Around: TypeAlias = Callable[[Coroutine[Any, Any, bool]], Coroutine[Any, Any, bool]]
@@ -147,56 +143,6 @@ class SyncLog(SyncHandle):
     def abandon(self) -> None:
         """See `Log.abandon`."""
         self._portal.call_plain(self._log.abandon)
-
-
-class SyncLogDirectory:
-    """Blocking twin of `LogDirectory`, without the methods that `Client` has too."""
-
-    def __init__(self, portal: Portal, logs: LogDirectory) -> None:
-        self._portal = portal
-        self._logs = logs
-
-    def create(self, name: str, settings: Mapping[str, str] | None = None) -> LogManifest:
-        """See `LogDirectory.create`."""
-        return self._portal.call(self._logs.create(name, settings))
-
-    def watch(self) -> Iterator[Sequence[str]]:
-        """See `LogDirectory.watch`."""
-        return self._portal.iterate(self._logs.watch, lambda _: 0)
-
-    def watch_log(self, name: str) -> Iterator[LogManifest]:
-        """See `LogDirectory.watch_log`."""
-        return self._portal.iterate(lambda: self._logs.watch_log(name), lambda _: 0)
-
-    def last_txid(self, name: str, *, password: bytes = b"") -> int:
-        """See `LogDirectory.last_txid`."""
-        return self._portal.call(self._logs.last_txid(name, password=password))
-
-    def rebuild(
-        self, name: str, *, password: bytes = b"", log_id: str | None = None
-    ) -> LogManifest:
-        """See `LogDirectory.rebuild`."""
-        return self._portal.call(self._logs.rebuild(name, password=password, log_id=log_id))
-
-    def recover(self, name: str, *, password: bytes = b"") -> None:
-        """See `LogDirectory.recover`."""
-        self._portal.call(self._logs.recover(name, password=password))
-
-    def gc(self) -> Sequence[LedgerId]:
-        """See `LogDirectory.gc`."""
-        return self._portal.call(self._logs.gc())
-
-    def unlisted(self) -> Mapping[str, Sequence[LedgerId]]:
-        """See `LogDirectory.unlisted`."""
-        return self._portal.call(self._logs.unlisted())
-
-    def gc_files(self) -> Sequence[str]:
-        """See `LogDirectory.gc_files`."""
-        return self._portal.call(self._logs.gc_files())
-
-    def offload(self, name: str) -> SyncOffload:
-        """See `LogDirectory.offload`."""
-        return SyncOffload(self._portal, self._logs.offload(name))
 
 
 class SyncLogReader(SyncHandle):

@@ -135,7 +135,7 @@ class TestLogs:
     def test_create_and_watch(self, cluster: RunningCluster) -> None:
         setting = "replication=3/2/2"
         created = quire("log", "create", "new", setting, "--json", store=cluster.store)
-        assert created.json[0]["settings"] == {"replication": "3/2/2"}
+        assert created.json[0]["options"] == {"replication": "3/2/2"}
         again = quire("log", "create", "new", store=cluster.store)
         assert again.code != 0
         assert again.err.startswith("quire: log 'new' exists: open it, or delete it before")

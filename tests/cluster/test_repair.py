@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from quire import Replication, connect
+from quire import connect
 from quire.bookie import BookieAddress
 from quire.client import Client
 from quire.cluster import LocalCluster
 from quire.entry import Sealer
 from quire.errors import BookieUnavailableError, EntryUnknownError
 from quire.ledger.remote import RemoteBookie
+from quire.ledgers import Replication
 from quire.run import split_run
 from tests.support.command import Finished, is_running, quire
 

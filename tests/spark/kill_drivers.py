@@ -114,7 +114,7 @@ def content(store: str, log: str) -> list[int]:
 def epoch(store: str, log: str) -> int:
     """How often a log was taken over, which is how many commits it has seen, and more."""
     with quire.sync.connect(store) as client:
-        return client.describe_log(log).epoch if log in client.list_logs() else 0
+        return client._logs.describe(log).epoch if log in client.list_logs() else 0
 
 
 def wait_for_commit(process: subprocess.Popen[bytes], log: Path, store: str, sink: str) -> None:
@@ -178,7 +178,7 @@ def check_strays(store: str) -> None:
         listed = {
             segment.ledger
             for log in client.list_logs()
-            for segment in client.describe_log(log).segments
+            for segment in client._logs.describe(log).segments
         }
         strays = [ledger for ledger in client.list_ledgers() if ledger not in listed]
     print(f"{len(strays)} ledgers that no log lists: {strays}")

@@ -79,7 +79,7 @@ class Cold:
     def check(self, records: int) -> set[str]:
         """Return the files that nobody names. Raises `AssertionError` for what must not be."""
         with quire.sync.connect(self.store) as client:
-            manifest = client.describe_log(self.log)
+            manifest = client._logs.describe(self.log)
             ledgers = set(client.list_ledgers())
             found = [(each.offset, each.payload) for each in client.read_log(self.log)]
         assert found == [(each, b"%d" % each) for each in range(records)], "lost or doubled"
@@ -97,7 +97,7 @@ class Cold:
         """After a whole job: everything closed is cold, nothing is left over on either side."""
         assert self.check(records) == set(), "files that nobody names"
         with quire.sync.connect(self.store) as client:
-            manifest = client.describe_log(self.log)
+            manifest = client._logs.describe(self.log)
             ledgers = set(client.list_ledgers())
         assert [each.number for each in manifest.segments if each.end and each.is_hot] == []
         assert manifest.doomed == ()

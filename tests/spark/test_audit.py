@@ -34,7 +34,7 @@ def trim(cluster: str, log: str) -> None:
 
 def left(cluster: str, log: str) -> list[tuple[int, int | None]]:
     with quire.sync.connect(cluster) as client:
-        segments = client.describe_log(log).segments
+        segments = client._logs.describe(log).segments
     assert [each.number for each in segments] == [2, 3]
     return [(each.number, each.records) for each in segments]
 

@@ -52,7 +52,7 @@ def test_audit_counts_what_the_reader_counts(spark: SparkSession, cluster: str) 
         client.trim_log("counted-a", Position(1, 3, 1))
         expected = [
             (each.number, each.ledger, each.records)
-            for each in client.describe_log("counted-a").segments
+            for each in client._logs.describe("counted-a").segments
         ]
     told: list[tuple[int, int]] = []
     options = ReadOptions(cluster, ("counted-*",), split_bytes=200)

@@ -75,7 +75,7 @@ def test_spark_and_the_log_read_hot_and_cold_alike(
     (audit,) = audit_logs(spark, ReadOptions(cluster, ("shipped",)))
     assert (audit.all_problems, audit.records) == ((), 240)
     with quire.sync.connect(cluster) as client:
-        manifest = client.describe_log("shipped")
+        manifest = client._logs.describe("shipped")
         assert [each.is_hot for each in manifest.segments] == [False] * 3 + [True] * 2
         ledgers = set(client.list_ledgers())
         assert not ledgers & {each.ledger for each in manifest.segments if not each.is_hot}
@@ -94,7 +94,7 @@ def test_spark_reads_each_record_of_a_tier_once_whatever_died(
 ) -> None:
     fill(cluster, "counted", 0, 150)
     with quire.sync.connect(cluster) as client:
-        work = client.logs.offload("counted")
+        work = client._logs.offload("counted")
         tier, segments = work.begin(str(tmp_path))
         left = work.write(segments[0], tier)  # a task of a job that died, or that ran twice
         work.commit({each.number: work.write(each, tier) for each in segments})
@@ -129,7 +129,7 @@ def test_a_killed_driver_of_spark_costs_and_leaves_nothing(
     assert killed(cold, "doomed", 1, tmp_path)
     assert cold.check(records) == left
     with quire.sync.connect(cluster) as client:
-        segments = client.describe_log("murdered").segments
+        segments = client._logs.describe("murdered").segments
     assert [each.number for each in segments if each.cold] == [1, 2], "the round that was named"
     moved = offload_log(spark, Place(cluster, "murdered"), str(cold.target))
     assert {uri.rpartition("/")[2] for uri in moved.swept} == left
@@ -159,7 +159,7 @@ def test_a_driver_killed_in_the_middle_is_repeated(
         killed_behind(more, cluster, "killed", target)
         assert read(cluster, "killed") == records
     with quire.sync.connect(cluster) as client:
-        segments = client.describe_log("killed").segments
+        segments = client._logs.describe("killed").segments
     moved = [each for each in segments if each.cold]
     assert 0 < len(moved) < len(segments)
 
@@ -177,7 +177,7 @@ def test_a_driver_killed_in_the_middle_is_repeated(
     assert read(cluster, "killed") == records
     with quire.sync.connect(cluster) as client:
         named = sorted(
-            each.cold.name for each in client.describe_log("killed").segments if each.cold
+            each.cold.name for each in client._logs.describe("killed").segments if each.cold
         )
         assert [each.name for each in sorted(target.rglob("*.parquet"))] == named
         client.trim_log("killed", records[-1].position)
@@ -191,7 +191,7 @@ def test_a_segment_that_cannot_be_moved_keeps_no_other_from_moving(
 ) -> None:
     fill(cluster, "partly", 0, 300)
     with quire.sync.connect(cluster) as client:
-        first, *others = client.describe_log("partly").segments
+        first, *others = client._logs.describe("partly").segments
         client.delete_ledger(first.ledger)
     assert len(others) > 3, "more than one round"
     told: list[tuple[int, int]] = []
@@ -203,7 +203,7 @@ def test_a_segment_that_cannot_be_moved_keeps_no_other_from_moving(
             on_progress=lambda *done: told.append(done),
         )
     with quire.sync.connect(cluster) as client:
-        segments = client.describe_log("partly").segments
+        segments = client._logs.describe("partly").segments
     assert [each.number for each in segments if each.cold] == [each.number for each in others]
     assert told[-1] == (len(segments), len(segments))
 

@@ -120,7 +120,7 @@ class Life:
         *deposed, last = self.writers
         assert all(isinstance(each.error, DeposedError) for each in deposed)
         assert last.error is None
-        manifest = self.client.describe_log(self.name)
+        manifest = self.client._logs.describe(self.name)
         assert manifest.epoch == len(self.writers), "somebody else took over"
         assert len(manifest.segments) + manifest.first_position.segment - 1 == 4 + len(self.writers)
         records = list(self.client.read_log(self.name))

@@ -37,7 +37,7 @@ def test_a_whole_log_is_what_its_own_reader_gives(spark: SparkSession, cluster: 
             (str(record.position), record.offset, record.epoch, record.payload)
             for record in client.read_log("whole")
         ]
-        segments = len(client.describe_log("whole").segments)
+        segments = len(client._logs.describe("whole").segments)
     frame = load(spark, cluster, "whole")
     found = [
         (f"{row.segment}.{row.entry}.{row.slot}", row.offset, row.epoch, bytes(row.payload))

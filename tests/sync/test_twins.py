@@ -7,7 +7,9 @@ import re
 
 import pytest
 
-from quire import connection, sync
+import quire
+from quire import admin, connection, sync
+from quire.admin import IngestJob
 from quire.client import Client
 from quire.cluster import LocalCluster
 from quire.election.election import Election, Leadership
@@ -15,13 +17,11 @@ from quire.leading import LeadingLog
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
-from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
 from quire.log.maintenance.cursors import Cursor, LogCursors
-from quire.log.maintenance.ingest import Ingest
-from quire.log.maintenance.offload import Offload
 from quire.log.reading.reader import LogReader
 from quire.service import Service
+from quire.sync import admin as sync_admin
 
 PAIRS: dict[type, type] = {
     Client: sync.SyncClient,
@@ -34,10 +34,8 @@ PAIRS: dict[type, type] = {
     Cursor: sync.SyncCursor,
     Election: sync.SyncElection,
     Leadership: sync.SyncLeadership,
-    Ingest: sync.SyncIngest,
-    Offload: sync.SyncOffload,
+    IngestJob: sync_admin.SyncIngestJob,
     LocalCluster: sync.SyncLocalCluster,
-    LogDirectory: sync.SyncLogDirectory,
     NumberedWriter: sync.SyncNumberedWriter,
     Service: sync.SyncService,
 }
@@ -62,10 +60,6 @@ INTERNAL: dict[type, frozenset[str]] = {
     ),
     Log: frozenset({"start"}),
     LogCursors: frozenset({"advance", "deletions", "forget", "lag", "of_log", "slowest", "state"}),
-    LogDirectory: frozenset(
-        {"ingest", "cursors", "delete", "describe", "list", "open", "read", "read_span"}
-        | {"set_options", "snapshot", "tail", "trim"}  # what `Client` has under other names
-    ),
     Leadership: frozenset({"end", "place"}),
 }
 """Public between modules of quire, not meant for its users."""
@@ -118,7 +112,26 @@ def test_connect_has_a_twin() -> None:
     assert list(mine.parameters.values()) == list(theirs.parameters.values())
 
 
+@pytest.mark.parametrize("name", ["gc", "ingest", "offload", "rebuild"])
+def test_a_function_of_admin_has_a_twin(name: str) -> None:
+    (_, *mine), (_, *theirs) = (
+        inspect.signature(getattr(module, name)).parameters.values()
+        for module in (sync_admin, admin)
+    )
+    assert mine == theirs
+
+
 def test_the_twins_are_all_there() -> None:
-    assert sorted(twin.__name__ for twin in PAIRS.values()) == [
-        name for name in sorted(sync.__all__) if name != "connect"
-    ]
+    exported = [name for module in (sync, sync_admin) for name in module.__all__]
+    assert sorted(twin.__name__ for twin in PAIRS.values()) == sorted(
+        name for name in exported if name.startswith("Sync")
+    )
+
+
+def test_the_values_are_the_same() -> None:
+    values = [name for name in sync.__all__ if not name.startswith("Sync") and name != "connect"]
+    assert {name: getattr(sync, name) for name in values} == {
+        name: getattr(quire, name) for name in values
+    }
+    handles = {owner.__name__ for owner in PAIRS}
+    assert set(quire.__all__) - handles - {"connect"} <= set(values)

@@ -15,6 +15,7 @@ import pytest
 
 import quire
 from quire.errors import EntryTooLargeError
+from quire.service import Applied, Role
 from tests.tutorial.test_kv import free_ports
 from tutorial.kv import server
 from tutorial.kv.server import Face, make_app
@@ -33,14 +34,14 @@ class Alone:
         if len(command) > 1000:
             raise EntryTooLargeError(len(command), 1000)
         self.commands.append(command)
-        at = quire.Applied(quire.Position(1, 0, 0), 0, 1)
+        at = Applied(quire.Position(1, 0, 0), 0, 1)
         return self.store.apply(command, at)
 
     async def barrier(self) -> None:
         """Nobody else leads."""
 
-    async def wait_role(self, role: quire.Role) -> None:
-        assert role is quire.Role.STOPPED
+    async def wait_role(self, role: Role) -> None:
+        assert role is Role.STOPPED
         await self.ended.wait()
 
 

@@ -33,6 +33,7 @@ from quire.errors import (
     OutcomeUnknownError,
     QuireError,
 )
+from quire.service import Role, ServiceOptions
 from tutorial.kv.store import Store
 
 Work: TypeAlias = Callable[[], Awaitable[Response]]
@@ -130,7 +131,7 @@ def make_app(face: Face) -> Starlette:
 @contextlib.asynccontextmanager
 async def replica(store_uri: str, address: str, snapshot_records: int) -> AsyncIterator[Face]:
     """Run one replica; its address is its name in the election, so that others can redirect."""
-    options = quire.ServiceOptions(snapshot_records=snapshot_records)
+    options = ServiceOptions(snapshot_records=snapshot_records)
     store = Store()
     async with (
         quire.connect(store_uri) as client,
@@ -162,7 +163,7 @@ async def serve(store_uri: str, address: str, snapshot_records: int) -> None:
 
 async def end_with(service: quire.Service[dict[str, object]], server: uvicorn.Server) -> None:
     """End the server when its replica has ended: it could only say for ever that nobody leads."""
-    await service.wait_role(quire.Role.STOPPED)
+    await service.wait_role(Role.STOPPED)
     server.should_exit = True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-import quire
+from quire.service import Applied
 
 ANSWERS_MAX: Final = 10_000
 """Requests remembered: far more than clients have under way."""
@@ -22,7 +22,7 @@ class Store:
         self.values: dict[str, str] = {}
         self.answers: dict[str, dict[str, Any]] = {}
 
-    def apply(self, command: bytes, at: quire.Applied) -> dict[str, Any]:
+    def apply(self, command: bytes, at: Applied) -> dict[str, Any]:
         request = json.loads(command)
         if request["id"] in self.answers:
             return self.answers[request["id"]]

@@ -145,7 +145,7 @@ class Log(Handle):
 
     @property
     def options(self) -> LogOptions:
-        """The options that this leader writes with now: its own, with the log's settings laid over
+        """The options that this leader writes with now: its own, with the log's stored ones over
         them.
         """
         return self._live.now

@@ -1,4 +1,4 @@
-"""A leader's options as they are now: its own, with the log's settings laid over them.
+"""A leader's options as they are now: its own, with the options stored in the log laid over them.
 
 Settings can change while a leader writes. Code that needs an option looks it up when it is used, or
 asks to be told: a leader never has to be restarted for one.
@@ -45,7 +45,7 @@ class LiveOptions:
         try:
             self.now = self._given.with_stored(settings)
         except ConfigurationError as error:
-            _log.warning("log %r goes on with the settings it had: %s", self._name, error)
+            _log.warning("log %r continues with the options it had: %s", self._name, error)
             return
         for listener in self._listeners:
             listener()

@@ -298,7 +298,7 @@ class LogManifest:
         """
         for name, value in settings.items():
             if not isinstance(value, str):
-                raise ConfigurationError(f"setting {name} is text, not {value!r}: quote its value")
+                raise ConfigurationError(f"option {name} is text, not {value!r}: quote its value")
         laid = {**self.settings, **settings}
         return replace(self, settings={name: value for name, value in laid.items() if value})
 

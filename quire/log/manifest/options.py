@@ -72,10 +72,10 @@ class LogOptions:
     """The shortest time that a forgotten producer is rejected."""
 
     jobs_max: int = JOBS_MAX
-    """Number of jobs to remember, at most `JOBS_LIMIT`: a setting of the log."""
+    """Number of jobs to remember, at most `JOBS_LIMIT`: an option of the log."""
 
     jobs_seconds: float = JOBS_SECONDS
-    """The shortest time that a forgotten job is rejected: a setting of the log."""
+    """The shortest time that a forgotten job is rejected: an option of the log."""
 
     open_timeout: float = 60.0
     """A take-over, a repair or a close gives up after so long without bookies or metadata."""
@@ -107,7 +107,7 @@ class LogOptions:
         return BATCH_BYTES_MAX - (ENCRYPTION_BYTES if self.keyring is not None else 0)
 
     def with_stored(self, settings: Mapping[str, str]) -> LogOptions:
-        """Return the options with a manifest's settings laid over them.
+        """Return the options with the options stored in a manifest laid over them.
 
         Raises `ConfigurationError` for a name or value that makes no sense.
         """
@@ -169,12 +169,12 @@ def _is_plain(text: str) -> bool:
 def _parse(name: str, text: str) -> Any:
     if name not in STORED_OPTIONS:
         raise ConfigurationError(
-            f"a log has no setting {name!r}, only {', '.join(sorted(STORED_OPTIONS))}"
+            f"a log has no option {name!r}, only {', '.join(sorted(STORED_OPTIONS))}"
         )
     try:
         return STORED_OPTIONS[name](text)
     except (ValueError, InvalidReplicationError) as error:
-        raise ConfigurationError(f"setting {name}={text!r} does not parse: {error}") from error
+        raise ConfigurationError(f"option {name}={text!r} does not parse: {error}") from error
 
 
 def _compression(name: str) -> Compression:

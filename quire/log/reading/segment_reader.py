@@ -61,10 +61,12 @@ class RecordBatch:
 
     @property
     def first_offset(self) -> int:
+        """Offset of the first record."""
         return self.batch.header.first_offset + self.slot
 
     @property
     def next_offset(self) -> int:
+        """Offset of the record after the last one."""
         return self.batch.header.next_offset
 
     def payloads(self) -> list[bytes]:

@@ -125,7 +125,7 @@ def audit_logs(
         logs = options.select(client.list_logs())
         if not logs:  # a misspelt pattern must not look like a clean audit
             raise NoSuchLogError(", ".join(options.logs))
-        manifests = {log: client.describe_log(log) for log in logs}
+        manifests = {log: client._logs.describe(log) for log in logs}
         spans = {log: client.snapshot_log(log, password=options.password) for log in logs}
         ends = {log: _check_ledgers(client, manifests[log]) for log in logs}
     pieces = [
@@ -222,7 +222,7 @@ def _check_ledgers(client: SyncClient, manifest: LogManifest) -> dict[int, str]:
         try:
             metadata = client.ledger_metadata(segment.ledger)
         except NoSuchLedgerError as error:
-            if client.describe_log(manifest.name).lists(segment.ledger):
+            if client._logs.describe(manifest.name).lists(segment.ledger):
                 problems[segment.number] = str(error)
             continue  # else it was trimmed or offloaded meanwhile
         except IntegrityError as error:

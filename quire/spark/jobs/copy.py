@@ -117,7 +117,7 @@ def _check_pair(source: Place, target: Place, log_id: str) -> None:
             f"log {source.log!r} cannot be read by Spark: its name is a pattern"
         )
     with quire.sync.connect(target.cluster) as client, suppress(NoSuchLogError):
-        if client.describe_log(target.log).log_id == log_id:
+        if client._logs.describe(target.log).log_id == log_id:
             raise InvalidRequestError(f"log {source.log!r} cannot be copied into itself")
 
 
@@ -144,7 +144,7 @@ def _save(frame: DataFrame, place: Place, **options: str | int) -> None:
 def _end(place: Place) -> tuple[str, int]:
     """A log's identity, and the offset after its last readable record."""
     with quire.sync.connect(place.cluster) as client:
-        log_id = client.describe_log(place.log).log_id
+        log_id = client._logs.describe(place.log).log_id
         return log_id, end_of(client, place.log, place.password.encode())
 
 
@@ -152,6 +152,6 @@ def _done(place: Place, job: str) -> int:
     """The offset that a job has reached in its target."""
     with quire.sync.connect(place.cluster) as client:
         try:
-            return client.describe_log(place.log).sequence_of(job)
+            return client._logs.describe(place.log).sequence_of(job)
         except NoSuchLogError:
             return 0

@@ -51,7 +51,7 @@ def offload_log(
     """
     password = log.password.encode()
     with quire.sync.connect(log.cluster) as client:
-        work = client.logs.offload(log.log)
+        work = client._logs.offload(log.log)
         tier, segments = work.begin(target)
         task = partial(offload_segment, log.cluster, log.log, password, tier)
         context = spark.sparkContext
@@ -86,7 +86,7 @@ def offload_segment(
 ) -> tuple[int, ColdFile | QuireError]:
     """Write a segment's file, in a worker. Errors are returned, not raised."""
     try:
-        work = worker_client(cluster).logs.offload(log)
+        work = worker_client(cluster)._logs.offload(log)
         return segment.number, work.write(segment, tier, password=password)
     except QuireError as error:
         return segment.number, error

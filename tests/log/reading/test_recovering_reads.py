@@ -113,13 +113,13 @@ def test_both_ways_to_delete_a_log_take_the_snapshot_of_its_service(way: str) ->
             part, client = cluster.new_client(), whole_client(cluster)
             async with await client.open_log(NAME) as log:
                 await log.append(b"x")
-            manifest = await client.describe_log(NAME)
+            manifest = await client.log_info(NAME)
             snapshots = Snapshots(part.store, part.catalog, NAME, LogOptions())
             replication = LogOptions().replication
             await snapshots.write(
                 manifest.log_id, manifest.first_position, 0, b"state", replication
             )
-            await (client.delete_log(NAME) if way == "client" else client.logs.delete(NAME))
+            await (client.delete_log(NAME) if way == "client" else client._logs.delete(NAME))
             with pytest.raises(NoSuchNodeError):
                 await part.store.get(service_path(NAME))
             assert await cluster.ledgers() == []

@@ -13,12 +13,13 @@ import pytest
 
 import quire
 from quire.errors import QuireError
+from quire.ledgers import LedgerOptions, LedgerWriter, Replication
 from quire.storage.identity.identity import format_directory
 
 SOON = 60.0
 DISK_BYTES = 12 * 1024 * 1024
 ROOT = Path(__file__).resolve().parents[2]
-ONE = quire.Replication(1, 1, 1)
+ONE = Replication(1, 1, 1)
 
 
 @asynccontextmanager
@@ -40,7 +41,7 @@ async def small_bookie(directory: Path, uri: str) -> AsyncIterator[str]:
         await process.wait()
 
 
-async def fill(ledger: quire.LedgerWriter) -> None:
+async def fill(ledger: LedgerWriter) -> None:
     for _ in range(1000):
         await ledger.append_many([bytes(4096)] * 16)
 
@@ -51,7 +52,7 @@ def test_a_full_bookie_takes_new_entries_after_what_filled_it_was_deleted(tmp_pa
         await format_directory(tmp_path / "bookie", uri)
         async with (
             small_bookie(tmp_path / "bookie", uri) as bookie,
-            quire.connect(uri, options=quire.LedgerOptions(append_timeout=2.0)) as client,
+            quire.connect(uri, options=LedgerOptions(append_timeout=2.0)) as client,
         ):
             full = await client.create_ledger(ONE)
             with pytest.raises(QuireError):

@@ -1,0 +1,228 @@
+"""The calls of a client that concern ledgers and bookies; `Client` (client.py) adds the others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+
+from quire.bookie import BookieAddress, BookieInfo
+from quire.entry import BookieId, DigestKind, LedgerId
+from quire.leaving import OpenHandles, Stage
+from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.inventory import Inventory, take_inventory
+from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.options import LedgerOptions
+from quire.ledger.quorum import Replication
+from quire.ledger.reader import LedgerReader
+from quire.ledger.roster import BookieRoster
+from quire.ledger.writer import LedgerWriter
+from quire.metadata.check import Finding, check_ledgers
+from quire.metadata.recordless import RecordlessLedgers, find_recordless
+from quire.metastore.store import MetadataStore
+
+
+class LedgerClient:
+    """The part of `Client` that concerns ledgers and bookies."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        roster: BookieRoster,
+        catalog: LedgerCatalog,
+        options: LedgerOptions,
+        handles: OpenHandles,
+    ) -> None:
+        self._store = store
+        self._roster = roster
+        self._catalog = catalog
+        self._options = options
+        self._handles = handles
+
+    @property
+    def store_uri(self) -> str:
+        """The metadata store's URI."""
+        return self._store.uri
+
+    async def create_ledger(
+        self,
+        replication: Replication | None = None,
+        *,
+        password: bytes = b"",
+        digest: DigestKind = DigestKind.CRC32C,
+        custom_metadata: Mapping[str, str] | None = None,
+        deferred_sync: bool = False,
+        full_quorum: bool = False,
+    ) -> LedgerWriter:
+        """Create a ledger and return its one writer.
+
+        Args:
+            replication: ensemble, write quorum and ack quorum, in bookies; None for the default.
+            password: needed to open and recover the ledger later; bookies keep a hash of it.
+            digest: how entries are protected (docs/formats.md, "Frame").
+            custom: text that the application stores in the ledger's metadata.
+            deferred_sync: an answered append is only received, not durable. It is confirmed, and
+                seen by followers, at the next `LedgerWriter.force`, or when the ledger is closed.
+            full_quorum: close the ledger only when every entry is on all bookies of its write set,
+                not just on an ack quorum.
+
+        Returns:
+            The only writer that the ledger will ever have.
+
+        Raises:
+            NotEnoughBookiesError: fewer bookies than the ensemble are writable.
+
+        Cancellation: an empty ledger may remain in the metadata store.
+
+        Guarantees: docs/protocol.md, sections 1 and 2.
+        """
+        writer = await self._catalog.create(
+            replication,
+            password=password,
+            digest=digest,
+            custom_metadata=custom_metadata,
+            deferred_sync=deferred_sync,
+            full_quorum=full_quorum,
+        )
+        return self._handles.remember(writer, Stage.WRITER)
+
+    async def open_ledger(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
+        """Open a ledger to read it whole: recover and close it first if it is not closed.
+
+        Args:
+            ledger: the ledger's id.
+            password: the password that the ledger was created with.
+
+        Returns:
+            A reader of the closed ledger.
+
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+            UnauthorizedError: the password is wrong.
+            UnreadableError: too few bookies answer to decide where the ledger ends.
+            NotEnoughBookiesError: recovery has too few bookies to write entries back.
+
+        Cancellation: recovery stops. The ledger may stay in recovery, with its writer fenced; the
+            next recovery completes it.
+
+        Guarantees: the previous writer can have nothing acknowledged after the end, and the reader
+            sees every acknowledged entry (docs/protocol.md, section 4).
+        """
+        reader = await self._catalog.open(ledger, password=password)
+        return self._handles.remember(reader, Stage.READER)
+
+    async def open_ledger_without_recovery(
+        self, ledger: LedgerId, *, password: bytes = b""
+    ) -> LedgerReader:
+        """Open a ledger to read its confirmed entries, or to follow it.
+
+        Args:
+            ledger: the ledger's id.
+            password: the password that the ledger was created with.
+
+        Returns:
+            A reader that sees the entries confirmed so far, and can wait for more.
+
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+            UnauthorizedError: the password is wrong.
+
+        Guarantees: the writer is never disturbed (docs/protocol.md, section 5).
+        """
+        reader = await self._catalog.open_without_recovery(ledger, password=password)
+        return self._handles.remember(reader, Stage.READER)
+
+    async def delete_ledger(
+        self, ledger: LedgerId, *, password: bytes = b"", force: bool = False
+    ) -> None:
+        """Delete a ledger. Bookies drop its entries some time later.
+
+        Args:
+            ledger: the ledger's id.
+            password: needed for an open ledger, which is fenced and closed first.
+            force: delete the ledger as it is, for a ledger that lost its bookies. Until the bookies
+                have dropped the ledger, a living writer may have entries acknowledged that are then
+                lost.
+
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+            UnauthorizedError: the ledger is open and the password is wrong.
+            UnreadableError: the ledger is open and too few bookies answer to close it.
+            NotEnoughBookiesError: the ledger is open and its recovery has too few bookies.
+
+        Cancellation: the ledger may be closed, or deleted, all the same.
+
+        Guarantees: without `force` no entry is acknowledged after the deletion (docs/protocol.md,
+            H8).
+        """
+        if force:
+            await self._catalog.delete(ledger)
+        else:
+            await self._catalog.close_and_delete(ledger, password=password)
+
+    async def list_ledgers(self) -> list[LedgerId]:
+        """Return the ids of all ledgers in ascending order, including the ledgers of logs."""
+        return await self._catalog.list()
+
+    async def ledger_metadata(self, ledger: LedgerId) -> LedgerMetadata:
+        """Return a ledger's metadata.
+
+        Args:
+            ledger: the ledger's id.
+
+        Returns:
+            The ledger's record in the metadata store, as it is now.
+
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+        """
+        return await self._catalog.metadata(ledger)
+
+    async def ledger_inventory(self, ledger: LedgerId) -> Inventory:
+        """Ask every bookie which entries of a ledger it holds, and compare that with metadata.
+
+        Args:
+            ledger: the ledger's id.
+
+        Returns:
+            The entries that each bookie holds; also names the bookies that did not answer.
+
+        Raises:
+            NoSuchLedgerError: the ledger does not exist.
+
+        Guarantees: neither writers nor readers are disturbed.
+        """
+        timeout = self._options.request_timeout
+        return await take_inventory(self._store, self._roster, ledger, timeout)
+
+    async def recordless_ledgers(self) -> RecordlessLedgers:
+        """Return the ledgers that bookies hold entries of and the store has no record of.
+
+        Such a ledger was created after a backup that was restored, or was deleted and not collected
+        yet.
+        """
+        timeout = self._options.request_timeout
+        return await find_recordless(self._roster, self._catalog, timeout)
+
+    def check_ledgers(self) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
+        """Compare every ledger with the entries that the bookies hold (metadata/check.py).
+
+        Yields:
+            For each ledger: how many ledgers were compared, of how many, and the finding, or None
+            if the ledger is sound.
+        """
+        timeout = self._options.request_timeout
+        return check_ledgers(self._store, self._roster, self._catalog, timeout)
+
+    def bookies(self) -> list[BookieAddress]:
+        """Return the bookies that are registered now, sorted by id."""
+        return self._roster.known()
+
+    async def bookie_info(self, bookie: BookieId) -> BookieInfo:
+        """Return a bookie's own description of itself.
+
+        Args:
+            bookie: the bookie's id.
+
+        Raises:
+            BookieUnavailableError: the bookie does not answer, or is not registered.
+        """
+        return await self._roster.bookie(bookie).info()

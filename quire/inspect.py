@@ -1,0 +1,65 @@
+"""Values that describe what is there: logs, segments, ledgers, bookies, cursors, elections.
+
+All of them are read-only. Calls of `Client`, `Log`, `LogReader` and `Election` return them; a
+program names them in its annotations. The types of objects that calls return and that a program
+rarely names are here, too: `Opening`, `OpeningReader`, `LeadingLog` and `LogCursors`.
+"""
+
+from quire.bookie import BookieAddress, BookieInfo
+from quire.election.election import Leader
+from quire.leading import LeadingLog
+from quire.ledger.inventory import Holding, Inventory, Shortage
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
+from quire.ledger.ranges import Ranges
+from quire.log.maintenance.cursors import CursorState, LogCursors
+from quire.log.manifest.cold_files import ColdFile
+from quire.log.manifest.info import LogInfo, SegmentInfo
+from quire.log.reading.bounds import EVERYTHING, Bounds
+from quire.log.reading.gaps import Gap, OnGap
+from quire.log.reading.search import LogEnd
+from quire.log.reading.segment_reader import RecordBatch
+from quire.log.reading.span import Slice, Span
+from quire.log.records.batch import Base, Batch, BatchHeader
+from quire.log.records.position import Start
+from quire.log.records.txids import Txids
+from quire.metadata.check import Finding
+from quire.metadata.recordless import Recordless, RecordlessLedgers
+from quire.opening import Opening, OpeningReader
+
+__all__ = [
+    "EVERYTHING",
+    "Base",
+    "Batch",
+    "BatchHeader",
+    "BookieAddress",
+    "BookieInfo",
+    "Bounds",
+    "ColdFile",
+    "CursorState",
+    "Finding",
+    "Fragment",
+    "Gap",
+    "Holding",
+    "Inventory",
+    "Leader",
+    "LeadingLog",
+    "LedgerMetadata",
+    "LedgerState",
+    "LogCursors",
+    "LogEnd",
+    "LogInfo",
+    "OnGap",
+    "Opening",
+    "OpeningReader",
+    "Ranges",
+    "RecordBatch",
+    "Recordless",
+    "RecordlessLedgers",
+    "Replica",
+    "SegmentInfo",
+    "Shortage",
+    "Slice",
+    "Span",
+    "Start",
+    "Txids",
+]

@@ -1,0 +1,84 @@
+"""Blocking twins of `quire.admin`: rebuild, gc, ingest and offload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from quire import admin
+from quire.admin import Garbage, IngestJob
+from quire.entry import LedgerId
+from quire.log.manifest.info import LogInfo
+from quire.log.manifest.options import LogOptions
+from quire.sync.client import SyncClient
+from quire.sync.portal import Portal
+
+__all__ = ["Garbage", "SyncIngestJob", "gc", "ingest", "offload", "rebuild"]
+
+
+def rebuild(
+    client: SyncClient, name: str, *, password: bytes = b"", log_id: str | None = None
+) -> LogInfo:
+    """See `quire.admin.rebuild`."""
+    return client._portal.call(
+        admin.rebuild(client._client, name, password=password, log_id=log_id)
+    )
+
+
+def gc(client: SyncClient) -> Garbage:
+    """See `quire.admin.gc`."""
+    return client._portal.call(admin.gc(client._client))
+
+
+def ingest(client: SyncClient, name: str, job: str) -> SyncIngestJob:
+    """See `quire.admin.ingest`."""
+    return SyncIngestJob(client._portal, admin.ingest(client._client, name, job))
+
+
+def offload(
+    client: SyncClient,
+    name: str,
+    target: str,
+    *,
+    password: bytes = b"",
+    keep_ledgers: bool = False,
+) -> Sequence[str]:
+    """See `quire.admin.offload`."""
+    work = admin.offload(client._client, name, target, password=password, keep_ledgers=keep_ledgers)
+    return client._portal.call(work)
+
+
+class SyncIngestJob:
+    """Blocking twin of `IngestJob`."""
+
+    def __init__(self, portal: Portal, job: IngestJob) -> None:
+        self._portal = portal
+        self._job = job
+
+    @property
+    def name(self) -> str:
+        """See `IngestJob.name`."""
+        return self._job.name
+
+    def write_part(self, records: Iterable[bytes], options: LogOptions | None = None) -> LedgerId:
+        """See `IngestJob.write_part`."""
+        return self._portal.call(self._job.write_part(records, options))
+
+    def ingest(
+        self,
+        parts: Sequence[LedgerId],
+        *,
+        sequence: int = 0,
+        after: int | None = None,
+        password: bytes = b"",
+    ) -> LogInfo:
+        """See `IngestJob.ingest`."""
+        work = self._job.ingest(parts, sequence=sequence, after=after, password=password)
+        return self._portal.call(work)
+
+    def has_done(self, sequence: int = 0) -> bool:
+        """See `IngestJob.has_done`."""
+        return self._portal.call(self._job.has_done(sequence))
+
+    def drop(self) -> None:
+        """See `IngestJob.drop`."""
+        self._portal.call(self._job.drop())
