@@ -79,7 +79,7 @@ class Client(LedgerClient):
         self._logs = logs
         self._rng = rng
 
-    def own(self, scope: AbstractAsyncContextManager[object]) -> None:
+    def _own(self, scope: AbstractAsyncContextManager[object]) -> None:
         """Used by `connect`: let `close` leave the scope of this client."""
         self._scope = scope
 

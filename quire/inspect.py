@@ -20,7 +20,7 @@ from quire.log.reading.search import LogEnd
 from quire.log.reading.segment_reader import RecordBatch
 from quire.log.reading.span import Slice, Span
 from quire.log.records.batch import Base, Batch, BatchHeader
-from quire.log.records.position import Start
+from quire.log.records.position import Appended, Start
 from quire.log.records.txids import Txids
 from quire.metadata.check import Finding
 from quire.metadata.recordless import Recordless, RecordlessLedgers
@@ -28,6 +28,7 @@ from quire.opening import Opening, OpeningReader
 
 __all__ = [
     "EVERYTHING",
+    "Appended",
     "Base",
     "Batch",
     "BatchHeader",

@@ -103,7 +103,7 @@ class Turn(AbstractAsyncContextManager[Log]):
                 raise  # time does not mend it
             except FAILED_TAKEOVER as error:
                 level = logging.WARNING if isinstance(error, RetryError) else logging.INFO
-                _log.log(level, "%s was won, and its log cannot be led now: %s", self.title, error)
+                _log.log(level, "%s was won, and its log cannot be led now: %s", self._title, error)
             await self._pause()
 
     async def __aexit__(
@@ -118,21 +118,21 @@ class Turn(AbstractAsyncContextManager[Log]):
             await self._log.__aexit__(kind, error, traceback)
         if not is_lost or not tells_of_loss(error):
             return False
-        _log.info("%s steps down: %s", self.title, error)
+        _log.info("%s steps down: %s", self._title, error)
         await self._pause()
         return True
 
     @property
-    def title(self) -> str:
+    def _title(self) -> str:
         """The election's name, for messages."""
-        return self._election.title
+        return self._election._title
 
     async def _take_over(self) -> Log:
         async with AsyncExitStack() as stack:
             leadership = await stack.enter_async_context(self._election.lead())
             log = await self._open_log(lambda: not leadership.is_lost)
             guard = asyncio.create_task(
-                _abandon_when_lost(leadership, log), name=f"guard of {self.title}"
+                _abandon_when_lost(leadership, log), name=f"guard of {self._title}"
             )
             stack.push_async_callback(_stop, guard)
             self._leadership, self._log = leadership, log
@@ -150,18 +150,18 @@ class LeadingLog(AbstractAsyncContextManager[Log]):
     """
 
     def __init__(self, turn: Turn) -> None:
-        self.turn = turn
+        self._turn = turn
         self._task: asyncio.Task[object] | None = None
         self._guard: asyncio.Task[None] | None = None
         self._cancelled_before = 0
         self._has_interrupted = False
 
     async def __aenter__(self) -> Log:
-        log = await self.turn.__aenter__()
+        log = await self._turn.__aenter__()
         self._task = asyncio.current_task()
         assert self._task is not None, "a coroutine runs in a task"
         self._cancelled_before = self._task.cancelling()
-        self._guard = asyncio.create_task(self._interrupt(), name=f"end of {self.turn.title}")
+        self._guard = asyncio.create_task(self._interrupt(), name=f"end of {self._turn._title}")
         return log
 
     async def __aexit__(
@@ -173,9 +173,9 @@ class LeadingLog(AbstractAsyncContextManager[Log]):
         assert self._guard is not None, "the block was entered"
         self._guard.cancel()
         if self._is_own_interruption() and isinstance(error, asyncio.CancelledError):
-            error = LeadershipLostError(self.turn.name, "its block was interrupted")
+            error = LeadershipLostError(self._turn.name, "its block was interrupted")
             kind = type(error)
-        return await self.turn.__aexit__(kind, error, traceback)
+        return await self._turn.__aexit__(kind, error, traceback)
 
     def _is_own_interruption(self) -> bool:
         """Whether the block's task was cancelled by its guard, and by no other."""
@@ -184,7 +184,7 @@ class LeadingLog(AbstractAsyncContextManager[Log]):
         return self._task.uncancel() <= self._cancelled_before
 
     async def _interrupt(self) -> None:
-        await self.turn.wait_lost()
+        await self._turn.wait_lost()
         self._has_interrupted = True
         if self._task is not None:
             self._task.cancel()

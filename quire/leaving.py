@@ -61,7 +61,7 @@ class Leavable(Protocol):
     """A handle that a client gives out, and that is closed or abandoned with the client."""
 
     @property
-    def title(self) -> str:
+    def _title(self) -> str:
         """The handle's name in a warning."""
 
     @property
@@ -69,7 +69,7 @@ class Leavable(Protocol):
         """Whether there is nothing left to close in order."""
 
     @property
-    def untold(self) -> str | None:
+    def _untold(self) -> str | None:
         """The error that ended the handle, if the program has not received it."""
 
     def abandon(self) -> None:
@@ -109,7 +109,7 @@ class OpenHandles:
         if len(self._writers) >= self._prune_at:
             kept = self._writers.items()
             self._writers = {
-                number: each for number, each in kept if not each[1].has_ended or each[1].untold
+                number: each for number, each in kept if not each[1].has_ended or each[1]._untold
             }
             self._prune_at = max(PRUNE_MIN, 2 * len(self._writers))
         self._writers[self._opened] = stage, handle
@@ -151,7 +151,7 @@ class OpenHandles:
             for each, outcome in zip(handles, await self._at_once(steps), strict=True):
                 if isinstance(outcome, TimeoutError):
                     each.abandon()
-                    late.append((stage, each.title))
+                    late.append((stage, each._title))
                 elif outcome is not None:
                     errors.append(outcome)
         writers = [title for stage, title in late if stage in (Stage.SERVICE, Stage.WRITER)]
@@ -168,7 +168,7 @@ class OpenHandles:
         """
         self._begin()
         writers = [*self._open(Stage.SERVICE), *self._open(Stage.WRITER)]
-        _warn(reason, [each.title for each in writers if not each.has_ended])
+        _warn(reason, [each._title for each in writers if not each.has_ended])
         for stage in Stage:
             handles = self._open(stage)
             for each in handles:
@@ -225,11 +225,11 @@ class OpenHandles:
         """Set the deadline, and tell the errors that no call has raised."""
         self._deadline = asyncio.get_running_loop().time() + self._timeout
         for _, handle in self._writers.values():
-            if handle.untold:
+            if handle._untold:
                 _log.warning(
                     "connect is left: %s had failed, and no call was told: %s",
-                    handle.title,
-                    handle.untold,
+                    handle._title,
+                    handle._untold,
                 )
 
 

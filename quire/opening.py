@@ -25,7 +25,7 @@ from quire.log.records.position import Record
 class Owned(Protocol):
     """A value that ends with the scope that made it."""
 
-    def own(self, scope: AbstractAsyncContextManager[object]) -> None:
+    def _own(self, scope: AbstractAsyncContextManager[object]) -> None:
         """Take over the scope: `close` leaves it."""
         ...
 
@@ -44,7 +44,7 @@ class Opening(AbstractAsyncContextManager[T]):
 
     async def _own(self) -> T:
         value = await self._scope.__aenter__()
-        value.own(self._scope)
+        value._own(self._scope)
         return value
 
     async def __aenter__(self) -> T:

@@ -47,12 +47,6 @@ MODULES = (
 )
 RE_EXPORTS = ("quire", "quire.ledgers", "quire.inspect")
 
-INTERNAL: dict[str, frozenset[str]] = {
-    "LedgerWriter": frozenset({"unchanged"}),
-    "Leadership": frozenset({"place"}),
-}
-"""Methods of public classes that other modules of quire call. Only ever shrinks."""
-
 
 def exported() -> dict[str, object]:
     """Every public name and what it stands for."""
@@ -117,8 +111,6 @@ def test_a_public_method_is_documented(owner: type, name: str) -> None:
 def signatures(owner: type) -> Iterator[tuple[str, str]]:
     """Where a public signature or field of a class names types, and its text."""
     for name, value in members(owner):
-        if name in INTERNAL.get(owner.__name__, frozenset()):
-            continue
         function = value.fget if isinstance(value, property) else value
         function = getattr(function, "__func__", function)
         for parameter, text in getattr(function, "__annotations__", {}).items():

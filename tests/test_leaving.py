@@ -204,8 +204,8 @@ class Scripted:
     def __init__(
         self, title: str, close: Callable[[], Awaitable[None]], untold: str | None = None
     ) -> None:
-        self.title = title
-        self.untold = untold
+        self._title = title
+        self._untold = untold
         self.has_ended = False
         self._close = close
 
@@ -261,7 +261,7 @@ def test_a_handle_that_hangs_does_not_hold_the_program(
         said = [each.getMessage() for each in caplog.records]
         assert any("abandons" in each and "stuck" in each for each in said)
         assert any("the metadata store did not close" in each for each in said)
-        assert last.title == "election"
+        assert last._title == "election"
 
     run(main)
 
@@ -334,11 +334,11 @@ def test_every_call_tells(call: str) -> None:
             with silent(cluster):
                 await log.submit(b"nothing waits for it")
                 await log.wait_deposed()
-            assert log.untold
+            assert log._untold
             given = {"append": (b"x",), "append_many": ([b"x"],), "submit": (b"x",)}.get(call, ())
             with pytest.raises(OutcomeUnknownError):
                 await getattr(log, call)(*given)
-            assert log.untold is None
+            assert log._untold is None
 
     run(main)
 
@@ -350,7 +350,7 @@ def test_handles_that_ended_are_let_go_of() -> None:
         handle.has_ended = number != 8
         handles.remember(handle, Stage.WRITER)
     assert len(handles._writers) <= 2 * PRUNE_MIN
-    assert [each.title for each in handles._open(Stage.WRITER)][:2] == ["7", "8"]
+    assert [each._title for each in handles._open(Stage.WRITER)][:2] == ["7", "8"]
 
 
 # Elections and services.

@@ -15,7 +15,7 @@ class Handle:
     __slots__ = ()
 
     @property
-    def title(self) -> str:
+    def _title(self) -> str:
         """The handle's name in messages."""
         return type(self).__name__
 
@@ -25,7 +25,7 @@ class Handle:
         return False
 
     @property
-    def untold(self) -> str | None:
+    def _untold(self) -> str | None:
         """The error that ended the handle, if no call has raised it yet."""
         return None
 

@@ -99,7 +99,7 @@ class Leadership:
         return self._term.epoch
 
     @property
-    def place(self) -> Place:
+    def _place(self) -> Place:
         """The candidate's record in the queue."""
         return self._term.place
 
@@ -127,7 +127,7 @@ class Leadership:
         if self.is_lost:
             raise LeadershipLostError(self._election, f"epoch {self.epoch} is over")
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Wake the tasks that wait for the end. Called by the election."""
         self._lost.set()
 
@@ -180,14 +180,14 @@ class Election:
         session, term = await self._campaign()
         if self._is_closed:
             await _close(session)
-            raise HandleClosedError(self.title)
+            raise HandleClosedError(self._title)
         leadership = Leadership(self.name, term, session, self._name_heir)
         self._terms[leadership] = session
         guard = asyncio.create_task(self._guard(session, leadership), name=f"guard of {self.name}")
         try:
             yield leadership
         finally:
-            leadership.end()
+            leadership._end()
             guard.cancel()
             del self._terms[leadership]
             await _close(session)
@@ -196,7 +196,7 @@ class Election:
     # How it ends with the client (quire/leaving.py).
 
     @property
-    def title(self) -> str:
+    def _title(self) -> str:
         """The election's name, for messages."""
         return f"election {self.name!r}"
 
@@ -206,7 +206,7 @@ class Election:
         return not self._terms
 
     @property
-    def untold(self) -> str | None:
+    def _untold(self) -> str | None:
         """Nothing: an election fails in the call that waits for it."""
         return None
 
@@ -214,7 +214,7 @@ class Election:
         """Wake the tasks that wait for the end of a leadership; take no office any more."""
         self._is_closed = True
         for leadership in self._terms:
-            leadership.end()
+            leadership._end()
 
     async def close(self) -> None:
         """Resign, and take no office any more. Harmless when called again.
@@ -349,9 +349,9 @@ class Election:
     async def _guard(self, session: Session, leadership: Leadership) -> None:
         """End a leadership with its session, or when an operator removes its place."""
         try:
-            await first_of(session.wait_expired(), self._until_removed(leadership.place))
+            await first_of(session.wait_expired(), self._until_removed(leadership._place))
         finally:
-            leadership.end()
+            leadership._end()
 
     async def _until_removed(self, mine: Place) -> None:
         while True:

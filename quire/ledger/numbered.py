@@ -146,7 +146,7 @@ class NumberedWriter(Handle):
     def _check_open(self) -> None:
         if self._is_closed:
             raise HandleClosedError(f"writer of ledger {self.ledger}")
-        self.writer.check()
+        self.writer._check()
 
     def _is_room(self, entry: EntryId, size: int) -> bool:
         if entry == self._next:
@@ -173,7 +173,7 @@ class NumberedWriter(Handle):
         await self.writer.wait_ended()
         await self._tasks.join()
         try:
-            self.writer.check()
+            self.writer._check()
         except QuireError as error:
             self._fail(error)
 

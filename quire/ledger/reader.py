@@ -80,7 +80,7 @@ class LedgerReader(Handle):
         return self._current.metadata
 
     @property
-    def version(self) -> int:
+    def _version(self) -> int:
         """The metadata's version as last seen."""
         return self._current.version
 
@@ -90,17 +90,17 @@ class LedgerReader(Handle):
         return self.metadata.is_closed
 
     @property
-    def confirmed(self) -> EntryId:
+    def _confirmed(self) -> EntryId:
         """The highest entry known to be confirmed, without asking a bookie."""
         if self.metadata.last_entry is not None:
             return self.metadata.last_entry
         return max(self._lac, self.metadata.last_fragment.first - 1)
 
-    def confirm(self, lac: EntryId) -> None:
+    def _confirm(self, lac: EntryId) -> None:
         """Take in a LAC that was proven. It never falls."""
         self._lac = max(self._lac, lac)
 
-    async def refresh(self) -> bool:
+    async def _refresh(self) -> bool:
         """Read the metadata again; returns whether it changed. Raises the store's errors."""
         newest = await read_metadata(self.store, self.ledger)
         changed = newest.version > self._current.version
@@ -119,13 +119,13 @@ class LedgerReader(Handle):
         """
         self._check_open()
         if not self.is_closed:
-            await self.refresh()
+            await self._refresh()
         if not self.is_closed:
             timeout = self.options.request_timeout
             async with judged_by_metadata(self.store):
                 lac = await covered_lac(self.bookies, self.sealer, self.metadata, timeout)
-            self.confirm(lac)
-        return self.confirmed
+            self._confirm(lac)
+        return self._confirmed
 
     async def last_acknowledged(self) -> EntryId:
         """Return the last entry, at or above every entry that was acknowledged before the call.
@@ -135,9 +135,9 @@ class LedgerReader(Handle):
         is not within `LedgerOptions.request_timeout`, because the writer is gone.
         """
         self._check_open()
-        await self.refresh()
+        await self._refresh()
         if self.is_closed:
-            return self.confirmed
+            return self._confirmed
         timeout, pauses = self.options.request_timeout, LAC_POLLS.pauses()
         async with judged_by_metadata(self.store):
             end = await covered_end(self.bookies, self.sealer, self.metadata, timeout)
@@ -150,7 +150,7 @@ class LedgerReader(Handle):
                 )
                 raise UnreadableError(self.ledger, end, reason)
             await asyncio.sleep(pauses.next())
-        return self.confirmed
+        return self._confirmed
 
     async def read_entry(self, entry: EntryId) -> Entry:
         """Return one entry. Raises as `read`."""
@@ -188,7 +188,7 @@ class LedgerReader(Handle):
         missing, even if bookies still have copies.
         """
         self._check_range(first, last)
-        end = min(last, self.confirmed) if self.is_closed else last
+        end = min(last, self._confirmed) if self.is_closed else last
         if first <= end:
             async with aclosing(self._runs(first, end)) as runs:
                 async for run in runs:
@@ -217,7 +217,7 @@ class LedgerReader(Handle):
             async for run in runs:
                 yield run
 
-    async def wait_handle_closed(self) -> None:
+    async def _wait_handle_closed(self) -> None:
         """Return when the handle is closed."""
         await self._closed.wait()
 
@@ -244,7 +244,7 @@ class LedgerReader(Handle):
         """
         self._check_range(first, last)
         wanted = first - 1 if last is None else last
-        known = self.confirmed
+        known = self._confirmed
         if not self.is_closed and (last is None or wanted > known):
             known = await self.last_confirmed()
         if wanted <= known:
@@ -273,12 +273,12 @@ class LedgerReader(Handle):
         not report a loss.
         """
         self._check_open()
-        used = self.version
+        used = self._version
         try:
             return await self._fetch_now(first, last, bytes_max, turn)
         except (UnreadableError, NoSuchEntryError):
-            await self.refresh()
-            if self.version == used:  # another call may have refreshed meanwhile
+            await self._refresh()
+            if self._version == used:  # another call may have refreshed meanwhile
                 raise
         return await self._fetch_now(first, last, bytes_max, turn)
 

@@ -78,8 +78,8 @@ async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[En
                 yield [fresh]
                 continue
             try:
-                while following <= reader.confirmed:
-                    async with aclosing(reader.read_runs(following, reader.confirmed)) as runs:
+                while following <= reader._confirmed:
+                    async with aclosing(reader.read_runs(following, reader._confirmed)) as runs:
                         async for run in runs:
                             following = run[-1].entry + 1
                             pauses.reset()
@@ -90,7 +90,7 @@ async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[En
             if reader.is_closed:
                 break
             await watch.next()
-    if following > reader.confirmed + 1:
+    if following > reader._confirmed + 1:
         raise NoSuchEntryError(reader.ledger, following)
 
 
@@ -136,14 +136,14 @@ class _Watch:
     async def _take(self, bookie: BookieId, news: _News) -> None:
         lac = verified_lac(self._reader.sealer, news.tail)
         if lac is not None and lac > news.above:
-            self._reader.confirm(lac)
+            self._reader._confirm(lac)
             self.fresh = self._last_entry(news.tail, lac)
             self._failures.pop(bookie, None)
         elif news.waited < WAIT_SECONDS / 2:
             self._slow_down(bookie)
         if news.tail.fenced:
             with suppress(RetryError):
-                await self._reader.refresh()
+                await self._reader._refresh()
 
     def _last_entry(self, tail: LedgerTail, lac: EntryId) -> Entry | None:
         if tail.frame is None or unverified_entry(tail.frame) > lac:
@@ -159,18 +159,18 @@ class _Watch:
         return BACKOFF.seconds(failures - 1) if failures else 0.0
 
     async def _wait_handle_closed(self) -> None:
-        await self._reader.wait_handle_closed()
+        await self._reader._wait_handle_closed()
 
     async def _wait_metadata(self, pause: float) -> None:
         await asyncio.sleep(pause)
         path = ledger_path(self._reader.ledger)
-        await self._reader.store.wait(path, self._reader.version)
-        await self._reader.refresh()
+        await self._reader.store.wait(path, self._reader._version)
+        await self._reader._refresh()
 
     async def _wait_tail(self, bookie: BookieId, pause: float) -> _News:
         await asyncio.sleep(pause)
         reader, time = self._reader, asyncio.get_running_loop().time
-        above, asked_at = reader.confirmed, time()
+        above, asked_at = reader._confirmed, time()
         call = reader.bookies.bookie(bookie).wait_tail(reader.ledger, above, WAIT_SECONDS)
         deadline = WAIT_SECONDS + reader.options.request_timeout
         return _News(above, await within(deadline, bookie, call), time() - asked_at)

@@ -131,7 +131,7 @@ class LedgerWriter(Handle):
         """The ledger's id."""
         return self._record.ledger
 
-    def unchanged(self) -> Sequence[Change]:
+    def _unchanged(self) -> Sequence[Change]:
         """Return the change that can be made only while no other client changed the ledger."""
         return self._record.unchanged()
 
@@ -169,7 +169,7 @@ class LedgerWriter(Handle):
         Not atomic: after an error some may be kept, always the first ones.
         """
         entries = [as_bytes(payload) for payload in payloads]
-        self.check(entries)
+        self._check(entries)
         pushed: range = await self._request(entries)
         return pushed
 
@@ -184,7 +184,7 @@ class LedgerWriter(Handle):
 
     async def drain(self) -> None:
         """Wait until everything appended so far is answered. Raises as `append`."""
-        self.check()
+        self._check()
         await self._request(())
 
     async def force(self) -> EntryId:
@@ -230,7 +230,7 @@ class LedgerWriter(Handle):
         return self._over.is_set()
 
     @property
-    def title(self) -> str:
+    def _title(self) -> str:
         """The ledger's number, for messages."""
         return f"ledger {self.ledger}"
 
@@ -267,7 +267,7 @@ class LedgerWriter(Handle):
     def _append(
         self, payload: bytes, admitted: asyncio.Future[None] | None = None
     ) -> asyncio.Future[EntryId]:
-        self.check((payload := as_bytes(payload),))
+        self._check((payload := as_bytes(payload),))
         answer: asyncio.Future[EntryId] = self._loop.create_future()
         now = self._loop.time()
         entry = None if self._appends.is_waiting else self._push(payload)
@@ -287,7 +287,7 @@ class LedgerWriter(Handle):
         self._appends.resolve(self._ensemble.answered)
         return answer
 
-    def check(self, payloads: Sequence[bytes] = ()) -> None:
+    def _check(self, payloads: Sequence[bytes] = ()) -> None:
         """Raise what speaks against appending."""
         if self._closing.is_begun:
             raise self._closed_error()

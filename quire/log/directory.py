@@ -157,7 +157,7 @@ class LogDirectory:
             producers=producers,
             open_segment=self._opener(name, options.password),
         )
-        log.start()
+        log._start()
         return log
 
     async def read(

@@ -172,7 +172,7 @@ class Service(Generic[R]):
         """Return when this replica has a role. Raises the error that ended the service."""
         while self._role is not role:
             if self._role is Role.STOPPED:
-                raise self._ending_error() or HandleClosedError(self.title)
+                raise self._ending_error() or HandleClosedError(self._title)
             await self._wait_role()
 
     async def _wait_role(self) -> None:
@@ -187,7 +187,7 @@ class Service(Generic[R]):
 
     async def __aenter__(self) -> Self:
         if self._main is not None:
-            raise HandleClosedError(f"{self.title}, which is entered once,")
+            raise HandleClosedError(f"{self._title}, which is entered once,")
         self._main = asyncio.create_task(self._live(), name=f"service {self._election.name}")
         return self
 
@@ -227,7 +227,7 @@ class Service(Generic[R]):
             self._main.cancel()
 
     @property
-    def title(self) -> str:
+    def _title(self) -> str:
         """The service's name, for messages."""
         return f"service {self._election.name!r}"
 
@@ -237,7 +237,7 @@ class Service(Generic[R]):
         return self._main is None or self._main.done()
 
     @property
-    def untold(self) -> str | None:
+    def _untold(self) -> str | None:
         """The error that ended this replica, if no call has raised it yet."""
         if self._failure is None or self._is_told:
             return None

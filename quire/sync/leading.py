@@ -15,7 +15,7 @@ class SyncLeadingLog(AbstractContextManager[SyncLog]):
 
     def __init__(self, portal: Portal, leading: LeadingLog) -> None:
         self._portal = portal
-        self._block = portal.hold(leading.turn)
+        self._block = portal.hold(leading._turn)
 
     def __enter__(self) -> SyncLog:
         return SyncLog(self._portal, self._block.__enter__())

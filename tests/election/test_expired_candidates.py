@@ -33,6 +33,6 @@ def test_a_candidate_whose_session_ends_as_it_writes_its_term_does_not_lead(run:
             leadership = await candidate.elected()
             assert (leadership.epoch, leadership.is_lost) == (2, False)
             assert len(candidate.store.sessions) == 2
-            assert await hall.queue() == [leadership.place]
+            assert await hall.queue() == [leadership._place]
 
     run(scenario)

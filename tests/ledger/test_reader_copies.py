@@ -112,7 +112,7 @@ def test_metadata_that_somebody_else_refreshed_meanwhile_is_used_too() -> None:
 
         async def refresh(method: str, ledger: LedgerId) -> None:
             if method == "read":
-                await reader.refresh()
+                await reader._refresh()
 
         cluster.bookies["b0"].before = refresh
         assert await ids(reader) == list(range(5))
@@ -130,7 +130,7 @@ def test_nothing_is_denied_by_metadata_that_cannot_be_checked(
             raise StoreUnavailableError("memory:", "by order of the test")
 
         with monkeypatch.context() as store_down:
-            store_down.setattr(LedgerReader, "refresh", refuse)
+            store_down.setattr(LedgerReader, "_refresh", refuse)
             with pytest.raises(StoreUnavailableError):
                 await ids(reader)
         assert await ids(reader) == list(range(5))

@@ -40,35 +40,20 @@ PAIRS: dict[type, type] = {
     Service: sync.SyncService,
 }
 
-LEAVABLE = frozenset({"title", "untold"})
-"""What `quire.leaving` asks of every handle."""
-
-INTERNAL: dict[type, frozenset[str]] = {
-    Client: frozenset({"own"}),
+WITHOUT_TWIN: dict[type, frozenset[str]] = {
     LocalCluster: frozenset({"program"}),
     Election: frozenset({"abandon", "close", "has_ended"}),
     Service: frozenset({"abandon", "has_ended"}),
     LogReader: frozenset({"abandon", "has_ended"}),
-    LeadingLog: frozenset({"turn"}),
     NumberedWriter: frozenset({"has_ended"}),
-    LedgerReader: frozenset(
-        {"confirm", "confirmed", "refresh", "version", "wait_handle_closed"}
-        | {"abandon", "has_ended"}
-    ),
-    LedgerWriter: frozenset(
-        {"advanced", "check", "ended", "suspect", "acked", "failed", "room"} | {"unchanged"}
-    ),
-    Log: frozenset({"start"}),
-    LogCursors: frozenset({"advance", "deletions", "forget", "lag", "of_log", "slowest", "state"}),
-    Leadership: frozenset({"end", "place"}),
+    LedgerReader: frozenset({"abandon", "has_ended"}),
 }
-"""Public between modules of quire, not meant for its users."""
+"""How handles end; a blocking program ends them by `close` or a block."""
 
 
 def public(owner: type) -> list[str]:
     found = [name for name, _ in inspect.getmembers_static(owner) if not name.startswith("_")]
-    internal = LEAVABLE | INTERNAL.get(owner, frozenset())
-    return [name for name in found if name not in internal]
+    return [name for name in found if name not in WITHOUT_TWIN.get(owner, frozenset())]
 
 
 def twins() -> list[tuple[type, str]]:

@@ -24,7 +24,7 @@ class Failure:
         self._is_told = False
 
     @property
-    def untold(self) -> str | None:
+    def _untold(self) -> str | None:
         """The reason, if no call has raised it yet."""
         return None if self._is_told else self.reason
 

@@ -103,7 +103,7 @@ class Log(Handle):
         self._over = asyncio.Event()
         self._tasks = Tasks(self._fail)
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """Start the tasks. `LogDirectory.open` calls this once."""
         works = {
             "pump": self._pipeline.run,
@@ -176,14 +176,14 @@ class Log(Handle):
         return self._life.has_ended
 
     @property
-    def title(self) -> str:
+    def _title(self) -> str:
         """The log's name and the epoch, for messages."""
         return f"log {self.name!r} (epoch {self.epoch})"
 
     @property
-    def untold(self) -> str | None:
+    def _untold(self) -> str | None:
         """Why this handle failed, if no call has raised it yet."""
-        return self._failure.untold
+        return self._failure._untold
 
     @property
     def failure(self) -> str | None:
@@ -435,6 +435,6 @@ class Log(Handle):
             await asyncio.sleep(self.options.retention_interval)
 
     async def _keep_once(self) -> None:
-        slowest = partial(self._cursors.slowest, self.log_id)
+        slowest = partial(self._cursors._slowest, self.log_id)
         chain = self._chain
         await apply_retention(self._catalog, self._live, chain.reading, chain.edit, slowest)

@@ -221,7 +221,7 @@ class TakeOver:
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         change = once(edit, UnsettledRaceError(f"log {self._record.name!r} may have been deleted"))
         # A sweep that closed the ledger, or deleted it, makes the creation fail (orphans.py).
-        along = writer.unchanged()
+        along = writer._unchanged()
         manifest = await retry(
             lambda: self._record.edit(change, along=along), self._rng, timeout=left
         )

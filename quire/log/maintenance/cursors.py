@@ -115,7 +115,7 @@ class Cursor:
 
     async def refresh(self) -> Position:
         """Look where the cursor is now. Raises `NoSuchCursorError`, `LogReplacedError`."""
-        self._state = await self._cursors.state(self.name, self.log_id)
+        self._state = await self._cursors._state_of(self.name, self.log_id)
         return self.position
 
     async def advance(self, position: Position | int) -> Position:
@@ -139,7 +139,7 @@ class Cursor:
         Guarantees:
             The new position is durable when the call returns.
         """
-        self._state = await self._cursors.advance(self.name, self.log_id, position)
+        self._state = await self._cursors._advance(self.name, self.log_id, position)
         return self.position
 
     def advance_with(
@@ -182,7 +182,7 @@ class Cursor:
         reading.
         """
         await self.refresh()
-        return await self._cursors.lag(self._state)
+        return await self._cursors._lag_of(self._state)
 
 
 class LogCursors:
@@ -262,7 +262,7 @@ class LogCursors:
     async def list(self) -> Sequence[CursorState]:
         """Return the log's cursors, sorted by name. Raises `NoSuchLogError`."""
         manifest, _ = await self._record.read()
-        return await self.of_log(manifest.log_id)
+        return await self._of_log(manifest.log_id)
 
     async def delete(self, name: str) -> None:
         """Delete a cursor. Raises `NoSuchCursorError`, and the store's errors."""
@@ -271,7 +271,7 @@ class LogCursors:
         except NoSuchNodeError:
             raise NoSuchCursorError(self.log, name) from None
 
-    async def of_log(self, log_id: str) -> Sequence[CursorState]:
+    async def _of_log(self, log_id: str) -> Sequence[CursorState]:
         """Return the cursors of the log with this identity, whether it still exists or not."""
         found = []
         for segment in await self._store.children(cursors_path(self.log)):
@@ -281,17 +281,17 @@ class LogCursors:
                 found.append(state)
         return sorted(found, key=lambda state: state.name)
 
-    async def slowest(self, log_id: str) -> Position | None:
+    async def _slowest(self, log_id: str) -> Position | None:
         """Return the position of the slowest cursor, None if there are no cursors."""
-        return min((state.position for state in await self.of_log(log_id)), default=None)
+        return min((state.position for state in await self._of_log(log_id)), default=None)
 
-    async def forget(self, log_id: str, *, but: int = 0) -> None:
+    async def _forget(self, log_id: str, *, but: int = 0) -> None:
         """Delete the cursors of a log that is going, all but the first few."""
         for path in (await self._going(log_id))[but:]:
             with suppress(NoSuchNodeError):
                 await self._store.delete(path)
 
-    async def deletions(self, log_id: str) -> Sequence[Change]:
+    async def _deletions(self, log_id: str) -> Sequence[Change]:
         """Return the changes that delete a log's cursors, `CURSORS_AT_ONCE` at most."""
         return [Delete(path) for path in (await self._going(log_id))[:CURSORS_AT_ONCE]]
 
@@ -307,12 +307,12 @@ class LogCursors:
             paths.append(path)
         return sorted(paths)
 
-    async def state(self, name: str, log_id: str) -> CursorState:
+    async def _state_of(self, name: str, log_id: str) -> CursorState:
         """Return a cursor's record. Raises `NoSuchCursorError`, `LogReplacedError`."""
         state, _ = await self._find(cursor_path(self.log, name))
         return self._checked(state, name, log_id)
 
-    async def advance(self, name: str, log_id: str, where: Position | int) -> CursorState:
+    async def _advance(self, name: str, log_id: str, where: Position | int) -> CursorState:
         """See `Cursor.advance`."""
         position = await look(
             partial(self._describe, log_id), lambda manifest: self._reached(manifest, where)
@@ -326,7 +326,7 @@ class LogCursors:
 
         return await self._edit(cursor_path(self.log, name), edit)
 
-    async def lag(self, state: CursorState) -> int:
+    async def _lag_of(self, state: CursorState) -> int:
         """See `Cursor.lag`."""
         return await look(
             partial(self._describe, state.log_id), lambda manifest: self._lag(manifest, state)

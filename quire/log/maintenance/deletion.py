@@ -124,8 +124,8 @@ async def _delete_records(
     """
     for _ in range(ATTEMPTS_MAX):
         version = await _read_same(record, log_id)
-        await cursors.forget(log_id, but=CURSORS_AT_ONCE)
-        along = [*await cursors.deletions(log_id)]
+        await cursors._forget(log_id, but=CURSORS_AT_ONCE)
+        along = [*await cursors._deletions(log_id)]
         for each in attached:
             along += await each.leave(log_id)
         try:

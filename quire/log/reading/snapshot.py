@@ -241,5 +241,5 @@ async def _bisect(
 
 async def _until_closed(reader: LedgerReader) -> None:
     while not reader.is_closed:
-        await reader.store.wait(ledger_path(reader.ledger), reader.version)
-        await reader.refresh()
+        await reader.store.wait(ledger_path(reader.ledger), reader._version)
+        await reader._refresh()

@@ -57,7 +57,7 @@ def test_every_reader_reads_cold_segments_as_it_read_hot_ones(tmp_path: Path) ->
 
 async def states(client: Client) -> Any:
     for each in await client.logs.cursors(NAME).list():
-        yield await client.logs.cursors(NAME).lag(each)
+        yield await client.logs.cursors(NAME)._lag_of(each)
 
 
 def test_a_leader_goes_on_behind_cold_segments_and_remembers_producers(tmp_path: Path) -> None:
