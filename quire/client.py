@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
+from quire.aio.home import at_home
 from quire.client_ledgers import LedgerClient
 from quire.election.election import Election
 from quire.leading import LeadingLog, Turn
@@ -52,6 +53,7 @@ def always() -> bool:
     return True
 
 
+@at_home
 class Client(LedgerClient):
     """A connection to one cluster. `connect` creates it.
 
@@ -219,6 +221,7 @@ class Client(LedgerClient):
         """
 
         async def opened() -> LogReader:
+            self._home.check(self)
             reader = await self._logs.read(
                 name,
                 start,

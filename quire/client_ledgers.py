@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 
+from quire.aio.home import Home, at_home
 from quire.bookie import BookieAddress, BookieInfo
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leaving import OpenHandles, Stage
@@ -20,6 +21,7 @@ from quire.metadata.recordless import RecordlessLedgers, find_recordless
 from quire.metastore.store import MetadataStore
 
 
+@at_home
 class LedgerClient:
     """The part of `Client` that concerns ledgers and bookies."""
 
@@ -36,6 +38,10 @@ class LedgerClient:
         self._catalog = catalog
         self._options = options
         self._handles = handles
+        self._home = Home()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._store.uri}>"
 
     @property
     def store_uri(self) -> str:

@@ -200,9 +200,13 @@ class BookieProcess:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the child's environment: ours, plus the path of this very package if not installed."""
+    """Return the child's environment: ours, plus the path of this very package if not installed.
+
+    The path is that of the directory with `quire` in it: with `quire` itself on the path, modules
+    such as `quire/inspect.py` would replace the modules of Python.
+    """
     environment = dict(os.environ)
-    package_home = str(Path(__file__).resolve().parent.parent)
+    package_home = str(Path(__file__).resolve().parents[2])
     if package_home != sysconfig.get_path("purelib"):
         rest = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = package_home + (os.pathsep + rest if rest else "")

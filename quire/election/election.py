@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from quire.aio.backoff import Backoff
+from quire.aio.home import Home, at_home
 from quire.aio.tasks import first_of, stop
 from quire.election.ballot import (
     Place,
@@ -88,6 +89,10 @@ class Leadership:
         self._session = session
         self._lost = asyncio.Event()
 
+    def __repr__(self) -> str:
+        state = "lost" if self.is_lost else "leads"
+        return f"<Leadership of {self._election!r} epoch {self.epoch}, {state}>"
+
     @property
     def candidate(self) -> str:
         """The candidate that leads, as it named itself."""
@@ -132,6 +137,7 @@ class Leadership:
         self._lost.set()
 
 
+@at_home
 class Election:
     """One candidate's, or observer's, view of a named election."""
 
@@ -162,12 +168,17 @@ class Election:
         self._store = store
         self._rng = rng
         self._session_timeout = session_timeout
+        self._home = Home(made_anywhere=True)
         self._terms: dict[Leadership, Session] = {}
         """The leaderships that last, each with the session that carries it."""
         self._is_closed = False
         self._epoch_path = election_epoch_path(name)
         self._queue_path = election_candidates_path(name)
         self._queue_prefix = election_candidate_prefix(name)
+
+    def __repr__(self) -> str:
+        state = "leads" if self._terms else "closed" if self._is_closed else "does not lead"
+        return f"<Election {self.name!r}, candidate {self.candidate!r} {state}>"
 
     @asynccontextmanager
     async def lead(self) -> AsyncIterator[Leadership]:
@@ -177,6 +188,7 @@ class Election:
         Cancelling the wait gives the place in the queue up. Raises errors that waiting cannot mend:
         `ConfigurationError`, `CorruptRecordError`, `HandleClosedError`.
         """
+        self._home.check(self)
         session, term = await self._campaign()
         if self._is_closed:
             await _close(session)

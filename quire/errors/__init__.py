@@ -55,6 +55,7 @@
     │   ├── DuplicateEntryError        an entry id was given before
     │   ├── EntryTooLargeError         a payload exceeds the limit
     │   ├── UnauthorizedError          wrong password for the ledger
+    │   ├── WrongLoopError             the handle belongs to another event loop
     │   ├── ConfigurationError         an option, address or file that cannot work
     │   │   ├── MissingExtraError          a package of an extra is not installed
     │   │   └── FormatLevelError           this program does not speak the level of the cluster
@@ -130,6 +131,7 @@ from quire.errors.base import (
     UnreadableError,
     VersionConflictError,
     WrongBookieError,
+    WrongLoopError,
 )
 from quire.errors.logs import (
     BehindError,
@@ -224,6 +226,7 @@ __all__ = [
     "UpgradeRefusedError",
     "VersionConflictError",
     "WrongBookieError",
+    "WrongLoopError",
 ]
 
 for _name in __all__:

@@ -369,6 +369,17 @@ class UnauthorizedError(InvalidRequestError):
         self.ledger = ledger
 
 
+class WrongLoopError(InvalidRequestError):
+    """A handle was used in another event loop than the one it was made in."""
+
+    def __init__(self, handle: str) -> None:
+        super().__init__(
+            f"{handle} belongs to another event loop: connect in the loop that uses it, or use "
+            "quire.sync, which works in every thread"
+        )
+        self.handle = handle
+
+
 class ConfigurationError(InvalidRequestError):
     """An option, address or file that cannot work."""
 

@@ -55,6 +55,9 @@ class NumberedWriter(Handle):
         work = self._end_with_writer()
         self._end = asyncio.get_running_loop().create_task(work, name="end of a numbered writer")
 
+    def __repr__(self) -> str:
+        return f"<NumberedWriter of ledger {self.ledger}, expects entry {self.expected}>"
+
     @property
     def ledger(self) -> LedgerId:
         """The ledger's id."""

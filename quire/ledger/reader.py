@@ -20,6 +20,7 @@ from typing import Final
 
 from quire.aio.backoff import Backoff
 from quire.aio.handle import Handle
+from quire.aio.home import Home
 from quire.entry import NO_ENTRY, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
     HandleClosedError,
@@ -67,7 +68,12 @@ class LedgerReader(Handle):
         self._current = opened
         self._fetcher = EntryFetcher(bookies, sealer, options)
         self._lac = NO_ENTRY
+        self._home = Home()
         self._closed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "open"
+        return f"<LedgerReader of ledger {self.ledger}, {state}>"
 
     @property
     def ledger(self) -> LedgerId:
@@ -228,6 +234,7 @@ class LedgerReader(Handle):
         self._closed.set()
 
     def _check_open(self) -> None:
+        self._home.check(self)
         if self._closed.is_set():
             raise HandleClosedError(f"reader of ledger {self.ledger}")
 

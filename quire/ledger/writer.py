@@ -26,6 +26,7 @@ from typing import Any
 
 from quire.aio.alarm import Alarm
 from quire.aio.handle import Handle
+from quire.aio.home import Home
 from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, Sealer, as_bytes
@@ -85,6 +86,7 @@ class LedgerWriter(Handle):
         is told of confirmed entries and of changes of the ensemble.
         """
         self._loop = asyncio.get_running_loop()
+        self._home = Home()
         self._sealer = sealer
         self._options = options
         self._roster = roster
@@ -126,6 +128,10 @@ class LedgerWriter(Handle):
         self._deadlines = Alarm(self._expire)
         self._tasks.start(self._watch(), f"watch of ledger {metadata.ledger}")
 
+    def __repr__(self) -> str:
+        state = "ended" if self.has_ended else "open"
+        return f"<LedgerWriter of ledger {self.ledger}, {state}>"
+
     @property
     def ledger(self) -> LedgerId:
         """The ledger's id."""
@@ -161,6 +167,7 @@ class LedgerWriter(Handle):
         Waits for space in the order of the calls. Raises `EntryTooLargeError`, `TypeError` if the
         payload is not bytes-like, and the errors that the class names.
         """
+        self._home.check(self)
         return await self._append(payload)
 
     async def append_many(self, payloads: Iterable[bytes]) -> range:
@@ -168,6 +175,7 @@ class LedgerWriter(Handle):
 
         Not atomic: after an error some may be kept, always the first ones.
         """
+        self._home.check(self)
         entries = [as_bytes(payload) for payload in payloads]
         self._check(entries)
         pushed: range = await self._request(entries)
@@ -178,6 +186,7 @@ class LedgerWriter(Handle):
 
         Cancelling the call while it waits for room leaves the entry unsent, unless room came then.
         """
+        self._home.check(self)
         future = self._append(payload, admitted := self._loop.create_future())
         await admitted
         return future

@@ -106,6 +106,9 @@ class Service(Generic[R]):
 
     # For the application's server.
 
+    def __repr__(self) -> str:
+        return f"<{self._title}: {self._role}, {self.applied} applied>"
+
     @property
     def role(self) -> Role:
         """The present role of this replica."""

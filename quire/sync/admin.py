@@ -11,6 +11,7 @@ from quire.log.manifest.info import LogInfo
 from quire.log.manifest.options import LogOptions
 from quire.sync.client import SyncClient
 from quire.sync.portal import Portal
+from quire.sync.twins import twin_of
 
 __all__ = ["Garbage", "SyncIngestJob", "gc", "ingest", "offload", "rebuild"]
 
@@ -47,6 +48,7 @@ def offload(
     return client._portal.call(work)
 
 
+@twin_of(IngestJob, "_job")
 class SyncIngestJob:
     """Blocking twin of `IngestJob`."""
 

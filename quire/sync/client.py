@@ -36,6 +36,7 @@ from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
 from quire.sync.logs import SyncLog, SyncLogReader
 from quire.sync.portal import Portal
 from quire.sync.services import SyncService
+from quire.sync.twins import twin_of
 
 
 @contextmanager
@@ -58,6 +59,7 @@ def connect(
         yield SyncClient(portal, client)
 
 
+@twin_of(Client, "_client")
 class SyncClient:
     """Blocking twin of `Client`. Safe to use from several threads.
 

@@ -9,8 +9,10 @@ from typing import Any, Self
 
 from quire.cluster import LocalCluster, ProcessState, Ready, ServerDeath
 from quire.sync.portal import Portal
+from quire.sync.twins import twin_of
 
 
+@twin_of(LocalCluster, "_cluster")
 class SyncLocalCluster:
     """Blocking twin of `LocalCluster`, made with the same arguments.
 

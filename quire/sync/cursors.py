@@ -10,8 +10,10 @@ from quire.log.maintenance.cursors import Cursor, CursorState, LogCursors
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.sync.logs import SyncLogReader
 from quire.sync.portal import Portal
+from quire.sync.twins import twin_of
 
 
+@twin_of(Cursor, "_cursor")
 class SyncCursor:
     """Blocking twin of `Cursor`."""
 
@@ -69,6 +71,7 @@ class SyncCursor:
         return self._portal.call(self._cursor.lag())
 
 
+@twin_of(LogCursors, "_cursors")
 class SyncLogCursors:
     """Blocking twin of `LogCursors`."""
 

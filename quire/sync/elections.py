@@ -7,8 +7,10 @@ from contextlib import contextmanager
 
 from quire.election.election import Election, Leader, Leadership
 from quire.sync.portal import Portal
+from quire.sync.twins import twin_of
 
 
+@twin_of(Leadership, "_leadership")
 class SyncLeadership:
     """Blocking twin of `Leadership`."""
 
@@ -44,6 +46,7 @@ class SyncLeadership:
         self._portal.call(self._leadership.wait_lost())
 
 
+@twin_of(Election, "_election")
 class SyncElection:
     """Blocking twin of `Election`."""
 

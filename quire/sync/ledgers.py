@@ -14,6 +14,7 @@ from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.sync.handle import SyncHandle
 from quire.sync.portal import Portal
+from quire.sync.twins import twin_of
 
 
 def _weight(entry: Entry) -> int:
@@ -24,6 +25,7 @@ def _run_weight(run: list[Entry]) -> int:
     return sum(map(_weight, run))
 
 
+@twin_of(LedgerWriter, "_writer")
 class SyncLedgerWriter(SyncHandle):
     """Blocking twin of `LedgerWriter`. Safe to use from several threads.
 
@@ -97,6 +99,7 @@ class SyncLedgerWriter(SyncHandle):
         self._portal.call_plain(self._writer.abandon)
 
 
+@twin_of(LedgerReader, "_reader")
 class SyncLedgerReader(SyncHandle):
     """Blocking twin of `LedgerReader`. Iterators belong to one thread, the reader to all."""
 
@@ -156,6 +159,7 @@ class SyncLedgerReader(SyncHandle):
         self._portal.call(self._reader.close())
 
 
+@twin_of(NumberedWriter, "_writer")
 class SyncNumberedWriter(SyncHandle):
     """Blocking twin of `NumberedWriter`, made of a writer that was not appended to.
 

@@ -16,6 +16,7 @@ from quire.log.records.position import Appended, Position, Record
 from quire.log.records.producers import ProducerSequence
 from quire.sync.handle import SyncHandle
 from quire.sync.portal import Portal
+from quire.sync.twins import twin_of
 
 Around: TypeAlias = Callable[[Coroutine[Any, Any, bool]], Coroutine[Any, Any, bool]]
 
@@ -24,6 +25,7 @@ async def _plainly(step: Coroutine[Any, Any, bool]) -> bool:
     return await step
 
 
+@twin_of(Log, "_log")
 class SyncLog(SyncHandle):
     """Blocking twin of `Log`. Safe to use from several threads.
 
@@ -145,6 +147,7 @@ class SyncLog(SyncHandle):
         self._portal.call_plain(self._log.abandon)
 
 
+@twin_of(LogReader, "_reader")
 class SyncLogReader(SyncHandle):
     """Blocking twin of `LogReader`: a plain iterator of records, for one thread at a time.
 

@@ -9,10 +9,12 @@ from typing import Generic, Self, TypeVar
 from quire.election.election import Leader
 from quire.service import Role, Service
 from quire.sync.portal import Portal
+from quire.sync.twins import twin_of
 
 R = TypeVar("R")
 
 
+@twin_of(Service, "_service")
 class SyncService(Generic[R]):
     """Blocking twin of `Service`. Safe to use from several threads; `with` starts and ends it.
 

@@ -22,6 +22,7 @@ from functools import partial
 from random import Random
 
 from quire.aio.handle import Handle
+from quire.aio.home import Home
 from quire.aio.retry import retry
 from quire.aio.tasks import Tasks
 from quire.entry import as_bytes
@@ -99,6 +100,7 @@ class Log(Handle):
             locate=self._locate,
         )
         self._roller = Roller(self._chain, rng, live, self._pipeline.nudge)
+        self._home = Home()
         self._failure = Failure()
         self._over = asyncio.Event()
         self._tasks = Tasks(self._fail)
@@ -149,6 +151,10 @@ class Log(Handle):
         them.
         """
         return self._live.now
+
+    def __repr__(self) -> str:
+        state = "ended" if self.has_ended else "leads"
+        return f"<Log {self.name!r} epoch {self.epoch}, {state}>"
 
     @property
     def name(self) -> str:
@@ -242,6 +248,7 @@ class Log(Handle):
             Cancelling the future does not recall the record. Cancelling this call while it waits
             may leave a queued record, and no caller learns its outcome.
         """
+        self._home.check(self)
         with self._failure:
             if expected_offset is None and producer_sequence is None and txid is None:
                 future = self._pipeline.submit_now(as_bytes(record))
@@ -276,6 +283,7 @@ class Log(Handle):
         """Append records atomically: readers see all of them or none. As `submit`; all records get
         the same producer sequence and txid.
         """
+        self._home.check(self)
         if not records:
             return []
         group = [as_bytes(each) for each in records]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from quire.aio.home import Home, at_home
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
@@ -86,12 +87,17 @@ class CursorState:
         raise CorruptRecordError(path, f"not a cursor: {body}")
 
 
+@at_home
 class Cursor:
     """One named cursor. Made by `LogCursors.open`; holds nothing that has to be closed."""
 
     def __init__(self, cursors: LogCursors, state: CursorState) -> None:
         self._cursors = cursors
         self._state = state
+        self._home = Home()
+
+    def __repr__(self) -> str:
+        return f"<Cursor {self.name!r} of log {self.log!r} at {self.position}>"
 
     @property
     def name(self) -> str:
@@ -199,6 +205,9 @@ class LogCursors:
         self._record = record
         self._open_segment = open_segment
         self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<LogCursors of log {self.log!r}>"
 
     @property
     def log(self) -> str:

@@ -24,6 +24,7 @@ from random import Random
 from typing import Final
 
 from quire.aio.handle import Handle
+from quire.aio.home import Home
 from quire.aio.retry import retry
 from quire.aio.timing import time_limit
 from quire.errors import (
@@ -121,9 +122,14 @@ class LogReader(Handle):
         self._buffer: deque[Record] = deque()
         self._segment: SegmentReader | None = None
         self._closed = False
+        self._home = Home()
         self._ended_open = False
         self._reading = asyncio.Lock()
         self._cut: asyncio.Timeout | None = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "follows" if self._follow else "reads"
+        return f"<LogReader {self.name!r} at {self.position}, {state}>"
 
     @property
     def name(self) -> str:
@@ -184,6 +190,7 @@ class LogReader(Handle):
     # One batch after the other.
 
     async def _read_batch(self) -> RecordBatch | None:
+        self._home.check(self)
         async with self._reading:
             if not self._closed:
                 try:

@@ -1,0 +1,62 @@
+"""The event loop that a handle belongs to, and a clear error in any other one.
+
+A handle holds futures, locks and connections of its loop. In another loop they would wait without
+end, or fail in the middle with an error of asyncio that does not name the cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from quire.errors import WrongLoopError
+
+T = TypeVar("T")
+
+
+class Home:
+    """The loop of one handle: the loop it is made in, or else that of its first check.
+
+    `made_anywhere`: the handle is made outside a coroutine, so that loop may be another one: a
+    notebook's, when `quire.sync` makes the handle.
+    """
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, *, made_anywhere: bool = False) -> None:
+        self._loop = None if made_anywhere else _running()
+
+    def check(self, handle: object) -> None:
+        """Raise `WrongLoopError` in a loop that the handle does not belong to."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None:
+                raise WrongLoopError(repr(handle))
+            self._loop = loop
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def at_home(cls: type[T]) -> type[T]:
+    """Have the public coroutines of a class check `self._home` first. `close` may run anywhere."""
+    for name, value in list(vars(cls).items()):
+        if inspect.iscoroutinefunction(value) and not name.startswith("_") and name != "close":
+            setattr(cls, name, _checked(value))
+    return cls
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    async def checked(self: Any, *args: Any, **options: Any) -> Any:
+        self._home.check(self)
+        return await method(self, *args, **options)
+
+    return checked
