@@ -7,6 +7,7 @@ rarely names are here, too: `Opening`, `OpeningReader`, `LeadingLog` and `LogCur
 
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Leader
+from quire.fields import Unknown
 from quire.leading import LeadingLog
 from quire.ledger.inventory import Holding, Inventory, Shortage
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
@@ -63,4 +64,5 @@ __all__ = [
     "Span",
     "Start",
     "Txids",
+    "Unknown",
 ]

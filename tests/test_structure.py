@@ -228,6 +228,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.log.cold.checksums",
     ),
     "threading": (
+        "quire.aio.home",
         "quire.sync",
         "quire.storage.disk.threads",
         "quire.storage.disk.local_file",

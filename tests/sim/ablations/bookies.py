@@ -59,7 +59,7 @@ def ack_before_sync() -> list[Patch]:
 
 def never_sync_directories() -> list[Patch]:
     async def sync_directory(self: Any, directory: str = "") -> None:
-        await self.disk._turn(self)
+        await self.disk.turn(self)
 
     return [(SimMount, "sync_directory", sync_directory)]
 
