@@ -461,6 +461,8 @@ class Client(LedgerClient):
         Raises:
             ConfigurationError: a name or a value is not valid.
             NoSuchLogError: the log does not exist.
+
+        Cancellation: the options may be stored all the same.
         """
         return info_of(await self._logs.set_options(name, options))
 

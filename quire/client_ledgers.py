@@ -64,7 +64,7 @@ class LedgerClient:
             replication: ensemble, write quorum and ack quorum, in bookies; None for the default.
             password: needed to open and recover the ledger later; bookies keep a hash of it.
             digest: how entries are protected (docs/formats.md, "Frame").
-            custom: text that the application stores in the ledger's metadata.
+            custom_metadata: text that the application stores in the ledger's metadata.
             deferred_sync: an answered append is only received, not durable. It is confirmed, and
                 seen by followers, at the next `LedgerWriter.force`, or when the ledger is closed.
             full_quorum: close the ledger only when every entry is on all bookies of its write set,
@@ -130,6 +130,8 @@ class LedgerClient:
         Raises:
             NoSuchLedgerError: the ledger does not exist.
             UnauthorizedError: the password is wrong.
+
+        Cancellation: nothing changed.
 
         Guarantees: the writer is never disturbed (docs/protocol.md, section 5).
         """

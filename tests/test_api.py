@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,48 @@ def test_every_type_of_a_public_signature_is_exported() -> None:
             for name in named(str(text)) - NAMES.keys() - OUTSIDE:
                 missing.setdefault(name, function.__name__)
     assert missing == {}
+
+
+CALLED = {
+    value
+    for name in ("quire", "quire.ledgers", "quire.admin", "quire.service")
+    for value in vars(importlib.import_module(name)).values()
+    if getattr(value, "__name__", None) in importlib.import_module(name).__all__
+}
+"""What an application calls; the values of `quire.inspect` only have attributes."""
+
+
+def calls() -> list[tuple[str, Any]]:
+    found = [(value.__name__, value) for value in CALLED if inspect.isfunction(value)]
+    for owner in (value for value in CALLED if inspect.isclass(value)):
+        for name, value in members(owner):
+            if not isinstance(value, property):
+                function = inspect.unwrap(getattr(value, "__func__", value))  # type: ignore[arg-type]
+                found.append((f"{owner.__name__}.{name}", function))
+    return sorted(set(found), key=lambda each: each[0])
+
+
+@pytest.mark.parametrize(("name", "function"), calls(), ids=[name for name, _ in calls()])
+def test_a_call_says_what_its_arguments_are(name: str, function: Any) -> None:
+    doc = inspect.getdoc(function) or ""
+    parameters = [each for each in inspect.signature(function).parameters if each != "self"]
+    missing = [
+        each
+        for each in parameters
+        if each != "cls" and not re.search(rf"(?ms)^Args:.*^ +{each}: ", doc)
+    ]
+    assert missing == [], f"{name}: {missing} in `Args:`"
+
+
+@pytest.mark.parametrize(("name", "function"), calls(), ids=[name for name, _ in calls()])
+def test_a_coroutine_with_arguments_says_what_it_raises(name: str, function: Any) -> None:
+    doc = inspect.getdoc(function) or ""
+    if inspect.iscoroutinefunction(function) and "Args:" in doc:
+        assert "Raises:" in doc, name
+        assert "Cancellation" in doc or not MUTATES.search(name), name
+
+
+MUTATES = re.compile(
+    r"\.(append|submit|create|delete|trim|configure|open|recover|ingest|roll|seal)"
+)
+"""Calls that change something say what is left after their cancellation."""

@@ -118,11 +118,22 @@ class Leadership:
         await self._lost.wait()
 
     async def hand_over(self, candidate: str | None = None) -> bool:
-        """Name the candidate to follow when this leadership ends; None: the next in the queue.
+        """Name the candidate to follow when this leadership ends.
 
-        Returns False when no such candidate stands; then, as without this call, the first in the
-        queue follows. Nothing ends yet: close the resources to hand over, then leave the block of
-        `Election.lead`. Raises `LeadershipLostError`, and the store's errors.
+        Nothing ends yet: close the resources to hand over, then leave the block of `Election.lead`.
+
+        Args:
+            candidate: a name that a candidate gave; None for the next in the queue.
+
+        Returns:
+            False if no such candidate stands. Then the first in the queue follows, as without this
+            call.
+
+        Raises:
+            LeadershipLostError: this leadership is over.
+            StoreUnavailableError: the metadata store does not answer.
+
+        Cancellation: the candidate may be named.
         """
         self.check()
         return await self._name_heir(self._term, candidate)
@@ -185,8 +196,15 @@ class Election:
         """Wait for our turn, lead for as long as the block runs, and resign.
 
         The block is not interrupted when the leadership is lost: `Leadership.wait_lost` tells it.
-        Cancelling the wait gives the place in the queue up. Raises errors that waiting cannot mend:
-        `ConfigurationError`, `CorruptRecordError`, `HandleClosedError`.
+
+        Raises:
+            ConfigurationError: the store cannot carry sessions.
+            CorruptRecordError: the election's record is damaged.
+            HandleClosedError: the election was closed.
+
+        Cancellation: cancelling the wait gives the place in the queue up.
+
+        Guarantees: epochs grow from leader to leader (docs/protocol.md, "Election").
         """
         self._home.check(self)
         session, term = await self._campaign()

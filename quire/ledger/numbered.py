@@ -71,15 +71,32 @@ class NumberedWriter(Handle):
     async def append(self, entry: EntryId, payload: bytes) -> EntryId:
         """Append an entry under an id; return it once it and all below it are confirmed.
 
-        Cancelling abandons the answer: an entry that was accepted stays accepted.
+        Args:
+            entry: the id.
+            payload: the entry's bytes.
+
+        Raises:
+            DuplicateEntryError: the id was given before.
+            QuireError: as `LedgerWriter.append`.
+
+        Cancellation: abandons the answer. An entry that was accepted stays accepted.
         """
         return await asyncio.shield(await self.submit(entry, payload))
 
     async def submit(self, entry: EntryId, payload: bytes) -> asyncio.Future[EntryId]:
         """Wait for room only and return the future of the answer.
 
-        An entry too far ahead waits until the gap before it has shrunk. Cancelling then leaves the
-        id free.
+        An entry too far ahead waits until the gap before it has shrunk.
+
+        Args:
+            entry: the id.
+            payload: the entry's bytes.
+
+        Raises:
+            DuplicateEntryError: the id was given before.
+            QuireError: as `LedgerWriter.append`, from the call or from the future.
+
+        Cancellation: while the call waits, it leaves the id free.
         """
         payload = as_bytes(payload)
         self._check(entry, payload)

@@ -44,7 +44,12 @@ class Replication:
     def parse(cls, text: str) -> Replication:
         """Return what `ensemble/write quorum/ack quorum` says, as `str` writes it.
 
-        Raises `ValueError` for another form, `InvalidReplicationError` for impossible numbers.
+        Args:
+            text: three numbers of bookies, as `3/3/2`.
+
+        Raises:
+            ValueError: the text has another form.
+            InvalidReplicationError: the numbers are impossible.
         """
         try:
             ensemble, write_quorum, ack_quorum = map(int, text.split("/"))
@@ -66,15 +71,28 @@ class Replication:
         return self.ensemble > self.write_quorum
 
     def write_set(self, entry: EntryId) -> tuple[int, ...]:
-        """Return the positions that store an entry, in the order of (entry + i) mod E."""
+        """Return the positions that store an entry, in the order of (entry + i) mod E.
+
+        Args:
+            entry: the entry's id.
+        """
         return _write_sets(self.ensemble, self.write_quorum)[entry % self.ensemble]
 
     def is_written_to(self, entry: EntryId, position: int) -> bool:
-        """Return whether a position is in the write set of an entry."""
+        """Return whether a position is in the write set of an entry.
+
+        Args:
+            entry: the entry's id.
+            position: a position of the ensemble.
+        """
         return (position - entry) % self.ensemble < self.write_quorum
 
     def is_covered(self, answered: Collection[int]) -> bool:
-        """Return whether every write set has at least `coverage` positions among those answered."""
+        """Return whether every write set has at least `coverage` positions among those answered.
+
+        Args:
+            answered: positions of the ensemble.
+        """
         present = [position in answered for position in range(self.ensemble)]
         return all(
             sum(present[position] for position in self.write_set(start)) >= self.coverage

@@ -159,18 +159,38 @@ class LedgerReader(Handle):
         return self._confirmed
 
     async def read_entry(self, entry: EntryId) -> Entry:
-        """Return one entry. Raises as `read`."""
+        """Return one entry.
+
+        Args:
+            entry: the entry's id.
+
+        Raises:
+            InvalidRequestError: the id is negative, or after the last confirmed entry.
+            NoSuchEntryError: the id is after the end of a closed ledger.
+            UnreadableError: too few copies can be read.
+            HandleClosedError: the reader was closed.
+
+        Cancellation: ends the reading only.
+        """
         await self._bound(entry, entry)
         return (await self._fetch(entry, entry, 1, entry))[0]
 
     async def read(
         self, first: EntryId = 0, last: EntryId | None = None
     ) -> AsyncGenerator[Entry, None]:
-        """Yield entries first..last in order; `last` None means all that are confirmed now.
+        """Yield entries in order, reading ahead by at most `LedgerOptions.read_ahead_bytes`.
 
-        Reads ahead of the consumer by at most `LedgerOptions.read_ahead_bytes`. Raises
-        `InvalidRequestError` for an invalid range or a range that passes LAC, `NoSuchEntryError`
-        for a range that passes the end of a closed ledger.
+        Args:
+            first: the first entry.
+            last: the last entry; None for all that are confirmed now.
+
+        Raises:
+            InvalidRequestError: the range is invalid, or passes the last confirmed entry.
+            NoSuchEntryError: the range passes the end of a closed ledger.
+            UnreadableError: too few copies can be read.
+            HandleClosedError: the reader was closed.
+
+        Cancellation: ends the reading only.
         """
         async with aclosing(self.read_runs(first, last)) as runs:
             async for run in runs:
@@ -180,18 +200,32 @@ class LedgerReader(Handle):
     async def read_runs(
         self, first: EntryId = 0, last: EntryId | None = None
     ) -> AsyncGenerator[list[Entry], None]:
-        """As `read`, in lists of consecutive entries as they arrive."""
+        """Yield lists of consecutive entries as they arrive. As `read`.
+
+        Args:
+            first: the first entry.
+            last: the last entry; None for all that are confirmed now.
+        """
         end = await self._bound(first, last)
         async with aclosing(self._runs(first, end)) as runs:
             async for run in runs:
                 yield run
 
     async def read_unconfirmed(self, first: EntryId, last: EntryId) -> AsyncGenerator[Entry, None]:
-        """Yield entries first..last whether they are confirmed or not.
+        """Yield entries whether they are confirmed or not.
 
-        An entry beyond LAC may vanish again: recovery decides. Raises `NoSuchEntryError` at
-        the first missing entry. After the end of a ledger known to be closed every entry is
-        missing, even if bookies still have copies.
+        An entry beyond the last confirmed one may vanish again: recovery decides.
+
+        Args:
+            first: the first entry.
+            last: the last entry.
+
+        Raises:
+            NoSuchEntryError: at the first missing entry. After the end of a ledger known to be
+                closed every entry is missing, even if bookies still have copies.
+            UnreadableError: too few copies can be read.
+
+        Cancellation: ends the reading only.
         """
         self._check_range(first, last)
         end = min(last, self._confirmed) if self.is_closed else last
@@ -204,13 +238,18 @@ class LedgerReader(Handle):
             raise NoSuchEntryError(self.ledger, max(first, end + 1))
 
     async def follow(self, first: EntryId = 0) -> AsyncGenerator[Entry, None]:
-        """Yield entries from `first` on as they are confirmed; ends when the ledger is closed
-        and every entry was delivered.
+        """Yield entries as they are confirmed, until the ledger is closed and all were delivered.
 
         Bookies announce; nothing is polled while they do. Lost bookies and an unreachable store
         are waited for. While the ledger is in recovery nothing new appears until it is closed.
 
-        Raises `NoSuchEntryError` when the ledger is closed below `first` − 1.
+        Args:
+            first: the first entry.
+
+        Raises:
+            NoSuchEntryError: the ledger is closed below `first` − 1.
+
+        Cancellation: ends the following only.
         """
         async with aclosing(follow(self, first)) as runs:
             async for run in runs:
@@ -218,7 +257,11 @@ class LedgerReader(Handle):
                     yield entry
 
     async def follow_runs(self, first: EntryId = 0) -> AsyncGenerator[list[Entry], None]:
-        """As `follow`, in lists of consecutive entries as they arrive."""
+        """Yield lists of consecutive entries as they are confirmed. As `follow`.
+
+        Args:
+            first: the first entry.
+        """
         async with aclosing(follow(self, first)) as runs:
             async for run in runs:
                 yield run

@@ -164,8 +164,17 @@ class LedgerWriter(Handle):
     async def append(self, payload: bytes) -> EntryId:
         """Append one entry and return its id once it is confirmed.
 
-        Waits for space in the order of the calls. Raises `EntryTooLargeError`, `TypeError` if the
-        payload is not bytes-like, and the errors that the class names.
+        Waits for space in the order of the calls.
+
+        Args:
+            payload: the entry's bytes.
+
+        Raises:
+            EntryTooLargeError: the payload exceeds the limit.
+            TypeError: the payload is not bytes-like.
+            QuireError: the errors that the class names.
+
+        Cancellation: abandons the answer only.
         """
         self._home.check(self)
         return await self._append(payload)
@@ -173,7 +182,16 @@ class LedgerWriter(Handle):
     async def append_many(self, payloads: Iterable[bytes]) -> range:
         """Append entries with consecutive ids and return these once the last is confirmed.
 
-        Not atomic: after an error some may be kept, always the first ones.
+        Args:
+            payloads: the bytes of each entry.
+
+        Returns:
+            The ids.
+
+        Raises:
+            QuireError: as `append`. After an error some may be kept, always the first ones.
+
+        Cancellation: abandons the answer only.
         """
         self._home.check(self)
         entries = [as_bytes(payload) for payload in payloads]
@@ -184,7 +202,14 @@ class LedgerWriter(Handle):
     async def submit(self, payload: bytes) -> asyncio.Future[EntryId]:
         """Wait for room and return a future of the entry's id. Futures resolve in order.
 
-        Cancelling the call while it waits for room leaves the entry unsent, unless room came then.
+        Args:
+            payload: the entry's bytes.
+
+        Raises:
+            QuireError: as `append`, from the call or from the future.
+
+        Cancellation: while the call waits for room, it leaves the entry unsent, unless room came
+            then.
         """
         self._home.check(self)
         future = self._append(payload, admitted := self._loop.create_future())

@@ -27,7 +27,18 @@ class Application(Protocol[R_co]):
     """
 
     def apply(self, command: bytes, at: Applied) -> R_co:
-        """Carry out a command and return the result for the caller of `submit`."""
+        """Carry out a command and return the result for the caller of `submit`.
+
+        Args:
+            command: the bytes that a replica submitted.
+            at: position, offset and epoch of the command.
+
+        Returns:
+            The result. Only the replica that submitted the command delivers it.
+
+        Guarantees: every replica applies the same commands in the same order, each of them once for
+            each state that it builds.
+        """
         ...
 
     def snapshot(self) -> bytes:
@@ -35,7 +46,11 @@ class Application(Protocol[R_co]):
         ...
 
     def restore(self, state: bytes) -> None:
-        """Replace the whole state by a result of `snapshot`."""
+        """Replace the whole state by a result of `snapshot`.
+
+        Args:
+            state: the bytes that `snapshot` returned, in this process or another one.
+        """
         ...
 
 

@@ -131,10 +131,19 @@ class Service(Generic[R]):
     async def submit(self, command: bytes) -> R:
         """Carry a command out and return its result, once it is permanently in the log.
 
-        Raises `LeadershipLostError` when this replica does not lead (nothing was done), and an
-        `OutcomeUnknownError` when the command may or may not be carried out.
+        Args:
+            command: the bytes for `Application.apply`.
+
+        Returns:
+            The result of `Application.apply`.
+
+        Raises:
+            LeadershipLostError: this replica does not lead. Nothing was done.
+            OutcomeUnknownError: the command may or may not be carried out.
 
         Cancellation: does not recall the command.
+
+        Guarantees: docs/protocol.md, "Replicated service".
         """
         try:
             return (await self._leading().submit(COMMAND + command))[0]
@@ -153,10 +162,20 @@ class Service(Generic[R]):
     async def hand_over(self, candidate: str | None = None) -> bool:
         """Resign in favour of a candidate, or of the next; return when another may lead.
 
-        Everything submitted is confirmed first and the log is closed, so the successor needs no
-        recovery. False when no such candidate stands, or could be named: then the first in the
-        queue follows. Raises `LeadershipLostError` when this replica does not lead, or ceased to
-        before the log was closed.
+        Args:
+            candidate: the name of a replica; None for the next in the queue.
+
+        Returns:
+            False if no such candidate stands, or could be named. Then the first in the queue
+            follows.
+
+        Raises:
+            LeadershipLostError: this replica does not lead, or ceased to before the log was closed.
+
+        Cancellation: the replica may resign all the same.
+
+        Guarantees: everything submitted is confirmed first and the log is closed, so the successor
+            needs no recovery.
         """
         self._leading()
         self._heir, self._has_named = candidate, None
@@ -172,7 +191,16 @@ class Service(Generic[R]):
         return self._has_named
 
     async def wait_role(self, role: Role) -> None:
-        """Return when this replica has a role. Raises the error that ended the service."""
+        """Return when this replica has a role.
+
+        Args:
+            role: the role to wait for.
+
+        Raises:
+            QuireError: the error that ended the service; also an error of the application.
+
+        Cancellation: ends the waiting only.
+        """
         while self._role is not role:
             if self._role is Role.STOPPED:
                 raise self._ending_error() or HandleClosedError(self._title)

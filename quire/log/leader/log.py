@@ -267,7 +267,25 @@ class Log(Handle):
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
     ) -> Appended:
-        """Append a record; return its position and offset once they are certain. As `submit`."""
+        """Append a record; return its position and offset once they are certain.
+
+        Args:
+            record: the payload.
+            expected_offset: append the record only if it gets this offset, as in `submit`.
+            producer_sequence: makes a repetition harmless, as in `submit`.
+            txid: a number that never decreases along a log, as in `submit`.
+
+        Returns:
+            The record's position and offset.
+
+        Raises:
+            QuireError: the errors of `submit`.
+
+        Cancellation: does not recall the record.
+
+        Guarantees: the record is on an ack quorum of bookies, on their disks, and no later leader
+            removes it (docs/protocol.md, C2).
+        """
         future = await self.submit(
             record, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
         )
@@ -282,8 +300,21 @@ class Log(Handle):
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
     ) -> list[Appended]:
-        """Append records atomically: readers see all of them or none. As `submit`; all records get
-        the same producer sequence and txid.
+        """Append records atomically: readers see all of them or none.
+
+        Args:
+            records: the payloads; together they fit an entry.
+            expected_offset: append only if the first record gets this offset, as in `submit`.
+            producer_sequence: one for all records, as in `submit`.
+            txid: one for all records, as in `submit`.
+
+        Returns:
+            Position and offset of each record.
+
+        Raises:
+            QuireError: the errors of `submit`.
+
+        Cancellation: does not recall the records.
         """
         self._home.check(self)
         if not records:
@@ -319,13 +350,18 @@ class Log(Handle):
     async def trim(self, position: Position) -> None:
         """Remove every record before a position that this log has reached.
 
-        The trim is complete when the call returns; ledgers may be deleted later. Concurrent trims
-        merge.
+        Args:
+            position: the first position to keep.
 
         Raises:
             InvalidRequestError: the position is beyond the end, or invalid.
             DeposedError: another leader has taken over.
             StoreUnavailableError: the metadata store is unavailable; likewise its other errors.
+
+        Cancellation: the log may be trimmed all the same.
+
+        Guarantees: the trim is complete when the call returns; ledgers may be deleted later.
+            Concurrent trims merge.
         """
         self._pipeline.check_open()
         self._chain.check_trim(position)

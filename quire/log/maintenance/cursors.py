@@ -218,6 +218,7 @@ class LogCursors:
         """Return a cursor; create it at `start` if it does not exist.
 
         Args:
+            name: the cursor's name.
             start: a position, `BEGINNING`, `LATEST`, or the offset of a record.
 
         Raises:
@@ -261,7 +262,15 @@ class LogCursors:
         raise error
 
     async def find(self, name: str) -> Cursor:
-        """Return a cursor that exists. Raises `NoSuchLogError`, `NoSuchCursorError`."""
+        """Return a cursor that exists.
+
+        Args:
+            name: the cursor's name.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            NoSuchCursorError: the cursor does not exist.
+        """
         manifest, _ = await self._record.read()
         state, _ = await self._find(cursor_path(self.log, name))
         if state is None or state.log_id != manifest.log_id:
@@ -274,7 +283,17 @@ class LogCursors:
         return await self._of_log(manifest.log_id)
 
     async def delete(self, name: str) -> None:
-        """Delete a cursor. Raises `NoSuchCursorError`, and the store's errors."""
+        """Delete a cursor.
+
+        Args:
+            name: the cursor's name.
+
+        Raises:
+            NoSuchCursorError: the cursor does not exist.
+            StoreUnavailableError: the metadata store does not answer; likewise its other errors.
+
+        Cancellation: the cursor may be deleted.
+        """
         try:
             await self._store.delete(cursor_path(self.log, name))
         except NoSuchNodeError:

@@ -107,9 +107,16 @@ class LogOptions:
         return BATCH_BYTES_MAX - (ENCRYPTION_BYTES if self.keyring is not None else 0)
 
     def with_stored(self, settings: Mapping[str, str]) -> LogOptions:
-        """Return the options with the options stored in a manifest laid over them.
+        """Return the options with the options stored in a log laid over them.
 
-        Raises `ConfigurationError` for a name or value that makes no sense.
+        Args:
+            settings: the stored options, by name, as text.
+
+        Returns:
+            Options that a leader of the log would use.
+
+        Raises:
+            ConfigurationError: a name or a value is not valid.
         """
         return replace(self, **{name: _parse(name, text) for name, text in settings.items()})
 

@@ -66,13 +66,30 @@ class Keyring:
         return self._current
 
     def rotate(self, key_id: str) -> None:
-        """Encrypt with another key from the next batch on. Raises `ConfigurationError`."""
+        """Encrypt with another key from the next batch on.
+
+        Args:
+            key_id: the id of the key.
+
+        Raises:
+            ConfigurationError: the keyring has no such key.
+        """
         if self.key(key_id) is None:
             raise ConfigurationError(f"the keyring has no key {key_id!r}")
         self._current = key_id
 
     def key(self, key_id: str) -> bytes | None:
-        """Return a key, or None if unknown. Raises `ConfigurationError` for an invalid key."""
+        """Return a key.
+
+        Args:
+            key_id: the id of the key.
+
+        Returns:
+            The key's bytes, or None if the keyring has no such key.
+
+        Raises:
+            ConfigurationError: the key is invalid.
+        """
         key = self._found.get(key_id)
         if key is not None:
             return key
@@ -89,7 +106,16 @@ class Keyring:
         return key
 
     def cipher(self, key_id: str, ledger: LedgerId, salt: bytes) -> AESGCM | None:
-        """Return the cipher for a ledger's batches, None if the key is unknown."""
+        """Return the cipher for a ledger's batches.
+
+        Args:
+            key_id: the id of the key.
+            ledger: the ledger's id.
+            salt: the ledger's random bytes.
+
+        Returns:
+            The cipher, or None if the keyring has no such key.
+        """
         name = (key_id, ledger, salt)
         cipher = self._derived.get(name)
         if cipher is None:

@@ -32,9 +32,13 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Return the position that `str` made, or `beginning` or `latest` by name.
+        """Return a position from its text.
 
-        Raises `InvalidRequestError`.
+        Args:
+            text: `segment.entry.slot`, as `str` writes it, or `beginning` or `latest`.
+
+        Raises:
+            InvalidRequestError: the text has another form.
         """
         if text in _NAMED:
             return _NAMED[text]

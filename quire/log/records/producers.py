@@ -90,7 +90,11 @@ class ProducerSequence(NamedTuple):
             raise InvalidRequestError(f"sequence {self.sequence!r} is not a number in 0..2**63-1")
 
     def cost(self, records: int) -> int:
-        """Bytes that it adds to a batch at most."""
+        """Return the bytes that it adds to a batch at most.
+
+        Args:
+            records: how many records have it.
+        """
         return 2 + len(self.producer.encode()) + 10 * records
 
 
