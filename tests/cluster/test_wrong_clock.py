@@ -68,7 +68,7 @@ async def trims(client: quire.Client, name: str, last: bytes) -> None:
     """Lead a log with right clocks until retention has left nothing before a record."""
     log = await client.open_log(name, LogOptions(retention_interval=0.1))
     await log.append(last)
-    async with aclosing(client.logs.watch_log(name)) as changes:
+    async with aclosing(client.watch_log(name)) as changes:
         async for manifest in changes:
             if len(manifest.segments) == 1:
                 break
@@ -84,7 +84,7 @@ def test_wrong_clocks_of_leaders_delete_nothing_early_and_stop_no_retention(
             store = cluster.store_uri
             async with quire.connect(store) as client:
                 for name, seconds in RETENTION_SECONDS.items():
-                    await client.logs.create(name, {"retention_seconds": str(seconds)})
+                    await client.create_log(name, {"retention_seconds": str(seconds)})
                 await lead(store, "before")
                 await lead(store, "years ahead", YEARS_SECONDS)
                 await lead(store, "years late", -YEARS_SECONDS)
