@@ -150,7 +150,7 @@ def forget_cursors() -> list[Patch]:
     async def slowest(self: Any, log_id: str) -> None:
         return None
 
-    return [(cursors.LogCursors, "slowest", slowest)]
+    return [(cursors.LogCursors, "_slowest", slowest)]
 
 
 def append_at_any_tail() -> list[Patch]:

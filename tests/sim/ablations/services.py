@@ -127,4 +127,4 @@ def sweep_what_no_record_named_at_first() -> list[Patch]:
                     swept.append(metadata.ledger)
         return swept
 
-    return [(photographer, "sweep_snapshots", sweep)]
+    return [(photographer, "gc_snapshots", sweep)]
