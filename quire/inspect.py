@@ -26,6 +26,7 @@ from quire.log.records.txids import Txids
 from quire.metadata.check import Finding
 from quire.metadata.recordless import Recordless, RecordlessLedgers
 from quire.opening import Opening, OpeningReader
+from quire.scan import Place
 
 __all__ = [
     "EVERYTHING",
@@ -53,6 +54,7 @@ __all__ = [
     "OnGap",
     "Opening",
     "OpeningReader",
+    "Place",
     "Ranges",
     "RecordBatch",
     "Recordless",

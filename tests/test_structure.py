@@ -115,6 +115,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.log",
         "quire.metadata",
         "quire.opening",
+        "quire.scan",
     ),
     "quire.ledgers": (*VALUES, "quire.ledger"),
     "quire.connection": (
