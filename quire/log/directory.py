@@ -24,6 +24,7 @@ from quire.log.maintenance.deletion import Attachment, delete_log
 from quire.log.maintenance.ingest import Ingest
 from quire.log.maintenance.offload import Offload, gc_each
 from quire.log.maintenance.orphans import find_orphans, find_unlisted, rebuild_log
+from quire.log.maintenance.retention import Floor
 from quire.log.maintenance.trimming import trim_log
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.manifest import LogManifest
@@ -98,6 +99,7 @@ class LogDirectory:
         options: LogOptions | None = None,
         *,
         is_leader: Callable[[], bool] = lambda: True,
+        floor: Floor | None = None,
     ) -> Log:
         """Take a log over for writing. Creates the log if it does not exist.
 
@@ -106,6 +108,9 @@ class LogDirectory:
             options: options of this leader; by default `LogOptions()`.
             is_leader: called before every attempt. Pass the answer of the election, so that a past
                 leader stops disturbing the present one.
+            floor: returns the position of the first record that the caller still needs. Retention
+                asks before each trim and keeps the records from there on; a call of `trim` does
+                not ask.
 
         Returns:
             The leader's handle, with its tasks started.
@@ -156,6 +161,7 @@ class LogDirectory:
             cursors=self.cursors(name, password=options.password),
             producers=producers,
             open_segment=self._opener(name, options.password),
+            floor=floor,
         )
         log._start()
         return log

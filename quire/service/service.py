@@ -394,7 +394,12 @@ class Service(Generic[R]):
         self._set_role(Role.RECOVERING)
         self._resign.clear()
         name, options = self._election.name, self._options.log
-        log = await self._logs.open(name, options, is_leader=lambda: not leadership.is_lost)
+        log = await self._logs.open(
+            name,
+            options,
+            is_leader=lambda: not leadership.is_lost,
+            floor=self._snapshots.first_needed,
+        )
         try:
             await self._read_on(follow=False)
             self._log_id = log.log_id

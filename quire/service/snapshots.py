@@ -31,7 +31,7 @@ from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
 from quire.log.records.batch import decode_batch, encode_batch
 from quire.log.records.encryption import Decryption, Encryption
-from quire.log.records.position import Position
+from quire.log.records.position import BEGINNING, Position
 from quire.log.records.txids import NO_TXID
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import service_path
@@ -101,6 +101,11 @@ class Snapshots:
     async def newest(self) -> Snapshot | None:
         """Return the newest snapshot, None before the first."""
         return (await self._find())[0]
+
+    async def first_needed(self) -> Position:
+        """Return the position of the first record that the newest snapshot does not cover."""
+        snapshot = await self.newest()
+        return BEGINNING if snapshot is None else snapshot.position
 
     async def read(self, snapshot: Snapshot) -> bytes:
         """Return the state. Raises `NoSuchLedgerError` when a newer one has replaced it."""

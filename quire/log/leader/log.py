@@ -44,7 +44,7 @@ from quire.log.leader.roller import Roller
 from quire.log.leader.segments import Chain
 from quire.log.leader.takeover import Tenure
 from quire.log.maintenance.cursors import LogCursors
-from quire.log.maintenance.retention import apply_retention, delete_doomed
+from quire.log.maintenance.retention import Floor, apply_retention, delete_doomed
 from quire.log.manifest.ages import APART_MS
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
@@ -78,6 +78,7 @@ class Log(Handle):
         cursors: LogCursors,
         producers: Producers,
         open_segment: OpenSegment,
+        floor: Floor | None = None,
     ) -> None:
         live = LiveOptions(record.name, options)
         live.follow(tenure.manifest.settings)
@@ -87,6 +88,7 @@ class Log(Handle):
         self._life = Life()
         self._rng = rng
         self._cursors = cursors
+        self._floor = floor
         self._open_segment = open_segment
         self._chain = Chain(record, catalog, live, clocks, tenure)
         self._pipeline = Pipeline(
@@ -483,4 +485,6 @@ class Log(Handle):
     async def _keep_once(self) -> None:
         slowest = partial(self._cursors._slowest, self.log_id)
         chain = self._chain
-        await apply_retention(self._catalog, self._live, chain.reading, chain.edit, slowest)
+        await apply_retention(
+            self._catalog, self._live, chain.reading, chain.edit, slowest, self._floor
+        )

@@ -63,6 +63,10 @@ async def delete_doomed(
     return await edit(lambda now: now.forget(deleted, removed))
 
 
+Floor: TypeAlias = Callable[[], Awaitable[Position]]
+"""Returns the position of the first record that some program still needs."""
+
+
 class EditLooking(Protocol):
     """An `EditManifest` that looks at something else each time before it applies the change."""
 
@@ -77,19 +81,23 @@ async def apply_retention(
     reading: Callable[[], Reading],
     edit: EditLooking,
     slowest: Callable[[], Awaitable[Position | None]],
+    floor: Floor | None = None,
 ) -> LogManifest:
     """Trim what the options do not want kept, as they are when the manifest is changed.
 
     `reading` says what the leader's clocks show now (ages.py). With `retention_cursors` nothing
     goes that is not behind the position which `slowest` returns, and nothing at all while that
     cannot be told. Cursors only move forward, and one that is made meanwhile has the change tried
-    again. Where nothing goes the manifest is changed only for what the next leader has to know.
+    again. Retention keeps the records from the position on that `floor` returns. Where nothing
+    goes the manifest is changed only for what the next leader has to know.
     """
     limit: Position | None = None
+    last: Position | None = None
 
     async def look() -> None:
-        nonlocal limit
+        nonlocal limit, last
         limit = await _limit(live, slowest)
+        last = None if floor is None else await _first_needed(floor)
 
     def change(manifest: LogManifest) -> LogManifest:
         wanted = live.now
@@ -99,12 +107,23 @@ async def apply_retention(
         point = retention_point(aged, seconds, bytes_max)
         if wanted.retention_cursors and limit is not None and point is not None:
             point = min(point, limit)
+        if point is not None and last is not None:
+            point = min(point, last)
         if point is not None:
             return manifest.trim(point)
         has_news = aged.ages.marks != manifest.ages.marks or manifest.ages.must_begin_again(now)
         return aged if seconds is not None and has_news else manifest
 
     return await delete_doomed(catalog, await edit(change, look=look), edit)
+
+
+async def _first_needed(floor: Floor) -> Position:
+    """Ask for the first record that a program needs. An unreadable answer must end no leader."""
+    try:
+        return await floor()
+    except (IntegrityError, InvalidRequestError) as error:
+        _log.warning("retention waits: the records still needed are unknown: %s", error)
+        return BEGINNING
 
 
 async def _limit(

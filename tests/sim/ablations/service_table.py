@@ -61,6 +61,11 @@ SERVICE: Final = (
         services.trim_before_the_snapshot,
     ),
     Ablation(
+        "retention keeps the records after a snapshot",
+        "service",
+        services.retain_without_the_snapshot,
+    ),
+    Ablation(
         "a replica ends with the calls that wait for its end",
         "service",
         services.close_for_who_waits_only,

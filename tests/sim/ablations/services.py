@@ -6,7 +6,9 @@ from contextlib import suppress
 from typing import Any
 
 from quire.errors import ConflictError, NoSuchLedgerError, QuireError
+from quire.log.maintenance import retention
 from quire.log.manifest.record import ManifestRecord
+from quire.log.records.position import LATEST, Position
 from quire.metastore.changes import Create, Put
 from quire.service import Applied, office, service, snapshots
 from tests.sim import photographer
@@ -54,6 +56,13 @@ def trim_before_the_snapshot() -> list[Patch]:
             return
 
     return [(service.Service, "_write_snapshot", write_snapshot)]
+
+
+def retain_without_the_snapshot() -> list[Patch]:
+    async def nothing_is_needed(floor: Any) -> Position:
+        return LATEST
+
+    return [(retention, "_first_needed", nothing_is_needed)]
 
 
 def close_for_who_waits_only() -> list[Patch]:
