@@ -17,6 +17,7 @@ from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
 from quire.log.maintenance.cursors import LogCursors
+from quire.log.manifest.manifest import LogManifest, SegmentEnd
 
 
 def returning(value: object) -> Any:
@@ -54,8 +55,10 @@ def test_a_cursor_that_is_deleted_meanwhile_is_left_out(monkeypatch: pytest.Monk
 def test_a_log_that_is_rebuilt_has_the_records_that_are_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    manifest = Mock(segments=(1, 2), first_offset=5, end_offset=8, first_position="2.0.0", epoch=3)
-    manifest.configure_mock(name="orders", sealed=False)
+    empty = LogManifest("orders", "id", 5, next_segment=2, first_offset=5)
+    begun = empty.take_over({}, 7, 6).append_segment(8, 7)
+    one = begun.seal_segment(2, SegmentEnd(0, 1, 1, 10, 0))
+    manifest = one.seal_segment(3, SegmentEnd(0, 2, 2, 20, 0))
     monkeypatch.setattr(LogDirectory, "rebuild", AsyncMock(return_value=manifest))
     command = ["log", "rebuild", "orders", "--json", "--store", "memory:"]
     said = json.loads(CliRunner().invoke(main, command).output)

@@ -141,7 +141,7 @@ class TestLogs:
         assert again.err.startswith("quire: log 'new' exists: open it, or delete it before")
         assert quire("log", "read", "new", store=cluster.store).out == ""
         wrong = quire("log", "create", "other", "colour=red", store=cluster.store)
-        assert "no setting 'colour'" in wrong.err
+        assert "no option 'colour'" in wrong.err
         assert quire("log", "show", "other", store=cluster.store).code == 3
         with started("log", "watch", "new", "--json", store=cluster.store) as watch:
             assert watch.stdout is not None

@@ -247,7 +247,7 @@ def test_settings_hold_for_every_leader_and_are_checked() -> None:
         async with LogCluster() as cluster:
             client = cluster.new_client()
             await (await client.open()).close()
-            with pytest.raises(ConfigurationError, match="no setting 'colour'"):
+            with pytest.raises(ConfigurationError, match="no option 'colour'"):
                 await client.logs.set_options(NAME, {"colour": "red"})
             await client.logs.set_options(NAME, {"roll_entries": "2", "batch_records": "1"})
             async with await client.open() as log:

@@ -165,7 +165,7 @@ def test_a_setting_that_its_leader_cannot_obey_neither_stops_it_nor_fences_it(
             log = await client.open(batch_records=50_000)
             await log.append(b"0")
             await client.logs.set_options(NAME, {"batch_bytes": LARGE})
-            await eventually(lambda: "goes on with the settings it had" in caplog.text)
+            await eventually(lambda: "continues with the options it had" in caplog.text)
             await log.append(b"1")
             with pytest.raises(ConfigurationError, match="batch_bytes"):
                 await cluster.new_client().open(batch_records=50_000)
