@@ -189,6 +189,23 @@ def test_a_refused_client_hears_the_reason(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(main())
 
 
+def test_a_refused_client_is_read_until_it_goes() -> None:
+    """To close with bytes unread would destroy the refusal on its way."""
+
+    async def main() -> None:
+        async with greeted(HELLO_GREETING) as connection:
+            await connection.write(encode_hello(Hello("client", speaks=Speaks(8, 9))))
+            theirs = decode_hello(await connection.read() or b"")
+            assert theirs.refusal is not None
+            reading = asyncio.create_task(connection.read())
+            await asyncio.wait([reading], timeout=run_listener.HELLO_SECONDS / 25)
+            assert not reading.done(), "the bookie still reads"
+            connection.abort()
+            await reading
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("said", [b"", b"junk", b"{}", REQUEST])
 def test_a_client_that_says_no_hello_is_told(said: bytes) -> None:
     async def main() -> None:
