@@ -34,10 +34,10 @@ def plant_ledgers(hosts: str, root: str, ledgers: range) -> None:
 
 
 def _plant(client: KazooClient, root: str, ledgers: list[LedgerId]):  # type: ignore[no-untyped-def]
-    txid = client.txid()
+    transaction = client.transaction()
     for ledger in ledgers:
-        txid.create(root + ledger_path(ledger), metadata_of(ledger).encode())
-    return txid.commit_async()
+        transaction.create(root + ledger_path(ledger), metadata_of(ledger).encode())
+    return transaction.commit_async()
 
 
 def metadata_of(ledger: LedgerId) -> LedgerMetadata:

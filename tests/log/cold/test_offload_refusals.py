@@ -31,6 +31,7 @@ from quire.log.reading import reader
 from quire.log.reading.bounds import Bounds
 from quire.log.reading.gaps import Gap
 from quire.log.records.position import Position
+from quire.metastore.record import RecordFormat
 from tests.log.offloading import files, offload, spanned, write_log
 from tests.support.log_cluster import NAME, PATH, LogCluster, numbered
 
@@ -172,7 +173,8 @@ def test_an_older_program_refuses_the_manifest(
 
     data = asyncio.run(main())
     assert data.startswith(b"quire log v2 ")
-    monkeypatch.setattr(manifest, "COLD_VERSION", 99)
+    older = RecordFormat("log", manifest.FIELDS, (manifest.VERSION,))
+    monkeypatch.setattr(manifest, "FORMAT", older)
     with pytest.raises(CorruptRecordError, match="upgrade quire"):
         LogManifest.decode(PATH, data)
 
