@@ -9,12 +9,7 @@ from random import Random
 
 from quire.aio.retry import retry
 from quire.entry import LedgerId
-from quire.errors import (
-    InvalidRequestError,
-    LogExistsError,
-    NoSuchLedgerError,
-    NoSuchLogError,
-)
+from quire.errors import InvalidRequestError, LogExistsError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.leader.log import Log
 from quire.log.leader.producer_state import Restoration
@@ -108,9 +103,7 @@ class LogDirectory:
             options: options of this leader; by default `LogOptions()`.
             is_leader: called before every attempt. Pass the answer of the election, so that a past
                 leader stops disturbing the present one.
-            floor: returns the position of the first record that the caller still needs. Retention
-                asks before each trim and keeps the records from there on; a call of `trim` does
-                not ask.
+            floor: asked before retention trims: the first record that the caller still needs.
 
         Returns:
             The leader's handle, with its tasks started.

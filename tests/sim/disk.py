@@ -277,7 +277,7 @@ class SimMount:
             return
         self.disk.check_room(0)
         self.disk.directories.setdefault(path, Directory())
-        tree.apply(lambda names: names.__setitem__(name, Inode()))
+        tree.make(name)
         await self.disk.changed()
 
     async def rename(self, old: str, new: str) -> None:

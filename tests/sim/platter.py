@@ -107,14 +107,29 @@ class Directory:
     changes: list[Change] = field(default_factory=list)
     is_forsaken: bool = False
     """As of a file: later syncs save nothing until the process ends."""
+    made: dict[str, Inode] = field(default_factory=dict)
+    """The directories in this one."""
+    lost: dict[str, Inode] = field(default_factory=dict)
+    """Directories that a failed sync lost. The next process finds them, so it cannot make them
+    again. A file system keeps the names of a directory together, or takes no more changes at all:
+    the next change that is saved saves these names as well.
+    """
 
     def apply(self, change: Change) -> None:
         change(self.names)
         self.changes.append(change)
 
+    def make(self, name: str) -> None:
+        """Make a directory in this one."""
+        inode = self.made[name] = Inode()
+        self.apply(lambda names: names.__setitem__(name, inode))
+
     def forsake(self) -> None:
         """Fail a sync: what changed since the last one is called clean, and is not."""
         self.changes.clear()
+        self.lost = {
+            name: inode for name, inode in self.made.items() if self.durable.get(name) is not inode
+        }
         self.is_forsaken = True
 
     def settle(self) -> None:
@@ -126,12 +141,19 @@ class Directory:
         """Make durable what changed since the last sync, and not what a failed one has lost."""
         if not self.is_forsaken:
             for change in self.changes:
-                change(self.durable)
+                self._save(change)
         self.changes.clear()
+
+    def _save(self, change: Change) -> None:
+        self.durable.update(self.lost)
+        self.lost.clear()
+        change(self.durable)
 
     def cut(self, rng: random.Random, cut: Cut) -> None:
         for change in self.changes:
             if cut.survives(rng):
-                change(self.durable)
+                self._save(change)
         self.names = dict(self.durable)
+        self.made = {name: inode for name, inode in self.made.items() if name in self.names}
+        self.lost.clear()
         self.changes.clear()

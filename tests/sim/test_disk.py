@@ -191,6 +191,27 @@ def test_what_a_failed_sync_lost_stays_lost_and_the_next_process_begins_anew() -
     run(main())
 
 
+def test_the_next_process_keeps_a_directory_that_a_failed_sync_lost() -> None:
+    async def main() -> None:
+        for does_change in (False, True):
+            disk = SimDisk(random.Random(1))
+            first = disk.mount()
+            await first.make_directory("d")
+            disk.fail_sync("")
+            with pytest.raises(OSError, match="injected sync error"):
+                await first.sync_directory()
+            disk.kill()
+            second = disk.mount()
+            await second.make_directory("d")  # it is there, so this changes nothing
+            if does_change:
+                await second.open("a", create=True)
+            await second.sync_directory()
+            disk.power_cut(Cut.LOSES)
+            assert await disk.mount().list() == (["a", "d"] if does_change else [])
+
+    run(main())
+
+
 def test_a_full_disk_refuses_growth_and_nothing_else() -> None:
     async def main() -> None:
         disk = SimDisk(random.Random(1), capacity_bytes=len(OLD) + 10)

@@ -304,3 +304,11 @@ def test_a_ledger_that_was_deleted_while_it_was_open_promises_nothing() -> None:
     late = Event(Kind.CONFIRMED, "", 1, 1)
     assert judge(SHAPE, [*trace[:2], trace[3], late]) is not None
     assert judge(SHAPE, [*trace[:2], Event(Kind.DELETED), trace[3], late]) is None
+
+
+def test_a_creation_that_is_sent_again_makes_the_ledger_once_more() -> None:
+    """Its outcome was unknown, and a collection deleted the record before a bookie met it."""
+    undone = [Event(Kind.OPENED, fragments=FIRST, version=1), Event(Kind.DELETED)]
+    assert judge(SHAPE, [*undone, *changed()]) is None
+    met = [undone[0], Event(Kind.ADDED, "b0", 0, 0), undone[1]]
+    assert judge(SHAPE, [*met, *changed()]) is not None

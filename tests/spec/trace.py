@@ -154,12 +154,26 @@ class Behaviour:
     # -- the record --------------------------------------------------------------------------------
 
     def _opened(self, event: Event) -> None:
-        if self._record == "NONE":
+        if self._record == "NONE" or (self._record == "DELETED" and self._is_untouched):
             self._record = "OPEN"
+            self._fragments = ()
+            self._named.clear()
+            self._sent.clear()
+            self._is_abandoned = False
             self._name(0, event.fragments)
         elif event.fragments != self._fragments:
             self._change(event.fragments)
         self._version = event.version
+
+    @property
+    def _is_untouched(self) -> bool:
+        """Whether no bookie and no recovery met the ledger: then its id is as good as new.
+
+        A creation with an unknown outcome is sent again. A collection may delete the record in
+        between, as nothing names it yet.
+        """
+        met = (self._held, self._added, self._found, self._known, self._denied, self._fenced)
+        return not any((*met, self._retired, self._salvaged, self._recoveries))
 
     def _change(self, after: Fragments) -> None:
         before = self._fragments

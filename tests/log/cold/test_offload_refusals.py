@@ -26,6 +26,7 @@ from quire.log.cold.checksums import Summing
 from quire.log.maintenance.offload import target_uri
 from quire.log.manifest import manifest
 from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.schema import FIELDS
 from quire.log.reading import gaps as gap
 from quire.log.reading import reader
 from quire.log.reading.bounds import Bounds
@@ -173,7 +174,7 @@ def test_an_older_program_refuses_the_manifest(
 
     data = asyncio.run(main())
     assert data.startswith(b"quire log v2 ")
-    older = RecordFormat("log", manifest.FIELDS, (manifest.VERSION,))
+    older = RecordFormat("log", FIELDS, (manifest.VERSION,))
     monkeypatch.setattr(manifest, "FORMAT", older)
     with pytest.raises(CorruptRecordError, match="upgrade quire"):
         LogManifest.decode(PATH, data)
