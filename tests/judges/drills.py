@@ -189,6 +189,7 @@ async def truncation(stage: Stage) -> None:
 
 async def power_loss_with_a_pause(stage: Stage) -> None:
     """One machine loses power while two others lag; then a new leader finds what is left."""
+    await stage.more()  # five bookies have to be there when the first ledger is made
     for lost in range(stage.rounds):
         paused = [index for index in range(BOOKIES) if index != lost][-2:]
         for index in paused:

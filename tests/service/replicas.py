@@ -47,6 +47,7 @@ class Replica:
         name: str,
         snapshot_records: int = 10_000,
         keyring: Keyring | None = None,
+        **log_options: Any,
     ) -> None:
         self.client: Client = cluster.new_client()
         self.state = Ledger()
@@ -54,7 +55,8 @@ class Replica:
         election = Election(
             store, NAME, name, rng=random.Random(name), session_timeout=SESSION_SECONDS
         )
-        options = ServiceOptions(LogOptions(open_timeout=20.0, keyring=keyring), snapshot_records)
+        log = LogOptions(open_timeout=20.0, keyring=keyring, **log_options)
+        options = ServiceOptions(log, snapshot_records)
         self.service: Service[int] = Service(
             self.state, election, self.client.logs, self.client.catalog, store, options
         )

@@ -53,6 +53,27 @@ def test_a_snapshot_trims_the_log_and_a_new_replica_starts_from_it() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("snapshot_records", [10_000, 20])
+def test_retention_keeps_what_no_snapshot_covers(snapshot_records: int) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            kept = {"retention_bytes": 0, "retention_interval": 0.1, "roll_entries": 2}
+            found = await replicas(cluster, 1, snapshot_records=snapshot_records, **kept)
+            for number in range(50):
+                await found[0].service.submit(b"%d" % number)
+            await asyncio.sleep(1)
+            snapshots = Snapshots(cluster.store, cluster.catalog, NAME, LogOptions())
+            newest = await snapshots.newest()
+            trimmed_to = (await cluster.new_client().logs.describe(NAME)).trimmed_to
+            assert trimmed_to == (BEGINNING if newest is None else newest.position)
+            late = Replica(cluster, "late", snapshot_records=snapshot_records)
+            async with late.service:
+                await agree([*found, late], 50)
+            await found[0].service.close()
+
+    run(main)
+
+
 async def one_late(cluster: LogCluster, commands: int) -> tuple[Replica, Replica, Gate]:
     """A leader, and a replica that is held where it first looks for the log, before there were any
     commands: it goes on when the gate is opened, after a snapshot of every 20.
