@@ -146,9 +146,13 @@ class Rolling:
         )
         assert process.stdout is not None
         async with asyncio.timeout(SECONDS_MAX):
-            assert len(json.loads(await process.stdout.readline())["bookies"]) == 3
-            process.send_signal(signal.SIGTERM)
-            await process.communicate()
+            said = await process.stdout.readline()
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):  # it just ended
+                    process.send_signal(signal.SIGTERM)
+            _, err = await process.communicate()
+        assert said, err.decode()
+        assert len(json.loads(said)["bookies"]) == 3
 
     async def check(self) -> None:
         """Both programs read the same, with all that was confirmed in its order."""
