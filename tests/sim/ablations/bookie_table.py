@@ -12,6 +12,11 @@ from tests.sim.ablations import (
 )
 from tests.sim.ablations.patch import Ablation
 
+UNNOTICED: Final = (
+    "open: unnoticed since dd3b6e4, as the simulated full disk leaves a bookie the space that it "
+    "once had; no other test stands in"
+)
+
 BOOKIE: Final = (
     Ablation("a bookie refuses adds to a fenced ledger", "ledger", bookies.ignore_fence),
     Ablation(
@@ -141,14 +146,14 @@ BOOKIE: Final = (
         "a spare lets a bookie start on a full disk",
         "ledger",
         disks.start_without_a_spare,
-        "",
+        UNNOTICED,
         mixes.full,
     ),
     Ablation(
         "a full disk takes no entries that a start cannot write",
         "ledger",
         disks.take_entries_on_a_full_disk,
-        "",
+        UNNOTICED,
         mixes.full,
     ),
     Ablation(
