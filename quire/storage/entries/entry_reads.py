@@ -1,7 +1,9 @@
 """Reading the entries that a bookie holds of a ledger, out of memory and files together.
 
 Newer sources overlay older ones: file < later file < cache being flushed < cache. Compaction may
-put another file in the place of one while it is read; then the read begins again.
+put another file in the place of one while it is read; then the read begins again. So does a read
+that found nothing, if an entry arrived while it waited for the disk: a denial is true when it is
+given (docs/protocol.md, B3).
 
 Not here: the sources themselves and their changes (ledger_storage.py).
 """
@@ -45,12 +47,32 @@ class EntryReads:
     async def read(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
     ) -> bytes | None:
-        """Return, as a run cut at `bytes_max`, entries held from first to last; None if there are
-        none.
+        """Return, as a run cut at `bytes_max`, entries held from first to last; None if none is
+        held now.
 
         Raises `CorruptEntryError` when a chunk that may hold the first of them is damaged; damage
         further on ends the run early.
         """
+        while True:
+            before = self._parts(ledger, first, last)
+            run = await self._read_once(ledger, first, last, bytes_max)
+            if run is not None or self._is_still_without(ledger, first, last, before):
+                return run
+
+    def _parts(self, ledger: LedgerId, first: EntryId, last: EntryId) -> list[LedgerChunks]:
+        return self._shelf.ledgers.get(ledger, NO_PARTS).overlapping(first, last)
+
+    def _is_still_without(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, before: list[LedgerChunks]
+    ) -> bool:
+        """Return whether no source has come up since `before`, in which no entry was found."""
+        now = self._parts(ledger, first, last)
+        has_new = any(all(part is not old for old in before) for part in now)
+        return not has_new and not self.find_cached(ledger, first, last, 1)[0]
+
+    async def _read_once(
+        self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
+    ) -> bytes | None:
         taken: list[Slice] = []
         room = bytes_max
         # A large answer ends where a chunk does, so that the next begins with a whole one.
