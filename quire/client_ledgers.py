@@ -9,8 +9,8 @@ from quire.bookie import BookieAddress, BookieInfo
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leaving import OpenHandles, Stage
 from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.inventory import Inventory, take_inventory
-from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -170,19 +170,19 @@ class LedgerClient:
         """Return the ids of all ledgers in ascending order, including the ledgers of logs."""
         return await self._catalog.list()
 
-    async def ledger_metadata(self, ledger: LedgerId) -> LedgerMetadata:
-        """Return a ledger's metadata.
+    async def ledger_info(self, ledger: LedgerId) -> LedgerInfo:
+        """Return a ledger's state, quorums and fragments, as they are now.
 
         Args:
             ledger: the ledger's id.
 
         Returns:
-            The ledger's record in the metadata store, as it is now.
+            A value that does not change.
 
         Raises:
             NoSuchLedgerError: the ledger does not exist.
         """
-        return await self._catalog.metadata(ledger)
+        return info_of(await self._catalog.metadata(ledger))
 
     async def ledger_inventory(self, ledger: LedgerId) -> Inventory:
         """Ask every bookie which entries of a ledger it holds, and compare that with metadata.

@@ -7,12 +7,13 @@ rarely names are here, too: `Opening`, `OpeningReader`, `LeadingLog` and `LogCur
 
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Leader
-from quire.fields import Unknown
 from quire.leading import LeadingLog
+from quire.ledger.info import FragmentInfo, LedgerInfo
 from quire.ledger.inventory import Holding, Inventory, Shortage
-from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
+from quire.ledger.metadata import LedgerState
 from quire.ledger.ranges import Ranges
-from quire.log.maintenance.cursors import CursorState, LogCursors
+from quire.log.maintenance.cursor_record import CursorInfo
+from quire.log.maintenance.cursors import LogCursors
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.info import LogInfo, SegmentInfo
 from quire.log.reading.bounds import EVERYTHING, Bounds
@@ -38,15 +39,15 @@ __all__ = [
     "BookieInfo",
     "Bounds",
     "ColdFile",
-    "CursorState",
+    "CursorInfo",
     "Finding",
-    "Fragment",
+    "FragmentInfo",
     "Gap",
     "Holding",
     "Inventory",
     "Leader",
     "LeadingLog",
-    "LedgerMetadata",
+    "LedgerInfo",
     "LedgerState",
     "LogCursors",
     "LogEnd",
@@ -59,12 +60,10 @@ __all__ = [
     "RecordBatch",
     "Recordless",
     "RecordlessLedgers",
-    "Replica",
     "SegmentInfo",
     "Shortage",
     "Slice",
     "Span",
     "Start",
     "Txids",
-    "Unknown",
 ]

@@ -21,7 +21,7 @@ from quire.entry import DigestKind
 from quire.errors import CorruptRecordError, CorruptStorageError, QuireError
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
-from quire.log.maintenance.cursors import CursorState
+from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position
 from quire.metastore.record import decode_record, encode_record
@@ -79,7 +79,7 @@ FORMATS = [
     record("closed ledger", LEDGER.closed(12, 100)),
     record("manifest", MANIFEST),
     record("sealed manifest", SEALED),
-    record("cursor", CursorState("reader", "id", Position(1, 2, 3), 5)),
+    record("cursor", CursorRecord("reader", "id", Position(1, 2, 3), 5)),
     Format(
         "registration",
         encode_registration(BookieAddress("b", "host:1", True)),

@@ -28,7 +28,7 @@ from quire.fields import joined, joined_row, split, split_row
 from quire.ledger.ids import decode_counter, encode_counter
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.recovery_plan import closing_change
-from quire.log.maintenance.cursors import CursorState
+from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.manifest.ages import Reading
 from quire.log.manifest.jobs import Job
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
@@ -119,7 +119,7 @@ def registration(data: bytes) -> bytes:
 
 
 def cursor(data: bytes) -> bytes:
-    return replace(CursorState.decode(PATH, data), position=Position(9, 0, 0)).encode()
+    return replace(CursorRecord.decode(PATH, data), position=Position(9, 0, 0)).encode()
 
 
 def counter(data: bytes) -> bytes:
@@ -249,7 +249,7 @@ def test_fields_that_cannot_be_written_back_are_refused_on_reading(value: str) -
 def test_a_version_that_is_not_known_is_refused_by_name() -> None:
     body = json.loads(golden.CURSOR.encode().partition(b"\n")[2])
     with pytest.raises(CorruptRecordError, match="cursor version 2 is not known here, only 1: upg"):
-        CursorState.decode(PATH, encode_record("cursor", 2, body))
+        CursorRecord.decode(PATH, encode_record("cursor", 2, body))
 
 
 def test_every_kind_has_a_format_that_keeps_fields() -> None:

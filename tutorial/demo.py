@@ -107,8 +107,8 @@ async def written_to(store: str, cluster: LocalCluster) -> int:
     """The number of a bookie that holds the newest entries of the log."""
     async with quire.connect(store) as client:
         manifest = await client.log_info(LOG)
-        metadata = await client.ledger_metadata(manifest.segments[-1].ledger)
-    return cluster.index_of(metadata.last_fragment.bookies[0])
+        info = await client.ledger_info(manifest.segments[-1].ledger)
+    return cluster.index_of(info.fragments[-1].bookies[0])
 
 
 async def curtain(stage: Stage) -> None:

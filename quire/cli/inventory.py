@@ -19,10 +19,10 @@ SHORTAGES_SHOWN: Final = 20
 def inventory_fields(found: Inventory) -> Value:
     """Return all that an inventory says, for programs."""
     return {
-        "ledger": found.metadata.ledger,
-        "state": str(found.metadata.state),
+        "ledger": found.ledger.ledger,
+        "state": str(found.ledger.state),
         "compared_to": found.compared_to,
-        "write_quorum": found.metadata.replication.write_quorum,
+        "write_quorum": found.ledger.replication.write_quorum,
         "bookies": [
             {
                 "bookie": each.bookie,
@@ -49,7 +49,7 @@ def print_inventory(found: Inventory) -> None:
             note(each.error)
     print_table(("bookie", "holds", "lacks"), rows, empty="")
     click.echo()
-    quorum = found.metadata.replication.write_quorum
+    quorum = found.ledger.replication.write_quorum
     counts = [
         (ranges_text([(each.first, each.last)]), f"{each.copies} of {quorum}", each.unknown)
         for each in found.shortages
@@ -63,7 +63,7 @@ def print_inventory(found: Inventory) -> None:
         click.echo("There is nothing to compare.")
     else:
         click.echo(f"Entries 0 to {found.compared_to} have all {quorum} copies.")
-    if not found.metadata.is_closed:
+    if not found.ledger.is_closed:
         note("The ledger is not closed: what its last ensemble must hold is not decided yet.")
 
 

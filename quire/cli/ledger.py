@@ -25,7 +25,7 @@ from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.entry import DigestKind, Entry
 from quire.errors import CorruptEntryError, CorruptRecordError, NoSuchLedgerError
-from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.info import LedgerInfo
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 
@@ -224,21 +224,21 @@ def show(settings: Settings, ledger: int) -> None:
 
 async def _show(settings: Settings, ledger: int) -> None:
     async with settings.connect() as client:
-        metadata = await client.ledger_metadata(ledger)
-    fields = _summary(metadata)
+        info = await client.ledger_info(ledger)
+    fields = _summary(info)
     if settings.json:
         fragments: list[Value] = [
-            {"first": each.first, "bookies": list(each.bookies)} for each in metadata.fragments
+            {"first": each.first, "bookies": list(each.bookies)} for each in info.fragments
         ]
         print_json(
-            {**fields, "custom_metadata": dict(metadata.custom_metadata), "fragments": fragments}
+            {**fields, "custom_metadata": dict(info.custom_metadata), "fragments": fragments}
         )
         return
     print_fields(
-        {**fields, **{f"custom {name}": text for name, text in metadata.custom_metadata.items()}}
+        {**fields, **{f"custom {name}": text for name, text in info.custom_metadata.items()}}
     )
     click.echo()
-    rows = [(each.first, "  ".join(each.bookies)) for each in metadata.fragments]
+    rows = [(each.first, "  ".join(each.bookies)) for each in info.fragments]
     print_table(("first entry", "bookies"), rows, empty="")
 
 
@@ -274,18 +274,18 @@ async def _inventory(settings: Settings, ledger: int) -> None:
         raise CorruptEntryError(ledger, without[0].first, reason)
 
 
-def _summary(metadata: LedgerMetadata) -> dict[str, Value]:
-    created = datetime.fromtimestamp(metadata.created_ms / 1000, UTC)
-    replication = metadata.replication
+def _summary(info: LedgerInfo) -> dict[str, Value]:
+    created = datetime.fromtimestamp(info.created_ms / 1000, UTC)
+    replication = info.replication
     return {
-        "ledger": metadata.ledger,
-        "state": str(metadata.state),
-        "last_entry": metadata.last_entry,
-        "length": metadata.length,
+        "ledger": info.ledger,
+        "state": str(info.state),
+        "last_entry": info.last_entry,
+        "length": info.length,
         "ensemble": replication.ensemble,
         "write_quorum": replication.write_quorum,
         "ack_quorum": replication.ack_quorum,
-        "digest": str(metadata.digest),
+        "digest": str(info.digest),
         "created": created.isoformat(timespec="milliseconds"),
     }
 
@@ -313,7 +313,7 @@ async def _list(settings: Settings) -> None:
             for each in ledgers:
                 with suppress(NoSuchLedgerError):  # deleted meanwhile, as by a log's retention
                     try:
-                        found.append(_summary(await client.ledger_metadata(each)))
+                        found.append(_summary(await client.ledger_info(each)))
                     except CorruptRecordError as error:
                         found.append({"ledger": each, "state": "unreadable"})
                         unreadable = error
@@ -348,11 +348,11 @@ def close(settings: Settings, ledger: int, password: bytes) -> None:
 async def _close(settings: Settings, ledger: int, password: bytes) -> None:
     async with settings.connect() as client:
         await client.open_ledger(ledger, password=password)
-        metadata = await client.ledger_metadata(ledger)
+        info = await client.ledger_info(ledger)
     if settings.json:
-        print_json(_summary(metadata))
+        print_json(_summary(info))
     else:
-        note(f"Ledger {ledger} is closed; its last entry is {metadata.last_entry}.")
+        note(f"Ledger {ledger} is closed; its last entry is {info.last_entry}.")
 
 
 @ledger.command(short_help="Delete a ledger.")

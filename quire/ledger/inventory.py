@@ -19,6 +19,7 @@ from typing import Final
 from quire.bookie import list_all
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import QuireError
+from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.ranges import Ranges, owed_at, without
@@ -65,7 +66,7 @@ class Inventory:
     entries of an abandoned attempt, or of a previous ensemble.
     """
 
-    metadata: LedgerMetadata
+    ledger: LedgerInfo
     compared_to: EntryId
     holdings: Sequence[Holding]
     shortages: Sequence[Shortage]
@@ -144,7 +145,7 @@ def compare(metadata: LedgerMetadata, answers: Mapping[BookieId, Ranges | QuireE
     absent = chain.from_iterable(missing.values())
     quorum = metadata.replication.write_quorum
     return Inventory(
-        metadata,
+        info_of(metadata),
         max(ends, default=NO_ENTRY),
         list(_holdings(named_by(metadata), answers, missing)),
         list(_shortages(quorum, absent, unknown)),

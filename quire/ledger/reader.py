@@ -29,6 +29,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.ledger.fetch import EntryFetcher
+from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead
@@ -81,8 +82,13 @@ class LedgerReader(Handle):
         return self.sealer.ledger
 
     @property
-    def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as last seen."""
+    def info(self) -> LedgerInfo:
+        """The ledger's state, quorums and fragments, as last seen."""
+        return info_of(self._metadata)
+
+    @property
+    def _metadata(self) -> LedgerMetadata:
+        """The ledger's record as last seen."""
         return self._current.metadata
 
     @property
@@ -93,14 +99,14 @@ class LedgerReader(Handle):
     @property
     def is_closed(self) -> bool:
         """Whether the ledger is known to have its final end."""
-        return self.metadata.is_closed
+        return self._metadata.is_closed
 
     @property
     def _confirmed(self) -> EntryId:
         """The highest entry known to be confirmed, without asking a bookie."""
-        if self.metadata.last_entry is not None:
-            return self.metadata.last_entry
-        return max(self._lac, self.metadata.last_fragment.first - 1)
+        if self._metadata.last_entry is not None:
+            return self._metadata.last_entry
+        return max(self._lac, self._metadata.last_fragment.first - 1)
 
     def _confirm(self, lac: EntryId) -> None:
         """Take in a LAC that was proven. It never falls."""
@@ -129,7 +135,7 @@ class LedgerReader(Handle):
         if not self.is_closed:
             timeout = self.options.request_timeout
             async with judged_by_metadata(self.store):
-                lac = await covered_lac(self.bookies, self.sealer, self.metadata, timeout)
+                lac = await covered_lac(self.bookies, self.sealer, self._metadata, timeout)
             self._confirm(lac)
         return self._confirmed
 
@@ -146,7 +152,7 @@ class LedgerReader(Handle):
             return self._confirmed
         timeout, pauses = self.options.request_timeout, LAC_POLLS.pauses()
         async with judged_by_metadata(self.store):
-            end = await covered_end(self.bookies, self.sealer, self.metadata, timeout)
+            end = await covered_end(self.bookies, self.sealer, self._metadata, timeout)
         deadline = asyncio.get_running_loop().time() + timeout
         while await self.last_confirmed() < end and not self.is_closed:
             if asyncio.get_running_loop().time() >= deadline:
@@ -310,7 +316,7 @@ class LedgerReader(Handle):
         async def fetch(begin: EntryId, end: EntryId, bytes_max: int) -> list[Entry]:
             return await self._fetch(begin, end, bytes_max, turn=first)
 
-        metadata, guess = self.metadata, PAYLOAD_BYTES_GUESS
+        metadata, guess = self._metadata, PAYLOAD_BYTES_GUESS
         if metadata.length and metadata.last_entry is not None:
             guess = metadata.length // (metadata.last_entry + 1)
         return read_ahead(fetch, first, last, self.options, guess)
@@ -335,7 +341,7 @@ class LedgerReader(Handle):
     async def _fetch_now(
         self, first: EntryId, last: EntryId, bytes_max: int, turn: int
     ) -> list[Entry]:
-        metadata = self.metadata
+        metadata = self._metadata
         fragment = metadata.fragment_of(first)
         above = (each.first - 1 for each in metadata.fragments if each.first > first)
         async with judged_by_metadata(self.store):

@@ -110,7 +110,7 @@ class _Watch:
         reader, asking = self._reader, self._asking
         if not asking.is_asked(_METADATA):
             asking.ask(_METADATA, self._wait_metadata(self._rest(_METADATA)))
-        if reader.metadata.state is LedgerState.OPEN:
+        if reader._metadata.state is LedgerState.OPEN:
             for bookie in self._choice():
                 if not asking.is_asked(bookie):
                     asking.ask(bookie, self._wait_tail(bookie, self._rest(bookie)))
@@ -128,9 +128,9 @@ class _Watch:
 
     def _choice(self) -> list[BookieId]:
         """Return bookies that cover every write set, those left alone for a while last."""
-        ensemble = self._reader.metadata.last_fragment.bookies
+        ensemble = self._reader._metadata.last_fragment.bookies
         ranked = sorted(range(len(ensemble)), key=lambda p: ensemble[p] in self._failures)
-        count = len(covering(self._reader.metadata.replication, ranked))
+        count = len(covering(self._reader._metadata.replication, ranked))
         return [ensemble[position] for position in ranked[: max(count, ASKED_MIN)]]
 
     async def _take(self, bookie: BookieId, news: _News) -> None:

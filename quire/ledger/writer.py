@@ -44,6 +44,7 @@ from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
 from quire.ledger.explicit_lac import ExplicitLac
 from quire.ledger.forcing import Forcing
+from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
@@ -142,8 +143,13 @@ class LedgerWriter(Handle):
         return self._record.unchanged()
 
     @property
-    def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as this writer last confirmed it."""
+    def info(self) -> LedgerInfo:
+        """The ledger's state, quorums and fragments, as this writer last confirmed them."""
+        return info_of(self._metadata)
+
+    @property
+    def _metadata(self) -> LedgerMetadata:
+        """The ledger's record as this writer last confirmed it."""
         return self._record.metadata
 
     @property
@@ -422,9 +428,9 @@ class LedgerWriter(Handle):
     async def _end_at(self, lac: EntryId) -> None:
         """Close the record; with full quorum, once every entry is on its whole write set."""
         replicas: list[Replica] = []
-        if self.metadata.full_quorum and not self._ensemble.is_complete(self.metadata):
+        if self._metadata.full_quorum and not self._ensemble.is_complete(self._metadata):
             completion = FragmentReplication(self._roster, self._sealer, self._options, self._rng)
-            replicas = await completion.run(self.metadata, lac)
+            replicas = await completion.run(self._metadata, lac)
         await self._record.close(lac, self.length, self._options.append_timeout, replicas)
 
     async def _force(self) -> None:

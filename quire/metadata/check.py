@@ -56,13 +56,12 @@ async def check_ledgers(
 
 def judge(inventory: Inventory) -> Finding | None:
     """Return the defects of a ledger, None without any. Pure."""
-    metadata = inventory.metadata
     lost = [(each.first, each.last) for each in inventory.shortages if not each.copies]
     short = [(each.first, each.last) for each in inventory.shortages if each.copies]
     highest = max((held[-1][1] for each in inventory.holdings if (held := each.held)), default=-1)
-    end = metadata.last_entry
+    end = inventory.ledger.last_entry
     beyond = highest if end is not None and highest > end else None
     silent = [each.bookie for each in inventory.holdings if each.error]
     if not lost and not short and beyond is None:
         return None
-    return Finding(metadata.ledger, lost, short, beyond, silent)
+    return Finding(inventory.ledger.ledger, lost, short, beyond, silent)

@@ -111,7 +111,7 @@ class Snapshots:
         """Return the state. Raises `NoSuchLedgerError` when a newer one has replaced it."""
         password = self._options.password
         async with await self._catalog.open(snapshot.ledger, password=password) as reader:
-            if ENCRYPTED not in reader.metadata.custom_metadata:
+            if ENCRYPTED not in reader._metadata.custom_metadata:
                 return b"".join([entry.payload async for entry in reader.read()])
             return b"".join([self._decrypted(entry) async for entry in reader.read()])
 
@@ -157,7 +157,7 @@ class Snapshots:
         snapshot = Snapshot(log_id, writer.ledger, position, offset)
         try:
             async with writer:
-                await writer.append_many(self._chunks(state, writer.metadata))
+                await writer.append_many(self._chunks(state, writer._metadata))
         except BaseException:
             writer.abandon()
             with suppress(QuireError):  # then it is swept some day

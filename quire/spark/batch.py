@@ -98,7 +98,7 @@ class LedgerReader(DataSourceReader):
             options.ledger, password=options.password
         ) as reader:
             last = reader.last_confirmed()
-            pieces = -(-(reader.metadata.length or 0) // options.split_bytes) or 1
+            pieces = -(-(reader.info.length or 0) // options.split_bytes) or 1
         pieces = min(pieces, last + 1)
         cuts = [(last + 1) * piece // max(pieces, 1) for piece in range(pieces + 1)]
         return [EntriesPartition(cuts[i], cuts[i + 1] - 1) for i in range(pieces)]

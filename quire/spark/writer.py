@@ -256,7 +256,7 @@ class _PartWriter:
         if keyring is None:
             return self._entries
         if self._encryption is None:
-            self._encryption = Encryption.of(keyring, writer.metadata)
+            self._encryption = Encryption.of(keyring, writer._metadata)
             assert self._encryption is not None
         first = writer.last_pushed + 1
         return [

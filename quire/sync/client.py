@@ -11,8 +11,8 @@ from quire.client import SESSION_SECONDS, Client, always
 from quire.connection import CONNECT_SECONDS
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leaving import LEAVE_SECONDS
+from quire.ledger.info import LedgerInfo
 from quire.ledger.inventory import Inventory
-from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.log.manifest.info import LogInfo
@@ -119,9 +119,9 @@ class SyncClient:
         """See `Client.list_ledgers`."""
         return self._portal.call(self._client.list_ledgers())
 
-    def ledger_metadata(self, ledger: LedgerId) -> LedgerMetadata:
-        """See `Client.ledger_metadata`."""
-        return self._portal.call(self._client.ledger_metadata(ledger))
+    def ledger_info(self, ledger: LedgerId) -> LedgerInfo:
+        """See `Client.ledger_info`."""
+        return self._portal.call(self._client.ledger_info(ledger))
 
     def ledger_inventory(self, ledger: LedgerId) -> Inventory:
         """See `Client.ledger_inventory`."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from quire.errors import QuireError
 from quire.log.maintenance.advancing import EVERY, SECONDS, Advancer
-from quire.log.maintenance.cursors import Cursor, CursorState, LogCursors
+from quire.log.maintenance.cursor_record import CursorInfo
+from quire.log.maintenance.cursors import Cursor, LogCursors
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.sync.logs import SyncLogReader
 from quire.sync.portal import Portal
@@ -92,7 +93,7 @@ class SyncLogCursors:
         """See `LogCursors.find`."""
         return SyncCursor(self._portal, self._portal.call(self._cursors.find(name)))
 
-    def list(self) -> Sequence[CursorState]:
+    def list(self) -> Sequence[CursorInfo]:
         """See `LogCursors.list`."""
         return self._portal.call(self._cursors.list())
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from quire.entry import Entry, EntryId, LedgerId
+from quire.ledger.info import LedgerInfo
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.options import LedgerOptions
@@ -42,9 +43,14 @@ class SyncLedgerWriter(SyncHandle):
         return self._writer.ledger
 
     @property
-    def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as this writer knows it."""
-        return self._writer.metadata
+    def info(self) -> LedgerInfo:
+        """The ledger's state, quorums and fragments, as this writer last confirmed them."""
+        return self._writer.info
+
+    @property
+    def _metadata(self) -> LedgerMetadata:
+        """The ledger's record, for the writer of a Spark job."""
+        return self._writer._metadata
 
     @property
     def last_confirmed(self) -> EntryId:
@@ -113,9 +119,9 @@ class SyncLedgerReader(SyncHandle):
         return self._reader.ledger
 
     @property
-    def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as this reader knows it."""
-        return self._reader.metadata
+    def info(self) -> LedgerInfo:
+        """The ledger's state, quorums and fragments, as last seen."""
+        return self._reader.info
 
     @property
     def is_closed(self) -> bool:

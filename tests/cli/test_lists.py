@@ -13,6 +13,7 @@ from quire.cli.root import main
 from quire.client import Client
 from quire.entry import DigestKind
 from quire.errors import CorruptRecordError, NoSuchCursorError
+from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
@@ -68,13 +69,13 @@ def test_a_log_that_is_rebuilt_has_the_records_that_are_left(
 def test_a_ledger_whose_record_is_damaged_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = LedgerMetadata(2, Replication(1, 1, 1), DigestKind.CRC32C, "", (Fragment(0, ("b",)),))
 
-    async def metadata(_: Client, ledger: int) -> LedgerMetadata:
+    async def info(_: Client, ledger: int) -> LedgerInfo:
         if ledger == 1:
             raise CorruptRecordError("/ledgers/1", "checksum does not match")
-        return sound
+        return info_of(sound)
 
     monkeypatch.setattr(Client, "list_ledgers", returning([1, 2]))
-    monkeypatch.setattr(Client, "ledger_metadata", metadata)
+    monkeypatch.setattr(Client, "ledger_info", info)
     result = CliRunner().invoke(main, ["ledger", "list", "--json", "--store", "memory:"])
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(row["ledger"], row["state"]) for row in rows] == [(1, "unreadable"), (2, "open")]

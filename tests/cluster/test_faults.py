@@ -64,11 +64,11 @@ def test_a_killed_bookie_is_replaced_while_writing(tmp_path: Path) -> None:
         async with running(tmp_path, 4) as (cluster, client):
             writer = await client.create_ledger(Replication(3, 3, 2))
             await writer.append_many([b"before"] * 10)
-            victim = cluster.index_of(writer.metadata.last_fragment.bookies[0])
+            victim = cluster.index_of(writer._metadata.last_fragment.bookies[0])
             pending = [await writer.submit(b"%d" % number) for number in range(500)]
             cluster.kill(victim)
             await asyncio.gather(*pending)
-            while len(writer.metadata.fragments) == 1:
+            while len(writer._metadata.fragments) == 1:
                 await writer.append(b"more")
             await writer.close()
             reader = await client.open_ledger(writer.ledger)

@@ -124,11 +124,11 @@ async def check_holdings(client: Client, link: RemoteBookie, ledgers: list[int])
     """The bookie holds every entry of which it is in the write set, and nothing is damaged."""
     bookie = (await link.info()).bookie
     for ledger in ledgers:
-        metadata = await client.ledger_metadata(ledger)
-        assert metadata.last_entry == len(PAYLOADS) - 1
-        sealer = Sealer(ledger, metadata.digest, b"")
+        info = await client.ledger_info(ledger)
+        assert info.last_entry == len(PAYLOADS) - 1
+        sealer = Sealer(ledger, info.digest, b"")
         for entry, payload in enumerate(PAYLOADS):
-            if bookie in metadata.write_set(entry):
+            if bookie in info.write_set(entry):
                 (frame,) = split_run(await link.read(ledger, entry, entry))
                 assert sealer.unseal(entry, frame[1]).payload == payload
 

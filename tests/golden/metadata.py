@@ -18,7 +18,7 @@ from quire.entry import DigestKind
 from quire.ledger.ids import Counter, decode_counter, encode_counter
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
-from quire.log.maintenance.cursors import CursorState
+from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.manifest.ages import Ages, Mark, Reading
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.jobs import Forgotten, Job
@@ -187,7 +187,7 @@ def _term(data: bytes) -> Term:
 
 
 RESTORED = Cluster("c" * 32, 3, False, counted=True)
-CURSOR = CursorState("spark", "1" * 32, Position(3, 1, 4), 1_700_000_000_000)
+CURSOR = CursorRecord("spark", "1" * 32, Position(3, 1, 4), 1_700_000_000_000)
 
 METADATA = (
     _of("cluster", Cluster("c" * 32), Cluster("c" * 32).encode, Cluster.decode),

@@ -78,7 +78,7 @@ def test_a_ledger_is_what_was_asked_for() -> None:
             custom_metadata={"owner": "dice"},
         )
         metadata = await cluster.catalog.metadata(writer.ledger)
-        assert metadata == writer.metadata
+        assert metadata == writer._metadata
         assert metadata.state is LedgerState.OPEN
         assert metadata.replication == Replication(4, 3, 2)
         assert metadata.digest is DigestKind.HMAC_SHA256
@@ -113,7 +113,7 @@ def test_a_read_only_bookie_gets_no_ledger() -> None:
         await cluster.roster.refresh()
         for _ in range(5):
             writer = await cluster.catalog.create(Replication(2, 2, 2))
-            assert "full" not in writer.metadata.last_fragment.bookies
+            assert "full" not in writer._metadata.last_fragment.bookies
             await writer.close()
 
     scenario(2, body)
@@ -290,7 +290,7 @@ def test_many_open_while_the_writer_streams() -> None:
         readers = await asyncio.gather(*(cluster.client().open(writer.ledger) for _ in range(5)))
         with pytest.raises(LedgerFencedError):
             await streaming
-        ends = [(each.metadata.last_entry, each.metadata.length) for each in readers]
+        ends = [(each._metadata.last_entry, each._metadata.length) for each in readers]
         assert len(set(ends)) == 1
         assert 0 < acked[-1] <= (ends[0][0] or 0)
         writer.abandon()
@@ -324,8 +324,8 @@ def test_opportunistic_striping_takes_as_many_as_there_are(
                 assert (caught.value.needed, caught.value.available) == (3, 2)
                 return
             async with await cluster.catalog.create(wanted) as writer:
-                assert writer.metadata.replication == Replication(ensemble, 3, 2)
-                assert len(writer.metadata.last_fragment.bookies) == ensemble
+                assert writer._metadata.replication == Replication(ensemble, 3, 2)
+                assert len(writer._metadata.last_fragment.bookies) == ensemble
                 assert await writer.append(b"a") == 0
 
     virtually(main)

@@ -59,7 +59,7 @@ def test_an_abandoned_writer_completes_no_copies() -> None:
     async def main() -> None:
         async with MemoryCluster(3) as cluster:
             writer = await cluster.catalog.create(full_quorum=True)
-            late = cluster.bookies[writer.metadata.last_fragment.bookies[0]]
+            late = cluster.bookies[writer._metadata.last_fragment.bookies[0]]
             late.before = down()
             await writer.append(b"x")
             late.before = hung("list_entries")

@@ -40,7 +40,7 @@ def test_an_edit_of_a_finished_fragment_during_the_change_survives() -> None:
             assert fragments[0] == (0, "zbc")
             assert len(fragments) == 3
             assert "b" not in fragments[2][1]
-            assert world.writer.metadata == await world.metadata()
+            assert world.writer._metadata == await world.metadata()
 
     virtually(main)
 

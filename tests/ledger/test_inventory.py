@@ -31,8 +31,8 @@ async def written(cluster: MemoryCluster, replication: Replication | None = None
     """The writer of a ledger of ten entries, of which every copy has arrived."""
     writer = await cluster.catalog.create(replication)
     await writer.append_many([b"x"] * 10)
-    bookies = writer.metadata.last_fragment.bookies
-    sets = [writer.metadata.write_set(entry) for entry in range(10)]
+    bookies = writer._metadata.last_fragment.bookies
+    sets = [writer._metadata.write_set(entry) for entry in range(10)]
     assert {*chain.from_iterable(sets)} == set(bookies)
     await until(
         lambda: all(
@@ -51,7 +51,7 @@ async def closed_ledger(
     async with MemoryCluster(size) as cluster:
         writer = await written(cluster, replication)
         await writer.close()
-        yield cluster, writer.metadata
+        yield cluster, writer._metadata
 
 
 def forget(cluster: MemoryCluster, bookie: BookieId, ledger: LedgerId, *entries: EntryId) -> None:
@@ -154,10 +154,10 @@ def test_of_an_open_ledger_the_finished_fragments_are_compared() -> None:
         async with MemoryCluster(4) as cluster:
             writer = await written(cluster)
             assert (await taken(cluster, writer.ledger)).compared_to == -1
-            gone = writer.metadata.last_fragment.bookies[0]
+            gone = writer._metadata.last_fragment.bookies[0]
             cluster.bookies[gone].before = down("add")
             await writer.append_many([b"y"] * 5)
-            await until(lambda: len(writer.metadata.fragments) == 2)
+            await until(lambda: len(writer._metadata.fragments) == 2)
             await writer.append(b"z")
             forget(cluster, gone, writer.ledger, 1)
             found = await taken(cluster, writer.ledger)
@@ -204,7 +204,7 @@ def test_bookies_are_asked_again_when_metadata_changed_meanwhile() -> None:
             cluster.bookies["b2"].before = before
             found = await taken(cluster, writer.ledger)
             assert asked == 4, "twice, each time until nothing more came"
-            assert found.metadata.is_closed
+            assert found.ledger.is_closed
             assert found.compared_to == 9
 
     virtually(main)

@@ -68,7 +68,7 @@ def test_a_bookie_that_was_read_only_once_is_no_reason_to_replace_another() -> N
             world.bookies["b"].fail()
             await world.writer.append(b"2")
             await asyncio.sleep(3)
-            assert [each.first for each in world.writer.metadata.fragments] == [0]
+            assert [each.first for each in world.writer._metadata.fragments] == [0]
 
     virtually(main)
 
@@ -116,7 +116,7 @@ def test_closing_says_when_appends_that_were_answered_are_cut_off() -> None:
                 cluster.bookies[name].before = hung("sync")
             with pytest.raises(AppendOutcomeUnknownError, match="entry 0"):
                 await writer.close()
-            assert writer.metadata.last_entry == -1
+            assert writer._metadata.last_entry == -1
             await writer.close()
 
     virtually(main)

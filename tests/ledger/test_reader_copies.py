@@ -88,7 +88,7 @@ def test_a_replica_that_moved_is_found_by_looking_at_metadata_again() -> None:
         await planted.put((await planted.metadata()).with_replica(0, 0, "b1"))
         cluster.bookies["b0"].before = down()
         assert await ids(reader) == list(range(5))
-        assert reader.metadata.last_fragment == Fragment(0, ("b1",))
+        assert reader._metadata.last_fragment == Fragment(0, ("b1",))
 
     scenario(2, body)
 

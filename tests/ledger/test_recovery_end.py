@@ -211,7 +211,7 @@ def test_a_long_tail_is_recovered_in_many_batches() -> None:
             for bookie in ("b0", "b1"):
                 await cluster.bookies[bookie].add(7, planted.sealer.access_key, run)
         reader = await cluster.catalog.open(7, password=PASSWORD)
-        assert (reader.metadata.last_entry, reader.metadata.length) == (19, 6_000_000)
+        assert (reader._metadata.last_entry, reader._metadata.length) == (19, 6_000_000)
         assert cluster.holders(7, 0) == cluster.holders(7, 19) == ["b0", "b1", "b2"]
 
     scenario(3, body)

@@ -203,7 +203,7 @@ def test_under_churn_nothing_acked_is_lost(seed: int) -> None:
         async def recover() -> tuple[int | None, int | None]:
             while True:
                 with suppress(RetryError):
-                    metadata = (await cluster.client().open(writer.ledger)).metadata
+                    metadata = (await cluster.client().open(writer.ledger))._metadata
                     return metadata.last_entry, metadata.length
                 await asyncio.sleep(rng.uniform(0, 0.5))
 

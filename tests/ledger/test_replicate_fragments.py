@@ -82,7 +82,7 @@ def test_what_is_missing_is_given_in_a_few_runs(shape: Replication) -> None:
     async def main() -> None:
         async with MemoryCluster(shape.ensemble, options=OPTIONS) as cluster:
             writer = await cluster.catalog.create(shape, full_quorum=True)
-            away = cluster.bookies[writer.metadata.last_fragment.bookies[1]]
+            away = cluster.bookies[writer._metadata.last_fragment.bookies[1]]
             away.before = down("add")
             await writer.append_many([b"%d" % number for number in range(600)])
             asked = Counter[str]()
@@ -94,8 +94,8 @@ def test_what_is_missing_is_given_in_a_few_runs(shape: Replication) -> None:
                 bookie.before = counting
             writer.abandon()
             reader = await cluster.catalog.open(writer.ledger)
-            assert reader.metadata.last_entry == 599
-            assert is_full(cluster, reader.metadata)
+            assert reader._metadata.last_entry == 599
+            assert is_full(cluster, reader._metadata)
             assert asked["add"] < 12
             assert asked["read"] < 40
 
@@ -107,7 +107,7 @@ def test_a_busy_bookie_has_not_failed(method: str) -> None:
     async def main() -> None:
         async with MemoryCluster(3, options=OPTIONS) as cluster:
             writer = await cluster.catalog.create(full_quorum=True)
-            ensemble = writer.metadata.last_fragment.bookies
+            ensemble = writer._metadata.last_fragment.bookies
             cluster.bookies[ensemble[0]].before = down("add")
             await writer.append(b"x")
             until = asyncio.get_running_loop().time() + (0.1 if method == "read" else 0.8)
@@ -130,10 +130,10 @@ def test_a_bookie_that_is_busy_for_the_time_of_a_request_is_replaced() -> None:
     async def main() -> None:
         async with MemoryCluster(4, options=OPTIONS) as cluster:
             writer = await cluster.catalog.create(full_quorum=True)
-            busy = writer.metadata.last_fragment.bookies[0]
+            busy = writer._metadata.last_fragment.bookies[0]
             writer.abandon()
             other = await cluster.catalog.create(full_quorum=True)
-            busy = other.metadata.last_fragment.bookies[0]
+            busy = other._metadata.last_fragment.bookies[0]
 
             async def refuse(method: str, ledger: int) -> None:
                 if method in ("add", "list_entries"):
@@ -143,8 +143,8 @@ def test_a_bookie_that_is_busy_for_the_time_of_a_request_is_replaced() -> None:
             other.abandon()
             cluster.bookies[busy].before = refuse
             reader = await cluster.catalog.open(other.ledger)
-            assert busy not in reader.metadata.last_fragment.bookies
-            assert is_full(cluster, reader.metadata)
+            assert busy not in reader._metadata.last_fragment.bookies
+            assert is_full(cluster, reader._metadata)
 
     virtually(main)
 
@@ -154,7 +154,7 @@ def test_positions_are_completed_at_once() -> None:
         shape, loop = Replication(5, 5, 3), asyncio.get_running_loop()
         async with MemoryCluster(5, options=OPTIONS) as cluster:
             writer = await cluster.catalog.create(shape, full_quorum=True)
-            late = [cluster.bookies[each] for each in writer.metadata.last_fragment.bookies[:2]]
+            late = [cluster.bookies[each] for each in writer._metadata.last_fragment.bookies[:2]]
             for bookie in late:
                 bookie.before = down("add")
             await writer.append(b"x")
@@ -176,8 +176,8 @@ def test_a_bookie_that_was_away_is_given_what_it_missed_before_the_writer_closes
     async def main(full_quorum: bool) -> bool:
         async with MemoryCluster(3, options=OPTIONS) as cluster:
             writer = await cluster.catalog.create(full_quorum=full_quorum)
-            assert writer.metadata.full_quorum is full_quorum
-            away = writer.metadata.last_fragment.bookies[1]
+            assert writer._metadata.full_quorum is full_quorum
+            away = writer._metadata.last_fragment.bookies[1]
             await writer.append(b"a")
             cluster.bookies[away].before = down("add")
             await writer.append(b"b")
@@ -195,7 +195,7 @@ def test_nothing_is_copied_that_a_later_piece_of_a_list_names() -> None:
     async def main() -> None:
         async with MemoryCluster(4, options=OPTIONS) as cluster:
             writer = await cluster.catalog.create(Replication(4, 3, 2), full_quorum=True)
-            bookies = writer.metadata.last_fragment.bookies
+            bookies = writer._metadata.last_fragment.bookies
             await writer.append_many([b"x"] * 12)
             cluster.bookies[bookies[0]].before = down("add")
             await writer.append(b"x")
@@ -223,7 +223,7 @@ def test_a_bookie_that_cannot_say_what_it_holds_is_given_all_of_it_again() -> No
     async def main() -> None:
         async with MemoryCluster(3, options=OPTIONS) as cluster:
             writer = await cluster.catalog.create(full_quorum=True)
-            damaged = writer.metadata.last_fragment.bookies[1]
+            damaged = writer._metadata.last_fragment.bookies[1]
             cluster.bookies[damaged].before = down("add")
             await writer.append(b"a")
             await writer.append(b"b")
@@ -243,13 +243,13 @@ def test_a_bookie_lost_for_good_is_replaced_in_every_fragment() -> None:
     async def main() -> None:
         async with MemoryCluster(5, options=OPTIONS) as cluster:
             writer = await cluster.catalog.create(Replication(3, 3, 2), full_quorum=True)
-            lost = writer.metadata.last_fragment.bookies[0]
+            lost = writer._metadata.last_fragment.bookies[0]
             await writer.append(b"a")
             cluster.bookies[lost].before = down()
             await cluster.unregister(lost)
             await writer.append(b"b")
             await asyncio.sleep(PATIENCE)
-            assert len(writer.metadata.fragments) == 2
+            assert len(writer._metadata.fragments) == 2
             await writer.close()
             metadata = await cluster.catalog.metadata(writer.ledger)
             assert all(lost not in fragment.bookies for fragment in metadata.fragments)
@@ -281,15 +281,15 @@ def test_recovery_completes_the_confirmed_part_too() -> None:
             writer = await cluster.catalog.create(full_quorum=True)
             await writer.append(b"a")
             await writer.append(b"b")
-            ensemble = writer.metadata.last_fragment.bookies
+            ensemble = writer._metadata.last_fragment.bookies
             await asyncio.sleep(PATIENCE)
             writer.abandon()
             lacking = cluster.bookies[ensemble[2]].ledgers[writer.ledger]
             lacking.frames.clear()
             reader = await cluster.catalog.open(writer.ledger)
             assert [entry.payload async for entry in reader.read()] == [b"a", b"b"]
-            assert is_full(cluster, reader.metadata)
-            assert ensemble[2] in reader.metadata.last_fragment.bookies, "it was not replaced"
+            assert is_full(cluster, reader._metadata)
+            assert ensemble[2] in reader._metadata.last_fragment.bookies, "it was not replaced"
 
     virtually(main)
 
@@ -306,7 +306,7 @@ def test_a_recovery_that_cannot_complete_leaves_the_ledger_in_recovery() -> None
             assert (await cluster.catalog.metadata(writer.ledger)).state == "in-recovery"
             cluster.bookies["b2"].before = down("nothing")
             reader = await cluster.catalog.open(writer.ledger)
-            assert is_full(cluster, reader.metadata)
+            assert is_full(cluster, reader._metadata)
 
     virtually(main)
 
@@ -315,7 +315,7 @@ def test_a_replacement_that_fails_is_replaced_in_turn() -> None:
     async def main() -> None:
         async with MemoryCluster(6, options=OPTIONS) as cluster:
             writer = await cluster.catalog.create(full_quorum=True)
-            ensemble = writer.metadata.last_fragment.bookies
+            ensemble = writer._metadata.last_fragment.bookies
             await writer.append(b"a")
             writer.abandon()
             spares = sorted(set(cluster.bookies) - set(ensemble))
@@ -323,8 +323,8 @@ def test_a_replacement_that_fails_is_replaced_in_turn() -> None:
             for bookie in spares[:2]:
                 cluster.bookies[bookie].before = down("add")
             reader = await cluster.catalog.open(writer.ledger)
-            assert reader.metadata.last_fragment.bookies[0] == spares[2]
-            assert is_full(cluster, reader.metadata)
+            assert reader._metadata.last_fragment.bookies[0] == spares[2]
+            assert is_full(cluster, reader._metadata)
 
     virtually(main)
 
@@ -352,7 +352,7 @@ def test_whatever_fails_a_closed_ledger_is_full(seed: int) -> None:
             if not metadata.is_closed:
                 for bookie in cluster.bookies.values():
                     bookie.before = down("nothing")
-                metadata = (await cluster.catalog.open(writer.ledger)).metadata
+                metadata = (await cluster.catalog.open(writer.ledger))._metadata
             assert metadata.last_entry == 19
             assert is_full(cluster, metadata)
 

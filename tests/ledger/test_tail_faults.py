@@ -111,7 +111,7 @@ def test_a_recovery_under_way_is_followed_to_its_end() -> None:
             await writer.append(b"x")
         reader = await cluster.client().open(writer.ledger)
         await follower.task
-        assert follower.ids == list(range((reader.metadata.last_entry or 0) + 1))
+        assert follower.ids == list(range((reader._metadata.last_entry or 0) + 1))
         writer.abandon()
         await writer.close()
 

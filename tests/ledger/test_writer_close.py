@@ -40,7 +40,7 @@ def test_closing_records_the_end_and_refuses_what_comes_later(count: int) -> Non
             await fill(world, count)
             await world.writer.close()
             assert ended(await world.metadata()) == (LedgerState.CLOSED, count - 1, count)
-            assert world.writer.metadata == await world.metadata()
+            assert world.writer._metadata == await world.metadata()
             with pytest.raises(HandleClosedError):
                 await world.writer.append(b"x")
             with pytest.raises(HandleClosedError):
@@ -105,7 +105,7 @@ def test_found_closed_at_the_same_end_is_success() -> None:
             await fill(world)
             await world.edit(lambda current: current.closed(2, 3))
             await world.writer.close()
-            assert world.writer.metadata.is_closed
+            assert world.writer._metadata.is_closed
 
     virtually(main)
 

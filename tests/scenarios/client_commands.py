@@ -26,7 +26,7 @@ class ClientCommands(StageBase):
             self.replication, password=PASSWORD, digest=self.digest, **wanted
         )
         self.ledger = client.writer.ledger
-        self.say(f"ledger {self.ledger} {shape(client.writer.metadata)}")
+        self.say(f"ledger {self.ledger} {shape(client.writer._metadata)}")
 
     @command(r"(?P<who>\w+) appends (?P<payloads>\w+(?: \w+)*)")
     async def _append(self, who: str, payloads: str) -> None:
@@ -100,7 +100,7 @@ class ClientCommands(StageBase):
 
         async def opening() -> str:
             client.reader = await call(ledger, password=password)
-            return f"{who} opened it {shape(client.reader.metadata)}"
+            return f"{who} opened it {shape(client.reader._metadata)}"
 
         self.work(f"{who} opens", opening())
 

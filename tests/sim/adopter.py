@@ -166,7 +166,7 @@ class Adopter:
 
     def _entries(self, writer: LedgerWriter, name: str, mine: list[LogAppend]) -> list[bytes]:
         """Pack records into entries, as `quire/spark/writer.py` does."""
-        encryption = Encryption.of(self._options.keyring, writer.metadata)
+        encryption = Encryption.of(self._options.keyring, writer._metadata)
         entries, offset = list[bytes](), 0
         for entry in range(self._rng.choice([1, 2, 5])):
             records = self._rng.choice([1, 3])

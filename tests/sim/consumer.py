@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from quire.errors import PositionTrimmedError, QuireError
 from quire.log.directory import LogDirectory
-from quire.log.maintenance.cursors import CursorState
+from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.records.position import Position
@@ -58,7 +58,7 @@ class Consumer:
         if not value:
             return
         if path == cursor_path(self._log, NAME):
-            position = CursorState.decode(path, value).position
+            position = CursorRecord.decode(path, value).position
             if self._behind is not None and position < self._behind:
                 text = f"the cursor went from {self._behind} to {position}"
                 self._world.loop.fail(Violation(RULE, text))

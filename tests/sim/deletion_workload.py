@@ -248,7 +248,7 @@ class DeletionWorkload(LogWorkload):
         for ledger in await client.insist(client.catalog.list):
             async with await client.insist(partial(client.catalog.open, ledger)) as reader:
                 end = await reader.last_confirmed()
-                labels = reader.metadata.custom_metadata
+                labels = reader._metadata.custom_metadata
                 text = f"ledger {ledger} {labels} is left with entries to {end}"
                 require(end == NO_ENTRY, "D4 nothing is left of a log", text)
 

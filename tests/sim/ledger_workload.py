@@ -259,7 +259,7 @@ class LedgerWorkload:
             return
         except HandleClosedError:
             return
-        metadata = (writer.writer if isinstance(writer, NumberedWriter) else writer).metadata
+        metadata = (writer.writer if isinstance(writer, NumberedWriter) else writer)._metadata
         if metadata.is_closed and metadata.last_entry is not None:
             self._saw_end(client, metadata.last_entry)
 
@@ -284,8 +284,8 @@ class LedgerWorkload:
         ledger = self.ledger
         self.world.say(client.name, "recovers")
         reader = await client.insist(lambda: client.catalog.open(ledger, password=self.password))
-        assert reader.metadata.last_entry is not None
-        self._saw_end(client, reader.metadata.last_entry)
+        assert reader._metadata.last_entry is not None
+        self._saw_end(client, reader._metadata.last_entry)
         async with reader:
             return await self._read(client, reader)
 
@@ -358,14 +358,14 @@ class LedgerWorkload:
             async for entry in reader.follow(first):
                 reading.entries.append((entry.entry, entry.payload))
         except NoSuchEntryError:
-            end = reader.metadata.last_entry
+            end = reader._metadata.last_entry
             require(
                 end is not None and first > end + 1,
                 "followers reach the end",
                 f"{client.name} was told there is no entry {first}; the end is {end}",
             )
             return
-        end = reader.metadata.last_entry
+        end = reader._metadata.last_entry
         require(
             end is not None and first + len(reading.entries) == end + 1,
             "followers reach the end",

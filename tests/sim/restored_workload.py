@@ -123,7 +123,7 @@ class RestoredWorkload:
                 await self._delete(client, writer.ledger)
 
     async def _append(self, writer: LedgerWriter, rng: random.Random) -> None:
-        ledger, token = writer.ledger, writer.metadata.token
+        ledger, token = writer.ledger, writer._metadata.token
         for _ in range(rng.choice([3, 10, 40])):
             if self.is_over.is_set():
                 return
@@ -269,7 +269,7 @@ class RestoredWorkload:
 
     async def _look_at(self, client: ClientMachine, ledger: LedgerId) -> None:
         reader = await client.catalog.open(ledger)
-        token = reader.metadata.token.encode()
+        token = reader._metadata.token.encode()
         async with reader:
             entries = [(entry.entry, entry.payload) async for entry in reader.read(0)]
         strange = [entry for entry, payload in entries if payload != token]

@@ -31,9 +31,9 @@ async def write_and_recover(data: Path, events: Path) -> None:
         ):
             writer = await writing.create_ledger()
             await writer.append_many([b"before"] * 5)
-            cluster.kill(cluster.index_of(writer.metadata.last_fragment.bookies[0]))
+            cluster.kill(cluster.index_of(writer._metadata.last_fragment.bookies[0]))
             await writer.append_many([b"after"] * 5)
-            while len(writer.metadata.fragments) == 1:
+            while len(writer._metadata.fragments) == 1:
                 await writer.append(b"until it is replaced")
             reader = await recovering.open_ledger(writer.ledger)
             await reader.close()

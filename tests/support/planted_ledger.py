@@ -85,7 +85,7 @@ class PlantedLedger:
         reader = await self.cluster.catalog.open(self.ledger, password=PASSWORD)
         entries = [entry async for entry in reader.read()]
         assert [entry.payload for entry in entries] == [payload(each.entry) for each in entries]
-        metadata = reader.metadata
+        metadata = reader._metadata
         assert metadata.length == PAYLOAD_BYTES * len(entries)
         assert metadata.last_entry == len(entries) - 1
         return [entry.entry for entry in entries]

@@ -145,7 +145,7 @@ class Chain:
         self._editing = asyncio.Lock()
 
     def _live(self, segment: Segment, writer: LedgerWriter) -> LiveSegment:
-        encryption = Encryption.of(self._options.now.keyring, writer.metadata)
+        encryption = Encryption.of(self._options.now.keyring, writer._metadata)
         return LiveSegment(segment, writer, encryption)
 
     def now_ms(self) -> int:
@@ -264,7 +264,7 @@ class Chain:
         options = self._options.now
         labels = ledger_labels(self.manifest, self.epoch, options.keyring)
         if self._spare is not None and not self._is_offered:
-            metadata = self._spare.metadata
+            metadata = self._spare._metadata
             is_wanted = (
                 metadata.custom_metadata == labels and metadata.replication == options.replication
             )
@@ -316,7 +316,7 @@ class Chain:
                 await segment.writer.close()
             except (LedgerFencedError, LedgerClosedError, NoSuchLedgerError) as error:
                 raise deposed_by(self.name, self.epoch, error) from error
-            if not segment.writer.metadata.is_closed:  # it was abandoned: a close was cancelled
+            if not segment.writer._metadata.is_closed:  # it was abandoned: a close was cancelled
                 return await self._recover(segment)
             segment.end = segment.confirmed
         return segment.end

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -22,7 +22,6 @@ from quire.aio.home import Home, at_home
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
-    InvalidRequestError,
     LogReplacedError,
     NoSuchCursorError,
     NoSuchLogError,
@@ -30,8 +29,9 @@ from quire.errors import (
     QuireError,
     StoreOutcomeUnknownError,
 )
-from quire.fields import NOTHING, Unknown
+from quire.fields import NOTHING
 from quire.log.maintenance.advancing import EVERY, SECONDS, advance_with
+from quire.log.maintenance.cursor_record import CursorInfo, CursorRecord
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import EDIT_ATTEMPTS_MAX, ManifestRecord
 from quire.log.reading.reach import check_reached
@@ -40,58 +40,17 @@ from quire.log.reading.search import OpenSegment, find_place, find_tail, look, o
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name
-from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
-
-FORMAT: Final = RecordFormat("cursor", frozenset({"name", "log_id", "position", "updated_ms"}))
 
 CURSORS_AT_ONCE: Final = 500
 """How many are deleted with their log in one change, which with names of 255 bytes is 400 KB."""
-
-
-@dataclass(frozen=True, slots=True)
-class CursorState:
-    """The content of a cursor's record: the next position to read, and the time of writing (Unix
-    ms).
-    """
-
-    name: str
-    log_id: str
-    position: Position
-    updated_ms: int
-    unknown: Unknown = NOTHING
-
-    def encode(self) -> bytes:
-        """Return the metadata record."""
-        body = {
-            "name": self.name,
-            "log_id": self.log_id,
-            "position": str(self.position),
-            "updated_ms": self.updated_ms,
-        }
-        return FORMAT.encode(body, self.unknown)
-
-    @classmethod
-    def decode(cls, path: str, data: bytes) -> CursorState:
-        """Return the state of a record. Raises `CorruptRecordError`, naming the path."""
-        _, body, unknown = FORMAT.decode(path, data)
-        match body:
-            case {
-                "name": str(name),
-                "log_id": str(log_id),
-                "position": str(position),
-                "updated_ms": int(updated_ms),
-            }:
-                with suppress(InvalidRequestError):
-                    return cls(name, log_id, Position.parse(position), updated_ms, unknown)
-        raise CorruptRecordError(path, f"not a cursor: {body}")
 
 
 @at_home
 class Cursor:
     """One named cursor. Made by `LogCursors.open`; holds nothing that has to be closed."""
 
-    def __init__(self, cursors: LogCursors, state: CursorState) -> None:
+    def __init__(self, cursors: LogCursors, state: CursorRecord) -> None:
         self._cursors = cursors
         self._state = state
         self._home = Home()
@@ -248,7 +207,7 @@ class LogCursors:
                 return Cursor(self, found)
             place = max(position, manifest.first_position)
             kept = found.unknown if found is not None else NOTHING
-            fresh = CursorState(name, seen.log_id, place, self._now_ms(), kept)
+            fresh = CursorRecord(name, seen.log_id, place, self._now_ms(), kept)
             try:
                 # together with the manifest: what trims it has seen the cursor, or tries again
                 await self._store.commit(
@@ -277,10 +236,10 @@ class LogCursors:
             raise NoSuchCursorError(self.log, name)
         return Cursor(self, state)
 
-    async def list(self) -> Sequence[CursorState]:
+    async def list(self) -> Sequence[CursorInfo]:
         """Return the log's cursors, sorted by name. Raises `NoSuchLogError`."""
         manifest, _ = await self._record.read()
-        return await self._of_log(manifest.log_id)
+        return [record.info for record in await self._of_log(manifest.log_id)]
 
     async def delete(self, name: str) -> None:
         """Delete a cursor.
@@ -299,7 +258,7 @@ class LogCursors:
         except NoSuchNodeError:
             raise NoSuchCursorError(self.log, name) from None
 
-    async def _of_log(self, log_id: str) -> Sequence[CursorState]:
+    async def _of_log(self, log_id: str) -> Sequence[CursorRecord]:
         """Return the cursors of the log with this identity, whether it still exists or not."""
         found = []
         for segment in await self._store.children(cursors_path(self.log)):
@@ -335,18 +294,18 @@ class LogCursors:
             paths.append(path)
         return sorted(paths)
 
-    async def _state_of(self, name: str, log_id: str) -> CursorState:
+    async def _state_of(self, name: str, log_id: str) -> CursorRecord:
         """Return a cursor's record. Raises `NoSuchCursorError`, `LogReplacedError`."""
         state, _ = await self._find(cursor_path(self.log, name))
         return self._checked(state, name, log_id)
 
-    async def _advance(self, name: str, log_id: str, where: Position | int) -> CursorState:
+    async def _advance(self, name: str, log_id: str, where: Position | int) -> CursorRecord:
         """See `Cursor.advance`."""
         position = await look(
             partial(self._describe, log_id), lambda manifest: self._reached(manifest, where)
         )
 
-        def edit(found: CursorState | None) -> CursorState:
+        def edit(found: CursorRecord | None) -> CursorRecord:
             state = self._checked(found, name, log_id)
             if position <= state.position:
                 return state
@@ -354,13 +313,13 @@ class LogCursors:
 
         return await self._edit(cursor_path(self.log, name), edit)
 
-    async def _lag_of(self, state: CursorState) -> int:
+    async def _lag_of(self, state: CursorRecord) -> int:
         """See `Cursor.lag`."""
         return await look(
             partial(self._describe, state.log_id), lambda manifest: self._lag(manifest, state)
         )
 
-    async def _lag(self, manifest: LogManifest, state: CursorState) -> int:
+    async def _lag(self, manifest: LogManifest, state: CursorRecord) -> int:
         start = max(state.position, manifest.first_position)
         offset = await offset_of(manifest, start, self._open_segment)
         tail = await find_tail(manifest, self._open_segment)
@@ -378,23 +337,23 @@ class LogCursors:
         await check_reached(manifest, position, self._open_segment)
         return position
 
-    def _checked(self, state: CursorState | None, name: str, log_id: str) -> CursorState:
+    def _checked(self, state: CursorRecord | None, name: str, log_id: str) -> CursorRecord:
         if state is None:
             raise NoSuchCursorError(self.log, name)
         if state.log_id != log_id:
             raise LogReplacedError(self.log)
         return state
 
-    async def _find(self, path: str) -> tuple[CursorState | None, int | None]:
+    async def _find(self, path: str) -> tuple[CursorRecord | None, int | None]:
         try:
             found = await self._store.get(path)
         except NoSuchNodeError:
             return None, None
-        return CursorState.decode(path, found.value), found.version
+        return CursorRecord.decode(path, found.value), found.version
 
     async def _edit(
-        self, path: str, edit: Callable[[CursorState | None], CursorState]
-    ) -> CursorState:
+        self, path: str, edit: Callable[[CursorRecord | None], CursorRecord]
+    ) -> CursorRecord:
         """Apply an edit to the stored cursor, again after a conflict or an unknown outcome."""
         error: ConflictError | StoreOutcomeUnknownError | NoSuchNodeError | None = None
         for _ in range(EDIT_ATTEMPTS_MAX):
@@ -415,7 +374,7 @@ class LogCursors:
         return int(self._clock() * 1000)
 
 
-def _change(path: str, state: CursorState, version: int | None) -> Change:
+def _change(path: str, state: CursorRecord, version: int | None) -> Change:
     """Return the change that overwrites the cursor as it was read."""
     if version is None:
         return Create(path, state.encode())

@@ -222,7 +222,7 @@ class Ingest:
             if last < 0:
                 return EMPTY
             header = decode_header((await reader.read_entry(last)).payload, ledger, last)
-            length = reader.metadata.length or 0
+            length = reader._metadata.length or 0
         if header.epoch != UNPLACED.epoch or header.first_offset < last:
             raise CorruptEntryError(
                 ledger, last, f"epoch {header.epoch}, offset {header.first_offset} of no part"

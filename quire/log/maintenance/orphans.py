@@ -160,7 +160,7 @@ async def _is_empty(catalog: LedgerCatalog, metadata: LedgerMetadata) -> bool:
     if metadata.last_entry is None:
         try:
             async with await catalog.open(metadata.ledger) as reader:
-                metadata = reader.metadata
+                metadata = reader._metadata
         except QuireError:
             return False
     return metadata.last_entry is not None and metadata.last_entry < 0

@@ -22,7 +22,7 @@ async def write_part(
     """Write records into a new ledger of a job, close it, and return its id."""
     writer = await ingest.create_part(job, options)
     try:
-        encryption = Encryption.of(options.keyring, writer.metadata) if options.keyring else None
+        encryption = Encryption.of(options.keyring, writer._metadata) if options.keyring else None
         for batch in batches(records, options):
             await _append(writer, batch, encryption)
         await writer.close()

@@ -47,7 +47,7 @@ async def recover_segment(
         if last < 0:
             return EMPTY
         payload = (await reader.read_entry(last)).payload
-        length = reader.metadata.length or 0
+        length = reader._metadata.length or 0
     finally:
         await reader.close()
     header = decode_header(payload, segment.ledger, last)
@@ -133,7 +133,7 @@ async def check_password(
     except NoSuchLedgerError:
         return None  # recovery will find out why
     async with reader:
-        return reader.metadata
+        return reader._metadata
 
 
 def ledger_labels(

@@ -238,7 +238,7 @@ async def open_segment(
     """
     last = segment.last_entry
     ledger = await open_source(catalog, segment.ledger, segment.cold, last, segment.base, password)
-    found = ledger.metadata.last_entry if isinstance(ledger, LedgerReader) else last
+    found = ledger._metadata.last_entry if isinstance(ledger, LedgerReader) else last
     if last is not None and found != last:
         await ledger.close()
         raise CorruptRecordError(

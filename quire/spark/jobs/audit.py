@@ -220,7 +220,7 @@ def _check_ledgers(client: SyncClient, manifest: LogManifest) -> dict[int, str]:
         if not segment.is_hot:
             continue
         try:
-            metadata = client.ledger_metadata(segment.ledger)
+            info = client.ledger_info(segment.ledger)
         except NoSuchLedgerError as error:
             if client._logs.describe(manifest.name).lists(segment.ledger):
                 problems[segment.number] = str(error)
@@ -228,10 +228,10 @@ def _check_ledgers(client: SyncClient, manifest: LogManifest) -> dict[int, str]:
         except IntegrityError as error:
             problems[segment.number] = str(error)
             continue
-        if segment.end is not None and metadata.last_entry != segment.end.last_entry:
+        if segment.end is not None and info.last_entry != segment.end.last_entry:
             problems[segment.number] = (
                 f"the manifest ends it at entry {segment.end.last_entry}, "
-                f"its ledger at {metadata.last_entry}"
+                f"its ledger at {info.last_entry}"
             )
     return problems
 

@@ -32,7 +32,7 @@ def test_a_spare_that_was_offered_is_kept_until_the_manifest_is_known(
             chain = log._chain
             await chain.prepare(1)
             assert chain._spare is not None
-            spare, metadata = chain._spare.ledger, chain._spare.metadata
+            spare, metadata = chain._spare.ledger, chain._spare._metadata
             client.store.after = lose_answer("put", path=PATH)
             reads = 0
 

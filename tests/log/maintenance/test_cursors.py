@@ -17,7 +17,7 @@ from quire.errors import (
 )
 from quire.log.maintenance import cursors as cursor_module
 from quire.log.maintenance import deletion
-from quire.log.maintenance.cursors import CursorState
+from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.records.position import LATEST, Position
 from quire.metastore.layout import CURSORS, cursors_path
 from tests.support.log_cluster import (
@@ -33,15 +33,15 @@ from tests.support.log_cluster import (
 
 
 def test_a_record_comes_back_as_it_was_and_nonsense_is_refused() -> None:
-    state = CursorState("billing", "ab", Position(3, 17, 2), 5)
-    assert CursorState.decode("/x", state.encode()) == state
+    state = CursorRecord("billing", "ab", Position(3, 17, 2), 5)
+    assert CursorRecord.decode("/x", state.encode()) == state
     for old, new in (
         (b"3.17.2", b"3.17.x"),
         (b"cursor v1", b"cursor v2"),
         (b"billing", b"willing"),
     ):
         with pytest.raises(CorruptRecordError, match="/x"):
-            CursorState.decode("/x", state.encode().replace(old, new))
+            CursorRecord.decode("/x", state.encode().replace(old, new))
 
 
 def test_a_cursor_survives_its_consumer_and_moves_only_forward() -> None:

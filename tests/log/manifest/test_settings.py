@@ -75,7 +75,7 @@ def test_ledgers_of_jobs_have_the_replication_of_the_log() -> None:
             await (await client.open()).close()
             await client.logs.set_options(NAME, {"replication": "4/3/2"})
             part = await client.logs.ingest(NAME).create_part("job", LogOptions())
-            assert str(part.metadata.replication) == "4/3/2"
+            assert str(part._metadata.replication) == "4/3/2"
             part.abandon()
 
     run(main)
