@@ -83,6 +83,32 @@ def test_a_handle_refuses_another_event_loop(name: str) -> None:
     asyncio.run(main())
 
 
+def test_a_handle_refuses_the_next_event_loop_of_its_thread() -> None:
+    """As of a program that says `run` for each step: the thread is the same, the loop is not."""
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+
+        async def begin() -> tuple[MemoryCluster, Handles]:
+            cluster = MemoryCluster(1)
+            await cluster.__aenter__()
+            return cluster, await open_all(await quire.connect(cluster.store_uri))
+
+        cluster, handles = first.run(begin())
+        for _ in range(2):  # the second finds the log's task awake already
+            with pytest.raises(WrongLoopError, match=r"^<Log .*> belongs to another event loop"):
+                second.run(handles.log.submit(b"two"))
+        for name, call in CALLS.items():
+
+            async def misuse(call: Callable[[Handles], Awaitable[object]] = call) -> object:
+                return await call(handles)
+
+            with pytest.raises(WrongLoopError):
+                second.run(misuse())
+            assert first.run(handles.log.append(b"two")).offset >= 1, name
+        assert first.run(handles.log.append(b"three")).offset == 1 + len(CALLS)
+        first.run(handles.client.close())
+        first.run(cluster.__aexit__(None, None, None))
+
+
 def test_the_blocking_api_works_beside_a_loop() -> None:
     """As in a notebook: its thread has a running loop, and quire.sync works in another one."""
 

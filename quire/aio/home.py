@@ -27,29 +27,34 @@ class Home:
     notebook's, when `quire.sync` makes the handle.
     """
 
-    __slots__ = ("_loop", "thread")
+    __slots__ = ("_loop", "runs", "thread")
 
     def __init__(self, *, made_anywhere: bool = False) -> None:
         self._loop = None if made_anywhere else _running()
         self.thread: int | None = None
         """The thread of the last check: what a hot path compares."""
+        self.runs: Callable[[], bool] = _never if self._loop is None else self._loop.is_running
+        """Whether the loop runs now: what a hot path asks besides. If it does, and in this thread,
+        it is the running loop.
+        """
 
     def check(self, handle: object) -> None:
         """Raise `WrongLoopError` in a loop that the handle does not belong to.
 
-        If the handle's loop runs, and in this thread, it is the running loop. To ask asyncio for
-        the running loop costs a system call in Python 3.11.
+        Asking asyncio for the running loop costs a system call in Python 3.11.
         """
-        loop = self._loop
-        if self.thread == this_thread() and loop is not None and loop.is_running():
-            return
-        self._compare(handle)
+        if self.thread != this_thread() or not self.runs():
+            self._compare(handle)
 
     def _compare(self, handle: object) -> None:
         loop = asyncio.get_running_loop()
         if self._loop is not None and loop is not self._loop:
             raise WrongLoopError(repr(handle))
-        self._loop, self.thread = loop, this_thread()
+        self._loop, self.thread, self.runs = loop, this_thread(), loop.is_running
+
+
+def _never() -> bool:
+    return False
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

@@ -98,7 +98,7 @@ def close_at_the_length_pushed() -> list[Patch]:
 
 def take_recovery_for_the_end() -> list[Patch]:
     def is_closed(self: Any) -> bool:
-        return self.metadata.state is not LedgerState.OPEN
+        return self._metadata.state is not LedgerState.OPEN
 
     return [(LedgerReader, "is_closed", property(is_closed))]
 
