@@ -30,6 +30,11 @@ _PLACES: Final = (
 )
 
 _name = click.argument("name")
+_recover = click.option(
+    "--recover",
+    is_flag=True,
+    help="Recover the log first: see every acknowledged record. Deposes a living leader.",
+)
 _start = click.option(
     "--from", "start", type=parse_place, metavar="POSITION", help=f"Where to start: {_PLACES}"
 )
@@ -65,11 +70,7 @@ class Wanted:
 @payload_option
 @password_option
 @key_file_option
-@click.option(
-    "--recover",
-    is_flag=True,
-    help="Recover the log first: read every acknowledged record. Deposes a living leader.",
-)
+@_recover
 @with_settings
 def read(
     settings: Settings,
@@ -253,29 +254,44 @@ def printer(settings: Settings, encoding: str, template: str | None) -> Callable
     is_flag=True,
     help="Count every record acknowledged before the command.",
 )
+@_recover
 @password_option
 @key_file_option
 @with_settings
 def end(
-    settings: Settings, name: str, linearizable: bool, password: bytes, keyring: Keyring | None
+    settings: Settings,
+    name: str,
+    linearizable: bool,
+    recover: bool,
+    password: bytes,
+    keyring: Keyring | None,
 ) -> None:
     """Print the first and the next position and offset of a log, and how many records it has.
 
     The end is the one that the leader announced last. --linearizable counts every record that was
-    acknowledged before. Never disturbs the writer.
+    acknowledged before, and fails if the writer crashed. --recover counts them after a crash, too,
+    and deposes a leader that still lives. Without it the writer is never disturbed.
 
     \b
     Examples:
       quire log end orders
       quire log end orders --linearizable --json
+      quire log end orders --recover
     """
-    run(lambda: _end(settings, name, linearizable, password, keyring))
+    run(lambda: _end(settings, name, linearizable, recover, password, keyring))
 
 
 async def _end(
-    settings: Settings, name: str, linearizable: bool, password: bytes, keyring: Keyring | None
+    settings: Settings,
+    name: str,
+    linearizable: bool,
+    recover: bool,
+    password: bytes,
+    keyring: Keyring | None,
 ) -> None:
     async with settings.connect() as client:
+        if recover:
+            await client.recover_log(name, password=password)
         first = (await client.log_info(name)).first_position
         found = await client.log_end(name, linearizable=linearizable, password=password)
         offset = await _first_offset(client, name, found.offset, password, keyring)

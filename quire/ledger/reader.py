@@ -158,7 +158,7 @@ class LedgerReader(Handle):
             if asyncio.get_running_loop().time() >= deadline:
                 reason = (
                     "it is not confirmed, and its writer is silent: open the ledger, or its log, "
-                    "to recover it (client.recover_log, `quire log read --recover`)"
+                    "to recover it (client.recover_log, `quire log end --recover`)"
                 )
                 raise UnreadableError(self.ledger, end, reason)
             await asyncio.sleep(pauses.next())

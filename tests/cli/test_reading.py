@@ -12,6 +12,7 @@ import pytest
 
 import quire.sync
 from quire.cli.root import main
+from quire.errors import DeposedError
 from quire.sync import SyncLocalCluster
 from tests.support.command import started
 
@@ -184,6 +185,19 @@ def test_end_prints_the_range_of_a_log(store: str) -> None:
         "records": 5,
     }
     assert "2.0.0" in "".join(lines(store, "end", "letters", "--linearizable"))
+
+
+def test_end_recovers_a_log_on_demand(store: str) -> None:
+    with quire.sync.connect(store) as client, client.open_log("left-open") as log:
+        log.append_many([b"a", b"b", b"c"])
+        command = ("end", "left-open", "--recover", "--json")
+        (found,) = (json.loads(each) for each in lines(store, *command))
+        assert (found["end_offset"], found["records"]) == (3, 3)
+        with pytest.raises(DeposedError):
+            log.append(b"d")
+    missing = call(store, "log", "end", "missing", "--recover")
+    assert missing.exit_code == 3
+    assert "log 'missing' does not exist" in missing.stderr
 
 
 def test_end_counts_what_a_trim_left(store: str) -> None:
