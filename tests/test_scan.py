@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import duckdb
+import polars
 import pyarrow as pa
 import pytest
 
@@ -107,6 +109,50 @@ def test_other_engines_read_it_through_the_arrow_stream_interface() -> None:
         stream = client.scan_log(LOG, 5, 8, columns=["offset", "payload"]).__arrow_c_stream__()
         found = pa.RecordBatchReader._import_from_c_capsule(stream).read_all()
         assert found.to_pydict() == {"offset": [5, 6, 7], "payload": [b"5", b"6", b"7"]}
+
+
+def by_duckdb(reader: Any) -> list[tuple[int, bytes]]:
+    with duckdb.connect() as connection:
+        rows: list[tuple[int, bytes]] = connection.execute(
+            'SELECT "offset", payload FROM reader ORDER BY 1'
+        ).fetchall()
+        return rows
+
+
+def by_polars(reader: Any) -> list[tuple[int, bytes]]:
+    frame = polars.from_arrow(reader)
+    assert isinstance(frame, polars.DataFrame)
+    return frame.select("offset", "payload").rows()
+
+
+ENGINES = pytest.mark.parametrize("rows_of", [by_duckdb, by_polars])
+
+
+@ENGINES
+def test_duckdb_and_polars_take_it_as_it_is(rows_of: Callable[[Any], Any], sizes: None) -> None:
+    with connected() as client:
+        fill(client)
+        rows = rows_of(client.scan_log(LOG, 3, 25))
+        assert rows == [(each, b"%d" % each) for each in range(3, 25)]
+
+
+@ENGINES
+def test_they_return_no_part_of_a_scan_that_failed(
+    rows_of: Callable[[Any], Any], sizes: None
+) -> None:
+    with MemoryCluster() as cluster:
+        with quire.sync.connect(cluster.store_uri) as client:
+            fill(client)
+            reader = client.scan_log(LOG)
+            assert len(reader.read_next_batch()) == 4
+        with pytest.raises(Exception, match="is closed"):
+            rows_of(reader)
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches: a scan has several."""
+    monkeypatch.setattr(columns, "ROWS_MAX", 4)
 
 
 def test_what_is_appended_later_is_not_part_of_it() -> None:
