@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from quire.aio.backoff import Backoff
 from quire.aio.tasks import Tasks
+from quire.aio.timing import time_limit
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import (
     BookieUnavailableError,
@@ -74,6 +76,8 @@ class Ensemble:
         self.suspects: dict[BookieId, float] = {}
         """Bookies that failed this writer, and the loop time until they may be spares again."""
         self._is_stopped = False
+        self._moved = asyncio.Event()
+        """Set when a sender got an answer, failed, or was replaced."""
         self._confirmed = confirmed
         self._failed = failed
         self._ended = ended
@@ -120,6 +124,25 @@ class Ensemble:
             for start in range(replication.ensemble)
         )
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether a bookie that is up has yet to get, or to ack, an entry that is confirmed."""
+        return not self._is_stopped and any(
+            sender.state is SenderState.UP
+            and (sender.oldest is not None or sender.cursor <= self.window.lac)
+            for sender in self.senders
+        )
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until no bookie is behind. A bookie that is down, or takes longer than `seconds`,
+        is not waited for.
+        """
+        with suppress(TimeoutError):
+            async with time_limit(seconds):
+                while self.is_behind:
+                    self._moved.clear()
+                    await self._moved.wait()
+
     def is_complete(self, metadata: LedgerMetadata) -> bool:
         """Return whether every bookie is known to hold its whole share of the ledger."""
         marks = [self.window.watermark(sender.position) for sender in self.senders]
@@ -154,6 +177,7 @@ class Ensemble:
         window = self.window if self.accepted is None else self.accepted
         window.acknowledge(sender.position, through)
         sender.pump()
+        self._moved.set()
         self._release()
         self._confirmed(self.window.lac)
 
@@ -191,6 +215,7 @@ class Ensemble:
         self.suspects[sender.bookie] = now + self._options.quarantine
         sender.take_down(now + pause)
         self._forget_accepted(sender.position)
+        self._moved.set()
         self._release()
         self._failed()
 
@@ -208,6 +233,7 @@ class Ensemble:
             self.senders[sender.position] = ReplicaSender(
                 self._context, sender.position, bookie, fragment.first
             )
+        self._moved.set()
 
     def revive(self, now: float) -> None:
         """Probe the senders with an ended pause."""
@@ -238,6 +264,7 @@ class Ensemble:
     def stop(self) -> None:
         """Send no entry any more, and count no answer."""
         self._is_stopped = True
+        self._moved.set()
         for sender in self.senders:
             sender.take_down(0.0)
 

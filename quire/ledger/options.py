@@ -27,6 +27,10 @@ class LedgerOptions:
     append_timeout: float = 30.0
     """No append waits longer for its answer, and `close` no longer for appends in flight."""
 
+    close_grace: float = 1.0
+    """`close` waits so long for bookies that are up and behind the ack quorum, and then leaves
+    their copies out. A bookie that is only slow is done in milliseconds."""
+
     entries_in_flight_max: int = 8192
     """Entries not yet confirmed; and, apart, confirmed ones not yet sent to a slow bookie."""
 

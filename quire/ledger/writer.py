@@ -241,6 +241,8 @@ class LedgerWriter(Handle):
     async def close(self) -> None:
         """Wait for appends in flight, then close the ledger at LAC. Harmless when called again.
 
+        Bookies that are up and behind get `close_grace` seconds to store their copies.
+
         An append that is not confirmed within `append_timeout` fails as unknown and is cut off. If
         it was answered before (deferred sync), this call fails with `AppendOutcomeUnknownError`.
 
@@ -410,6 +412,8 @@ class LedgerWriter(Handle):
             with suppress(QuireError):
                 await self._request(())
                 await self._force()
+            if self._window.lac == self._window.pushed:
+                await self._ensemble.settle(self._options.close_grace)
             self._halt("its writer was closed before it was confirmed")
         await self._tasks.join()
         if self._closing.is_decided:
