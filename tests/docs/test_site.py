@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
@@ -96,3 +98,9 @@ def test_every_public_module_has_a_reference_page() -> None:
     from tests.docs.test_docstrings import MODULES
 
     assert references() == sorted(module.__name__ for module in MODULES)
+
+
+def test_the_page_of_options_names_a_command_of_click() -> None:
+    text = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+    (module,), (name,) = (re.findall(rf":{key}: (\S+)", text) for key in ("module", "command"))
+    assert isinstance(getattr(importlib.import_module(module), name), click.Command)
