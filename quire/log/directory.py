@@ -484,7 +484,7 @@ class LogDirectory:
     async def gc_files(self) -> Sequence[str]:
         """Delete files of cold segments that no log names or will name, and return their URIs.
 
-        The failing tier of one log does not stop the sweep of the others. Raises
+        The failing tier of one log does not stop the gc of the others. Raises
         `ConfigurationError` if pyarrow is missing, and `ColdTierError`.
         """
         return await gc_each([self.offload(name) for name in await self.list()])

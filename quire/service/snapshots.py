@@ -160,7 +160,7 @@ class Snapshots:
                 await writer.append_many(self._chunks(state, writer._metadata))
         except BaseException:
             writer.abandon()
-            with suppress(QuireError):  # then it is swept some day
+            with suppress(QuireError):  # else `gc` deletes it
                 await self._catalog.delete(writer.ledger)
             raise
         obsolete = await self._install(snapshot)

@@ -219,7 +219,7 @@ class _PartWriter:
         return tuple(self._done)
 
     def abandon(self) -> None:
-        """Leave the ledgers as they are, for `sweep`."""
+        """Leave the ledgers as they are, for `gc`."""
         if self._writer is not None:
             self._writer.abandon()
 

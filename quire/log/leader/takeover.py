@@ -68,7 +68,7 @@ class LostRaceError(Exception):
 
 class UnsettledRaceError(LostRaceError):
     """Whether we created the log cannot be told any more. Our ledger stays: should the creation
-    arrive after all, it lists it. Otherwise a sweep finds it.
+    arrive after all, it lists it. Otherwise a gc finds it.
     """
 
 
@@ -220,7 +220,7 @@ class TakeOver:
 
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         change = once(edit, UnsettledRaceError(f"log {self._record.name!r} may have been deleted"))
-        # A sweep that closed the ledger, or deleted it, makes the creation fail (orphans.py).
+        # A gc that closed the ledger, or deleted it, makes the creation fail (orphans.py).
         along = writer._unchanged()
         manifest = await retry(
             lambda: self._record.edit(change, along=along), self._rng, timeout=left

@@ -3,14 +3,14 @@
     every process   creates a part: a ledger that is registered under its job, in one transaction;
                     writes it, numbering from 0 as it cannot know better; closes it
     one process     recovers what is open in the log → in one compare-and-set: epoch + 1, seal what
-                    was recovered, append the parts in order, remember the job → sweeps
+                    was recovered, append the parts in order, remember the job → gc
 
 The compare-and-set is a takeover (takeover.py) whose leader is gone at once: the present leader is
 deposed, and the next one continues after the parts. Readers place the headers of the parts in the
 log by the segment's base (batch.py). A job that is remembered is not ingested again, so a driver
 that does not know the outcome repeats all of it.
 
-A sweep deletes the ledgers of a job that the log does not list: those of tasks that failed, ran
+A gc deletes the ledgers of a job that the log does not list: those of tasks that failed, ran
 twice, or belong to an attempt that died. An attempt that is still under way then fails.
 """
 
@@ -82,7 +82,7 @@ class Ingest:
         """Create a ledger for a job. Its entries are batches whose headers count from `UNPLACED`.
 
         Ledger and registration are one change of the store: no part is ever left behind of which
-        the next sweep would not know. The log's settings win over the options. Raises
+        the next gc would not know. The log's settings win over the options. Raises
         `NotEnoughBookiesError` and the store's errors.
         """
         manifest, _ = await self._record.find()
@@ -121,7 +121,7 @@ class Ingest:
         under the job of another one, or repeats a number with other records; `ForgottenJobError`
         when the log cannot tell any more what the job did; `TooManyJobsError` for a new job when
         the log must forget none yet; `LogFullError`; `LogSealedError`;
-        `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of the job swept a part,
+        `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of the job deleted a part,
         or, unless the log remembers the job, when a part was ingested and trimmed away since;
         `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
         hold; `UnauthorizedError` for a password that is not the log's; the errors of recovery and

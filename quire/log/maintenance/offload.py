@@ -12,7 +12,7 @@ log: readers find them there.
 
 A crash between any two of these leaves every record readable, and doing all of it again goes on
 where it ended. A file that the manifest does not name is an *orphan* once its segment has another
-one or has left the log: both are for ever, so that `sweep` can take nothing from an attempt that is
+one or has left the log: both are for ever, so that `gc` can take nothing from an attempt that is
 still under way.
 
 A trimmed segment's file goes as its ledger does: off the manifest first, then deleted.
@@ -255,8 +255,8 @@ class Offload:
     async def gc(self) -> Sequence[str]:
         """Delete files that no manifest names, nor ever will, and return their URIs.
 
-        Also what a trim could not delete. A tier that fails keeps no other from being swept. Raises
-        `NoSuchLogError`, `ColdTierError`, `ConfigurationError`.
+        Also what a trim could not delete. A tier that fails does not keep the others from being
+        cleaned. Raises `NoSuchLogError`, `ColdTierError`, `ConfigurationError`.
         """
         manifest, _ = await self._record.read()
         orphans: list[str] = []
@@ -307,10 +307,10 @@ class Offload:
 
 
 async def gc_each(offloads: Iterable[Offload]) -> list[str]:
-    """Sweep logs one by one; one that fails keeps no other from being swept.
+    """Clean the tiers of logs one by one; one that fails does not keep the others from it.
 
     Returns the URIs of all files that were deleted. Raises the first `ColdTierError` or
-    `ConfigurationError`, when all that can be swept is.
+    `ConfigurationError`, after all others are cleaned.
     """
     orphans: list[str] = []
     failures: list[QuireError] = []

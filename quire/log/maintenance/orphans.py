@@ -48,7 +48,7 @@ from quire.log.records.position import BEGINNING, Position
 from quire.metastore.layout import log_path
 
 FORSAKEN_SECONDS: Final = 3600.0
-"""Age at which a sweep looks at a ledger of a log that does not exist: takeovers last a minute."""
+"""Age at which a gc looks at a ledger of a log that does not exist: takeovers last a minute."""
 
 EPOCHS_PER_ID: Final = 1 << 16
 """Epochs skipped for each ledger id that was given out. A rebuild takes one id, so this many

@@ -41,8 +41,9 @@ async def delete_doomed(
 ) -> LogManifest:
     """Delete ledgers and files that left the log; what cannot be deleted now stays listed.
 
-    So does a file where pyarrow is missing: whoever has it deletes it with the next trim or sweep.
-    A place that cannot be a file of this log leaves the list, and what is there stays.
+    So does a file where pyarrow is missing: a process that has pyarrow deletes the file with the
+    next trim or gc. A place that cannot be a file of this log leaves the list, and what is there
+    stays.
     """
     deleted: list[LedgerId] = []
     removed: list[str] = []
