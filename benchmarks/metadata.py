@@ -27,6 +27,7 @@ from quire.election.election import Election
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.remote import RemoteBookie
 from quire.ledger.roster import BookieRoster
+from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
 from quire.metastore import create_store
 from quire.metastore.store import MetadataStore
@@ -82,7 +83,7 @@ async def bench(uri: str, seconds: float) -> AsyncIterator[Bench]:
     rng = random.Random()
     roster = BookieRoster(port, RemoteBookie)
     await roster.start()
-    catalog = LedgerCatalog(port, roster, rng=rng, clock=time.time)
+    catalog = LedgerCatalog(StoredRecords(port, rng), roster, rng=rng, clock=time.time)
     try:
         yield Bench(store, catalog, LogDirectory(port, catalog, rng=rng, clock=time.time), seconds)
     finally:

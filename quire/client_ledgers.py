@@ -199,7 +199,7 @@ class LedgerClient:
         Guarantees: neither writers nor readers are disturbed.
         """
         timeout = self._options.request_timeout
-        return await take_inventory(self._store, self._roster, ledger, timeout)
+        return await take_inventory(self._catalog.records, self._roster, ledger, timeout)
 
     async def recordless_ledgers(self) -> RecordlessLedgers:
         """Return the ledgers that bookies hold entries of and the store has no record of.
@@ -218,7 +218,7 @@ class LedgerClient:
             if the ledger is sound.
         """
         timeout = self._options.request_timeout
-        return check_ledgers(self._store, self._roster, self._catalog, timeout)
+        return check_ledgers(self._roster, self._catalog, timeout)
 
     def bookies(self) -> list[BookieAddress]:
         """Return the bookies that are registered now, sorted by id."""

@@ -23,6 +23,7 @@ from quire.ledger.links import link_bookie
 from quire.ledger.observed_store import observed
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
+from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
@@ -99,7 +100,8 @@ async def _connected(
         stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
         await roster.start()
         catalog = LedgerCatalog(
-            *(metadata_store, roster),
+            StoredRecords(metadata_store, rng),
+            roster,
             rng=rng,
             clock=time.time,
             options=limits,

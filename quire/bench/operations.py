@@ -12,6 +12,7 @@ from typing import Final
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.remote import RemoteBookie
 from quire.ledger.roster import BookieRoster
+from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
 from quire.metastore import open_store
 from quire.metastore.changes import Change
@@ -93,7 +94,7 @@ async def count_operations(store_uri: str) -> tuple[float, float]:
         roster = BookieRoster(store, RemoteBookie)
         stack.push_async_callback(roster.close)
         await roster.start()
-        catalog = LedgerCatalog(store, roster, rng=rng, clock=time.time)
+        catalog = LedgerCatalog(StoredRecords(store, rng), roster, rng=rng, clock=time.time)
         log = await LogDirectory(store, catalog, rng=rng, clock=time.time).open("bench operations")
         stack.push_async_callback(log.close)
         await log.append(b"x")

@@ -62,6 +62,7 @@
     │   ├── JobReusedError             another stream writes under the name of a job
     │   ├── DecryptionError            an encrypted batch does not open with the given keys
     │   │   └── MissingKeyError            its key is not among the given keys
+    │   ├── UnsupportedError           the system cannot do it
     │   └── ClientRefusedError         a bookie does not serve this client, and says why
     ├── IntegrityError             tell a human: data or identity is wrong
     │   ├── DirectoryInUseError        another process works on the directory
@@ -152,7 +153,12 @@ from quire.errors.logs import (
     TooManyProducersError,
     TxidOrderError,
 )
-from quire.errors.peers import ClientRefusedError, FormatLevelError, UpgradeRefusedError
+from quire.errors.peers import (
+    ClientRefusedError,
+    FormatLevelError,
+    UnsupportedError,
+    UpgradeRefusedError,
+)
 
 __all__ = [
     "AppendOutcomeUnknownError",
@@ -223,6 +229,7 @@ __all__ = [
     "TxidOrderError",
     "UnauthorizedError",
     "UnreadableError",
+    "UnsupportedError",
     "UpgradeRefusedError",
     "VersionConflictError",
     "WrongBookieError",

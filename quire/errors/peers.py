@@ -1,4 +1,4 @@
-"""Errors between programs of different releases."""
+"""Errors between programs of different releases, and between different systems."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ class FormatLevelError(ConfigurationError):
         self.level = level
         self.lowest = lowest
         self.highest = highest
+
+
+class UnsupportedError(InvalidRequestError):
+    """The system cannot do what the call asks for, and never will."""
+
+    def __init__(self, system: str, what: str) -> None:
+        super().__init__(f"{system} does not support {what}: do without it, or use another system")
+        self.system = system
+        self.what = what
 
 
 class ClientRefusedError(InvalidRequestError):

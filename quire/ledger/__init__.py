@@ -8,8 +8,10 @@ Writing: `writer.py`, `pending_appends.py`, `backlog.py`, `ensemble.py`, `replic
 `ledger_record.py`.
 Reading: `reader.py`, `fetch.py`, `read_ahead.py`, `tail.py`. Recovery: `recovery.py`,
 `read_lac.py`, `write_back.py`, `replicate_fragments.py`. All of them ask by `quorum_call.py`.
-Around them: `catalog.py`, `ids.py`, `versioned.py`, `inventory.py`, `observed_store.py`, and the
-way to a bookie: `roster.py`, `links.py`, `remote.py`, `run_stream.py`.
+Records: the port `records.py`, quire's own in `stored_records.py` with `ids.py`, and
+`versioned.py`.
+Around them: `catalog.py`, `inventory.py`, `observed_store.py`, and the way to a bookie:
+`roster.py`, `links.py`, `remote.py`, `run_stream.py`.
 
 May import: quire.aio, quire.metastore, values. Never: quire.storage, quire.log.
 """

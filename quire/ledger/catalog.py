@@ -19,39 +19,29 @@ from quire.entry import BookieId, DigestKind, LedgerId, Sealer, key_check
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
-    InvalidRequestError,
     NodeExistsError,
     NoSuchLedgerError,
-    NoSuchNodeError,
     NotEnoughBookiesError,
-    OutcomeUnknownError,
-    RetryError,
     StoreOutcomeUnknownError,
     StoreUnavailableError,
     UnauthorizedError,
 )
-from quire.ledger.ids import LedgerIds
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import choose_ensemble
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
+from quire.ledger.records import LedgerRecords, VersionedMetadata
 from quire.ledger.recovery import LedgerRecovery
 from quire.ledger.roster import BookieRoster
-from quire.ledger.versioned import VersionedMetadata, read_metadata
 from quire.ledger.writer import LedgerWriter
-from quire.metastore.changes import Change, Create, Delete
-from quire.metastore.layout import LEDGERS, VALUE_BYTES_MAX, ledger_path, parent_of, parse_ledger
-from quire.metastore.store import MetadataStore
+from quire.metastore.changes import Change
 from quire.observer import SILENT, Observer
 
 ATTEMPTS_MAX: Final = 16
 """Attempts at one change of the store while its outcome stays unknown."""
 
 TOKEN_BITS: Final = 128
-
-NEW_BYTES_MAX: Final = VALUE_BYTES_MAX // 2
-"""Bytes of a new record: it grows with every fragment, and must still take its end."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +54,7 @@ class LedgerCatalog:
 
     def __init__(
         self,
-        store: MetadataStore,
+        records: LedgerRecords,
         roster: BookieRoster,
         *,
         rng: random.Random,
@@ -72,13 +62,17 @@ class LedgerCatalog:
         options: LedgerOptions | None = None,
         observer: Observer = SILENT,
     ) -> None:
-        self._store = store
+        self._records = records
         self._observer = observer
         self._roster = roster
         self._rng = rng
         self._clock = clock
         self._options = options or LedgerOptions()
-        self._ids = LedgerIds(store, rng)
+
+    @property
+    def records(self) -> LedgerRecords:
+        """The records of the ledgers."""
+        return self._records
 
     async def create(
         self,
@@ -106,7 +100,8 @@ class LedgerCatalog:
         created_ms = int(self._clock() * 1000)
         token = f"{self._rng.getrandbits(TOKEN_BITS):032x}"
         for _ in range(ATTEMPTS_MAX):
-            sealer = Sealer(await self._ids.next(), digest, password)
+            new = await self._records.next_id()
+            sealer = Sealer(new.ledger, digest, password)
             metadata = LedgerMetadata(
                 ledger=sealer.ledger,
                 replication=wanted,
@@ -117,12 +112,12 @@ class LedgerCatalog:
                 created_ms=created_ms,
                 token=token,
                 full_quorum=full_quorum,
-                incarnation=self._ids.incarnation,
+                incarnation=new.incarnation,
             )
             created = await self._create(metadata, along(sealer.ledger) if along else ())
             if created is not None:
                 return LedgerWriter(
-                    self._store,
+                    self._records,
                     self._roster,
                     sealer,
                     created.metadata,
@@ -132,7 +127,7 @@ class LedgerCatalog:
                     deferred_sync=deferred_sync,
                     observer=self._observer,
                 )
-        raise StoreUnavailableError(self._store.uri, "every ledger id drawn was taken")
+        raise StoreUnavailableError(self._records.uri, "every ledger id drawn was taken")
 
     async def open(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
         """Open a ledger with a decided end: if it is open, fence its writer and recover it first.
@@ -144,7 +139,7 @@ class LedgerCatalog:
         sealer, found = await self._find(ledger, password)
         if not found.metadata.is_closed:
             recovery = LedgerRecovery(
-                *(self._store, self._roster, sealer, self._options, self._rng),
+                *(self._records, self._roster, sealer, self._options, self._rng),
                 observer=self._observer,
             )
             found = await recovery.run()
@@ -192,36 +187,27 @@ class LedgerCatalog:
         still writes it fails when it next needs metadata. Raises `NoSuchLedgerError`
         if the ledger does not exist, errors of the changes, and the store's errors.
         """
-        path, may_be_done = ledger_path(ledger), False
+        may_be_done = False
         for _ in range(ATTEMPTS_MAX):
             try:
-                if along:
-                    await self._store.commit([Delete(path), *along])
-                else:
-                    await self._store.delete(path)
+                await self._records.delete(ledger, along=along)
             except StoreOutcomeUnknownError:
                 may_be_done = True
                 continue
-            except NoSuchNodeError as error:
-                if error.path != path:
-                    raise
+            except NoSuchLedgerError:
                 if not may_be_done:
-                    raise NoSuchLedgerError(ledger) from None
-            return await self._delete_shard(parent_of(path))
-        raise StoreOutcomeUnknownError(path, f"{ATTEMPTS_MAX} deletions were not answered")
-
-    async def _delete_shard(self, shard: str) -> None:
-        """Delete a shard that has become empty: ids only grow, and listing visits every shard."""
-        with suppress(ConflictError, NoSuchNodeError, OutcomeUnknownError, RetryError):
-            await self._store.delete(shard)
+                    raise
+            return
+        raise StoreOutcomeUnknownError(
+            self._records.name(ledger), f"{ATTEMPTS_MAX} deletions were not answered"
+        )
 
     async def list(self) -> list[LedgerId]:
         """Return all ledger ids, ascending. A ledger that is created meanwhile may be missing."""
         ledgers: list[LedgerId] = []
-        for shard in await self._store.children(LEDGERS):
-            names = await self._store.children(f"{LEDGERS}/{shard}")
-            ledgers.extend(parse_ledger(name) for name in names)
-        return sorted(ledgers)
+        async for page in self._records.list():
+            ledgers.extend(page)
+        return ledgers
 
     async def each(self) -> AsyncIterator[LedgerMetadata]:
         """Yield the metadata of all ledgers by id, except ledgers that are deleted meanwhile. A
@@ -237,13 +223,13 @@ class LedgerCatalog:
 
     async def metadata(self, ledger: LedgerId) -> LedgerMetadata:
         """Return a ledger's metadata. Raises `NoSuchLedgerError` and the store's errors."""
-        return (await read_metadata(self._store, ledger)).metadata
+        return (await self._records.read(ledger)).metadata
 
     async def skip_id(self) -> LedgerId:
         """Take an id that no ledger gets: it is above every id given out before. Raises as
         `create` does for the store.
         """
-        return await self._ids.skip()
+        return await self._records.skip_id()
 
     async def check_bookies(self, wanted: Replication) -> None:
         """Raise `NotEnoughBookiesError` when no ledger could be created now; a moment later one
@@ -273,25 +259,15 @@ class LedgerCatalog:
         self, metadata: LedgerMetadata, along: Sequence[Change]
     ) -> VersionedMetadata | None:
         """Create a record; None when another client has its id."""
-        path, value = ledger_path(metadata.ledger), metadata.encode()
-        if len(value) > NEW_BYTES_MAX:
-            raise InvalidRequestError(
-                f"a new ledger's record has {len(value)} bytes with its custom metadata, at most "
-                f"{NEW_BYTES_MAX} are allowed: keep large values in entries"
-            )
         for attempt in range(ATTEMPTS_MAX):
             try:
-                if along:
-                    version = (await self._store.commit([Create(path, value), *along]))[path]
-                else:
-                    version = await self._store.create(path, value)
-                return VersionedMetadata(metadata, version)
+                return await self._records.create(metadata, along)
             except StoreOutcomeUnknownError:
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
             except NodeExistsError:
                 return await self._own(metadata)
-            except ConflictError:  # the shard was deleted as empty meanwhile
+            except ConflictError:
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
         raise AssertionError("the last attempt returns or raises")
@@ -299,17 +275,17 @@ class LedgerCatalog:
     async def _own(self, metadata: LedgerMetadata) -> VersionedMetadata | None:
         """Return the record that has our id if an earlier attempt of ours made it."""
         with suppress(NoSuchLedgerError):
-            found = await read_metadata(self._store, metadata.ledger)
+            found = await self._records.read(metadata.ledger)
             if found.metadata.token == metadata.token:
                 return found
         return None
 
     async def _find(self, ledger: LedgerId, password: bytes) -> tuple[Sealer, VersionedMetadata]:
-        found = await read_metadata(self._store, ledger)
+        found = await self._records.read(ledger)
         sealer = Sealer(ledger, found.metadata.digest, password)
         if key_check(sealer.access_key) != found.metadata.key_check:
             raise UnauthorizedError(ledger)
         return sealer, found
 
     def _reader(self, sealer: Sealer, found: VersionedMetadata) -> LedgerReader:
-        return LedgerReader(self._store, self._roster, sealer, found, self._options)
+        return LedgerReader(self._records, self._roster, sealer, found, self._options)

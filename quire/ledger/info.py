@@ -1,4 +1,4 @@
-"""`LedgerInfo`: what a ledger looks like, for programs and people that look at it. Pure.
+"""`LedgerInfo`: a ledger as it looks, for programs and people that look at it. Pure.
 
 The metadata record is what writers and recoverers edit. Its fields may change with the protocol;
 these values keep their meaning.

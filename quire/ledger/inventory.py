@@ -23,9 +23,8 @@ from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.ranges import Ranges, owed_at, without
+from quire.ledger.records import LedgerRecords
 from quire.ledger.roster import BookieRoster
-from quire.ledger.versioned import read_metadata
-from quire.metastore.store import MetadataStore
 
 ATTEMPTS_MAX: Final = 4
 """How often bookies are asked anew because metadata changed meanwhile."""
@@ -78,7 +77,7 @@ class Inventory:
 
 
 async def take_inventory(
-    store: MetadataStore, roster: BookieRoster, ledger: LedgerId, request_timeout: float
+    records: LedgerRecords, roster: BookieRoster, ledger: LedgerId, request_timeout: float
 ) -> Inventory:
     """Ask every registered bookie, and every bookie that metadata names, for a ledger's entries.
 
@@ -86,7 +85,7 @@ async def take_inventory(
     answers with an error, is part of the result. Changes nothing and disturbs no client. Raises
     `NoSuchLedgerError` and the store's errors.
     """
-    found = await read_metadata(store, ledger)
+    found = await records.read(ledger)
     for _ in range(ATTEMPTS_MAX):
         metadata = found.metadata
         bookies = {each.bookie for each in roster.known()} | named_by(metadata)
@@ -98,7 +97,7 @@ async def take_inventory(
                 bookie, answer = await asking.next()
                 answers[bookie] = answer
         # Deleted or given to others meanwhile, entries would be missed where they need not be.
-        found = await read_metadata(store, ledger)
+        found = await records.read(ledger)
         if found.metadata == metadata:
             break
     return compare(metadata, answers)

@@ -26,8 +26,6 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import (
     LedgerClosedError,
     LedgerFencedError,
-    NoSuchLedgerError,
-    NoSuchNodeError,
     QuireError,
     RetryError,
     StoreOutcomeUnknownError,
@@ -35,9 +33,8 @@ from quire.errors import (
     VersionConflictError,
 )
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
-from quire.metastore.changes import Change, Put
-from quire.metastore.layout import ledger_path
-from quire.metastore.store import MetadataStore
+from quire.ledger.records import LedgerRecords, VersionedMetadata
+from quire.metastore.changes import Change
 
 BACKOFF: Final = Backoff(first=0.05, last=1.0)
 """Pauses between attempts at an unreachable store, doubling. The caller's deadline ends them."""
@@ -51,12 +48,11 @@ Decision: TypeAlias = Callable[[LedgerMetadata], LedgerMetadata | None]
 class LedgerRecord:
     """The record of a ledger that this process writes."""
 
-    def __init__(self, store: MetadataStore, metadata: LedgerMetadata, version: int) -> None:
+    def __init__(self, records: LedgerRecords, metadata: LedgerMetadata, version: int) -> None:
         self.metadata = metadata
         """The value last confirmed to be the record's."""
         self._version = version
-        self._store = store
-        self._path = ledger_path(metadata.ledger)
+        self._records = records
         self._attempt: Fragment | None = None
         self._doubt: StoreOutcomeUnknownError | None = None
         self._is_patient = False
@@ -68,11 +64,11 @@ class LedgerRecord:
         return self.metadata.ledger
 
     def unchanged(self) -> Sequence[Change]:
-        """Return the change that can be made only while the record is as it was last seen.
+        """Return the changes that can be made only while the record is as it was last seen.
 
-        Making it moves the record's version on; the next change here then reads it again.
+        Making them may move the record's version on; the next change here then reads it again.
         """
-        return (Put(self._path, self.metadata.encode(), self._version),)
+        return self._records.guard(VersionedMetadata(self.metadata, self._version))
 
     async def begin_fragment(self, fragment: Fragment) -> None:
         """Let entries from `fragment.first` on live on another ensemble.
@@ -122,8 +118,8 @@ class LedgerRecord:
         except TimeoutError:
             text = f"ledger {self.ledger} could not be closed within {timeout:g} s"
             if self._doubt is None and self._is_asking:
-                raise StoreOutcomeUnknownError(self._path, text) from None
-            raise self._doubt or StoreUnavailableError(self._store.uri, text) from None
+                raise StoreOutcomeUnknownError(self._records.name(self.ledger), text) from None
+            raise self._doubt or StoreUnavailableError(self._records.uri, text) from None
 
     async def taken_over(self) -> QuireError:
         """Return, once the record says that this writer's time is over, the error that says so.
@@ -136,8 +132,6 @@ class LedgerRecord:
             try:
                 change = partial(self._next_change, version)
                 found, version = await retry(change, on=RetryError, backoff=BACKOFF)
-            except NoSuchNodeError:
-                return NoSuchLedgerError(self.ledger)
             except QuireError as error:
                 return error
             if found.is_closed:
@@ -147,9 +141,9 @@ class LedgerRecord:
 
     async def _next_change(self, version: int) -> tuple[LedgerMetadata, int]:
         """Return the record and its version once that is not `version` any more."""
-        await self._store.wait(self._path, version)
-        record = await self._store.get(self._path)
-        return LedgerMetadata.decode(self._path, record.value), record.version
+        await self._records.wait(self.ledger, version)
+        found = await self._records.read(self.ledger)
+        return found.metadata, found.version
 
     def _check_ours(self, current: LedgerMetadata) -> None:
         if current.is_closed:
@@ -177,12 +171,12 @@ class LedgerRecord:
         async def put() -> int:
             self._is_asking = True
             try:
-                found = await self._store.put(self._path, wanted.encode(), version)
+                found = await self._records.change(wanted, version)
             except Exception:
                 self._is_asking = False
                 raise
             self._is_asking = False
-            return found
+            return found.version
 
         try:
             return await self._settle(put)
@@ -190,15 +184,10 @@ class LedgerRecord:
             self._doubt = error
             await asyncio.sleep(BACKOFF.first)
             raise
-        except NoSuchNodeError:
-            raise NoSuchLedgerError(self.ledger) from None
 
     async def _read(self) -> tuple[LedgerMetadata, int]:
-        try:
-            record = await self._settle(lambda: self._store.get(self._path))
-        except NoSuchNodeError:
-            raise NoSuchLedgerError(self.ledger) from None
-        return LedgerMetadata.decode(self._path, record.value), record.version
+        found = await self._settle(lambda: self._records.read(self.ledger))
+        return found.metadata, found.version
 
     async def _settle(self, call: Callable[[], Awaitable[T]]) -> T:
         """Return the store's answer; while an outcome is unknown, however long it is away."""

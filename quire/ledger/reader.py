@@ -34,10 +34,10 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead
 from quire.ledger.read_lac import covered_end, covered_lac
+from quire.ledger.records import LedgerRecords, VersionedMetadata
 from quire.ledger.roster import Bookies
 from quire.ledger.tail import follow
-from quire.ledger.versioned import VersionedMetadata, judged_by_metadata, read_metadata
-from quire.metastore.store import MetadataStore
+from quire.ledger.versioned import judged_by_metadata
 
 LAC_POLLS: Final = Backoff(first=0.005, last=0.1)
 """Pauses between two looks for the last entry. The first is half of the time that a writer takes to
@@ -56,13 +56,13 @@ class LedgerReader(Handle):
 
     def __init__(
         self,
-        store: MetadataStore,
+        records: LedgerRecords,
         bookies: Bookies,
         sealer: Sealer,
         opened: VersionedMetadata,
         options: LedgerOptions,
     ) -> None:
-        self.store = store
+        self.records = records
         self.bookies = bookies
         self.sealer = sealer
         self.options = options
@@ -114,7 +114,7 @@ class LedgerReader(Handle):
 
     async def _refresh(self) -> bool:
         """Read the metadata again; returns whether it changed. Raises the store's errors."""
-        newest = await read_metadata(self.store, self.ledger)
+        newest = await self.records.read(self.ledger)
         changed = newest.version > self._current.version
         if changed:
             self._current = newest
@@ -134,7 +134,7 @@ class LedgerReader(Handle):
             await self._refresh()
         if not self.is_closed:
             timeout = self.options.request_timeout
-            async with judged_by_metadata(self.store):
+            async with judged_by_metadata(self.records):
                 lac = await covered_lac(self.bookies, self.sealer, self._metadata, timeout)
             self._confirm(lac)
         return self._confirmed
@@ -151,7 +151,7 @@ class LedgerReader(Handle):
         if self.is_closed:
             return self._confirmed
         timeout, pauses = self.options.request_timeout, LAC_POLLS.pauses()
-        async with judged_by_metadata(self.store):
+        async with judged_by_metadata(self.records):
             end = await covered_end(self.bookies, self.sealer, self._metadata, timeout)
         deadline = asyncio.get_running_loop().time() + timeout
         while await self.last_confirmed() < end and not self.is_closed:
@@ -344,7 +344,7 @@ class LedgerReader(Handle):
         metadata = self._metadata
         fragment = metadata.fragment_of(first)
         above = (each.first - 1 for each in metadata.fragments if each.first > first)
-        async with judged_by_metadata(self.store):
+        async with judged_by_metadata(self.records):
             return await self._fetcher.fetch(
                 metadata.replication,
                 fragment.bookies,

@@ -36,23 +36,20 @@ from quire.ledger.metadata import LedgerMetadata, LedgerState, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.read_lac import covered_lac
+from quire.ledger.records import LedgerRecords, VersionedMetadata
 from quire.ledger.recovery_plan import (
     Evidence,
     Panel,
     Verdict,
     closing_change,
     every_bookie,
-    is_older,
     last_ensemble,
 )
 from quire.ledger.replicate_fragments import FragmentReplication
 from quire.ledger.roster import Bookies
 from quire.ledger.verify import unseal_run
-from quire.ledger.versioned import VersionedMetadata, change_metadata, judged_by_metadata
+from quire.ledger.versioned import change_metadata, judged_by_metadata
 from quire.ledger.write_back import WriteBack
-from quire.metastore.cluster import adopted_incarnation
-from quire.metastore.layout import BOOKIES, COOKIES
-from quire.metastore.store import MetadataStore
 from quire.observer import SILENT, SILENT_RECOVERY, Observer, RecoveryObserver
 from quire.run import RUN_BYTES_MAX
 
@@ -74,14 +71,14 @@ class LedgerRecovery:
 
     def __init__(
         self,
-        store: MetadataStore,
+        records: LedgerRecords,
         bookies: Bookies,
         sealer: Sealer,
         options: LedgerOptions,
         rng: random.Random,
         observer: Observer = SILENT,
     ) -> None:
-        self._store = store
+        self._records = records
         self._observer = observer
         self._telling: RecoveryObserver = SILENT_RECOVERY
         self._bookies = bookies
@@ -104,11 +101,11 @@ class LedgerRecovery:
         ledger grew during recovery, `StoreWentBackError` when a bookie dropped the ledger as
         deleted and its record is there, and the store's errors.
         """
-        async with judged_by_metadata(self._store):
+        async with judged_by_metadata(self._records):
             return await self._run()
 
     async def _run(self) -> VersionedMetadata:
-        begun = await change_metadata(self._store, self.ledger, _begin)
+        begun = await change_metadata(self._records, self.ledger, _begin)
         frozen = begun.metadata
         if frozen.is_closed:
             return begun
@@ -125,7 +122,7 @@ class LedgerRecovery:
         replicas = await self._complete(writing.mended, end)
         self._telling.closing(NO_ENTRY if end is None else end.entry)
         return await change_metadata(
-            self._store,
+            self._records,
             self.ledger,
             lambda current: closing_change(current, frozen, writing.mended, end, replicas),
         )
@@ -133,12 +130,11 @@ class LedgerRecovery:
     async def _panel(self, frozen: LedgerMetadata) -> tuple[Panel, EntryId]:
         """Return the bookies to ask, and the entry to start recovery after.
 
-        The incarnation is read after the record was changed: a record that was changed before the
-        store was put back is not in the store any more, and the closing change fails.
+        The suspects are asked for after the record was changed: a record that was changed before
+        the store was put back is not in the store any more, and the closing change fails.
         """
-        if is_older(frozen, await adopted_incarnation(self._store)):
-            cluster = [*await self._store.children(COOKIES), *await self._store.children(BOOKIES)]
-            panel, start = every_bookie(frozen, cluster), frozen.last_fragment.first - 1
+        if suspects := await self._records.suspects(frozen):
+            panel, start = every_bookie(frozen, suspects), frozen.last_fragment.first - 1
             self._telling.started(start, panel.bookies)
             return panel, start
         start = await covered_lac(

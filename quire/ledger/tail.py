@@ -37,7 +37,6 @@ from quire.ledger.metadata import LedgerState
 from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import covering
 from quire.ledger.verify import unverified_entry, verified_lac
-from quire.metastore.layout import ledger_path
 
 if TYPE_CHECKING:
     from quire.ledger.reader import LedgerReader
@@ -163,8 +162,7 @@ class _Watch:
 
     async def _wait_metadata(self, pause: float) -> None:
         await asyncio.sleep(pause)
-        path = ledger_path(self._reader.ledger)
-        await self._reader.store.wait(path, self._reader._version)
+        await self._reader.records.wait(self._reader.ledger, self._reader._version)
         await self._reader._refresh()
 
     async def _wait_tail(self, bookie: BookieId, pause: float) -> _News:

@@ -7,7 +7,7 @@ set have watermarks at or above it and every entry below it is confirmed; LAC is
 entry.
 
 When a position is given to another bookie its watermark returns to LAC, so an ack of the bookie
-that left cannot count: there is no other place where it could be remembered. LAC stands still
+that left cannot count: no other place could remember it. LAC stands still
 between `freeze` and `thaw`, for a change of the ensemble starts at LAC + 1 and must still do so
 when it is done.
 

@@ -49,10 +49,10 @@ from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.pending_appends import PendingAppends, Request
+from quire.ledger.records import LedgerRecords
 from quire.ledger.replicate_fragments import FragmentReplication
 from quire.ledger.roster import Bookies
 from quire.metastore.changes import Change
-from quire.metastore.store import MetadataStore
 from quire.observer import SILENT, Observer
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class LedgerWriter(Handle):
 
     def __init__(
         self,
-        store: MetadataStore,
+        records: LedgerRecords,
         roster: Bookies,
         sealer: Sealer,
         metadata: LedgerMetadata,
@@ -92,7 +92,7 @@ class LedgerWriter(Handle):
         self._options = options
         self._roster = roster
         self._rng = rng
-        self._record = LedgerRecord(store, metadata, version)
+        self._record = LedgerRecord(records, metadata, version)
         self._tasks = Tasks()
         self._appends = PendingAppends()
         self._ensemble = Ensemble(
@@ -139,7 +139,7 @@ class LedgerWriter(Handle):
         return self._record.ledger
 
     def _unchanged(self) -> Sequence[Change]:
-        """Return the change that can be made only while no other client changed the ledger."""
+        """Return the changes that can be made only while no other client changed the ledger."""
         return self._record.unchanged()
 
     @property

@@ -15,7 +15,6 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.inventory import Inventory, take_inventory
 from quire.ledger.ranges import Ranges
 from quire.ledger.roster import BookieRoster
-from quire.metastore.store import MetadataStore
 
 
 class Finding(NamedTuple):
@@ -38,7 +37,7 @@ class Finding(NamedTuple):
 
 
 async def check_ledgers(
-    store: MetadataStore, roster: BookieRoster, catalog: LedgerCatalog, request_timeout: float
+    roster: BookieRoster, catalog: LedgerCatalog, request_timeout: float
 ) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
     """Compare every ledger; yield the number done, the total, and the defects of the last.
 
@@ -47,7 +46,7 @@ async def check_ledgers(
     ledgers = await catalog.list()
     for done, ledger in enumerate(ledgers, 1):
         try:
-            inventory = await take_inventory(store, roster, ledger, request_timeout)
+            inventory = await take_inventory(catalog.records, roster, ledger, request_timeout)
         except NoSuchLedgerError:  # deleted meanwhile
             yield done, len(ledgers), None
             continue

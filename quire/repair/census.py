@@ -18,14 +18,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections.abc import Sequence
 from typing import Final
 
 from quire.entry import BookieId, LedgerId
 from quire.errors import CorruptRecordError, NoSuchLedgerError, NoSuchNodeError
 from quire.ledger.metadata import LedgerMetadata, LedgerState
-from quire.ledger.versioned import read_metadata
-from quire.metastore.layout import LEDGER_IDS, LEDGERS, parse_ledger
+from quire.ledger.records import LedgerRecords
+from quire.ledger.stored_records import StoredRecords
+from quire.metastore.layout import LEDGER_IDS
 from quire.metastore.record import decode_record
 from quire.metastore.store import MetadataStore
 from quire.storage.entries.doubtful import Horizon
@@ -55,11 +57,11 @@ async def count(
     recorded: set[LedgerId] = set()
     doubts: list[Doubt] = []
     clean: list[tuple[LedgerId, LedgerId]] = []
-    for shard in await store.children(LEDGERS):
-        names = await store.children(f"{LEDGERS}/{shard}")
-        for start in range(0, len(names), READS_AT_ONCE):
-            ledgers = map(parse_ledger, names[start : start + READS_AT_ONCE])
-            found = await asyncio.gather(*(_metadata(store, each) for each in ledgers))
+    records = StoredRecords(store, random.Random())
+    async for page in records.list():
+        for start in range(0, len(page), READS_AT_ONCE):
+            ledgers = page[start : start + READS_AT_ONCE]
+            found = await asyncio.gather(*(_metadata(records, each) for each in ledgers))
             for metadata in sorted(filter(None, found), key=lambda each: each.ledger):
                 recorded.add(metadata.ledger)
                 below = max(below, metadata.ledger + 1)
@@ -100,9 +102,9 @@ async def _next_ledger(store: MetadataStore) -> LedgerId:
     return following
 
 
-async def _metadata(store: MetadataStore, ledger: LedgerId) -> LedgerMetadata | None:
+async def _metadata(records: LedgerRecords, ledger: LedgerId) -> LedgerMetadata | None:
     try:
-        return (await read_metadata(store, ledger)).metadata
+        return (await records.read(ledger)).metadata
     except NoSuchLedgerError:
         return None
 

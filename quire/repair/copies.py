@@ -8,6 +8,7 @@ sent it has compared it with a checksum of its own.
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -16,9 +17,10 @@ from quire.entry import DIGEST_BYTES, HEADER, BookieId, DigestKind, EntryId, Led
 from quire.errors import CorruptEntryError, InvalidRequestError, QuireError, UnreadableError
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum_call import within
+from quire.ledger.records import LedgerRecords
 from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
 from quire.ledger.roster import BookieRoster, Bookies
-from quire.ledger.versioned import read_metadata
+from quire.ledger.stored_records import StoredRecords
 from quire.metastore.store import MetadataStore
 from quire.repair.holdings import owed_by
 from quire.run import pack_run, split_run
@@ -34,7 +36,7 @@ async def open_copies(store: MetadataStore, bookie: BookieId) -> AsyncIterator[C
     roster = BookieRoster(store, RemoteBookie)
     try:
         await roster.start()
-        yield PeerCopies(store, roster, bookie)
+        yield PeerCopies(StoredRecords(store, random.Random()), roster, bookie)
     finally:
         await roster.close()
 
@@ -44,12 +46,12 @@ class PeerCopies:
 
     def __init__(
         self,
-        store: MetadataStore,
+        records: LedgerRecords,
         bookies: Bookies,
         bookie: BookieId,
         request_timeout: float = REQUEST_SECONDS,
     ) -> None:
-        self._store = store
+        self._records = records
         self._bookies = bookies
         self._bookie = bookie
         self._timeout = request_timeout
@@ -57,7 +59,7 @@ class PeerCopies:
 
     async def owed(self, ledger: LedgerId) -> Owed:
         """See `Copies.owed`."""
-        self._metadata = (await read_metadata(self._store, ledger)).metadata
+        self._metadata = (await self._records.read(ledger)).metadata
         return owed_by(self._metadata, self._bookie)
 
     async def fetch(
@@ -66,7 +68,7 @@ class PeerCopies:
         """See `Copies.fetch`."""
         metadata = self._metadata
         if metadata is None or metadata.ledger != ledger:
-            metadata = self._metadata = (await read_metadata(self._store, ledger)).metadata
+            metadata = self._metadata = (await self._records.read(ledger)).metadata
         wanted = _together(metadata, entries)
         reasons: list[str] = []
         for bookie in metadata.write_set(wanted[0]):

@@ -24,7 +24,7 @@ HELLO_BYTES_MAX: Final = 16 * 1024
 
 FEATURES: Final[frozenset[str]] = frozenset()
 """What this program offers: no connection has features yet. The names `bundles` and
-`subscriptions` are kept for those that are planned."""
+`subscriptions` are reserved."""
 
 _TEXT_MAX: Final = 1000
 

@@ -17,10 +17,10 @@ from quire.errors import (
     StoreOutcomeUnknownError,
     UnauthorizedError,
 )
-from quire.ledger.catalog import NEW_BYTES_MAX
 from quire.ledger.metadata import LedgerState
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
+from quire.ledger.stored_records import NEW_BYTES_MAX
 from quire.metastore.layout import LEDGERS, bookie_path, ledger_path
 from quire.metastore.memory import MemoryStore
 from tests.support.memory_cluster import MemoryCluster, slowly

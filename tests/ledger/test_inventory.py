@@ -24,7 +24,7 @@ SECONDS = 1.0
 
 
 async def taken(cluster: MemoryCluster, ledger: LedgerId) -> Inventory:
-    return await take_inventory(cluster.store, cluster.roster, ledger, SECONDS)
+    return await take_inventory(cluster.catalog.records, cluster.roster, ledger, SECONDS)
 
 
 async def written(cluster: MemoryCluster, replication: Replication | None = None) -> LedgerWriter:

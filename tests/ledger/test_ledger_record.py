@@ -18,6 +18,7 @@ from quire.errors import (
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
+from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import ledger_path
 from quire.metastore.memory import MemoryStore
 from tests.support.faulty_store import FaultyStore
@@ -33,7 +34,8 @@ FIRST = Fragment(0, ("a", "b"))
 async def opened() -> tuple[FaultyStore, LedgerRecord]:
     store = FaultyStore(MemoryStore())
     metadata = LedgerMetadata(1, Replication(2, 2, 1), DigestKind.NONE, "", (FIRST,))
-    return store, LedgerRecord(store, metadata, await store.create(PATH, metadata.encode()))
+    records = StoredRecords(store, random.Random(0))
+    return store, LedgerRecord(records, metadata, await store.create(PATH, metadata.encode()))
 
 
 async def read(store: FaultyStore) -> tuple[LedgerMetadata, int]:

@@ -12,6 +12,7 @@ from quire.cluster.zookeeper.server import ZooKeeperServer
 from quire.errors import ConflictError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.roster import BookieRoster
+from quire.ledger.stored_records import StoredRecords
 from quire.metastore.changes import Create
 from quire.metastore.layout import LEDGERS, LEDGERS_PER_SHARD, ledger_path
 from quire.metastore.memory import MemoryStore
@@ -34,7 +35,8 @@ def catalog_of(store: MetadataStore) -> LedgerCatalog:
         raise AssertionError("no bookie is asked")
 
     roster = BookieRoster(store, connect)  # type: ignore[arg-type]
-    return LedgerCatalog(store, roster, rng=random.Random(1), clock=lambda: 0.0)
+    rng = random.Random(1)
+    return LedgerCatalog(StoredRecords(store, rng), roster, rng=rng, clock=lambda: 0.0)
 
 
 def test_many_ledgers_are_listed_without_a_time_out(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from quire.entry import DigestKind
@@ -13,7 +15,8 @@ from quire.errors import (
 )
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
-from quire.ledger.versioned import CHANGE_ATTEMPTS_MAX, change_metadata, read_metadata
+from quire.ledger.stored_records import StoredRecords
+from quire.ledger.versioned import CHANGE_ATTEMPTS_MAX, change_metadata
 from quire.metastore.layout import ledger_path
 from quire.metastore.memory import MemoryStore
 from tests.support.virtual import virtually
@@ -49,6 +52,10 @@ def fence(metadata: LedgerMetadata) -> LedgerMetadata | None:
     return metadata.with_state(LedgerState.IN_RECOVERY) if opened else None
 
 
+def records(store: MemoryStore) -> StoredRecords:
+    return StoredRecords(store, random.Random(0))
+
+
 async def planted() -> RivalStore:
     store = RivalStore()
     await store.create(PATH, METADATA.encode())
@@ -62,9 +69,9 @@ def test_the_change_is_made(rivals: int, lost: int, vanished: int) -> None:
     async def main() -> None:
         store = await planted()
         store.rivals, store.lost, store.vanished = rivals, lost, vanished
-        changed = await change_metadata(store, 7, fence)
+        changed = await change_metadata(records(store), 7, fence)
         assert changed.metadata.state is LedgerState.IN_RECOVERY
-        assert changed == await read_metadata(store, 7)
+        assert changed == await records(store).read(7)
 
     virtually(main)
 
@@ -72,9 +79,9 @@ def test_the_change_is_made(rivals: int, lost: int, vanished: int) -> None:
 def test_nothing_is_written_when_nothing_is_wanted() -> None:
     async def main() -> None:
         store = await planted()
-        before = await read_metadata(store, 7)
-        assert await change_metadata(store, 7, lambda metadata: None) == before
-        assert await read_metadata(store, 7) == before
+        before = await records(store).read(7)
+        assert await change_metadata(records(store), 7, lambda metadata: None) == before
+        assert await records(store).read(7) == before
 
     virtually(main)
 
@@ -87,8 +94,8 @@ def test_it_gives_up_in_the_end(fault: str, error: type[Exception]) -> None:
         store = await planted()
         setattr(store, fault, CHANGE_ATTEMPTS_MAX)
         with pytest.raises(error):
-            await change_metadata(store, 7, fence)
-        assert (await read_metadata(store, 7)).metadata == METADATA
+            await change_metadata(records(store), 7, fence)
+        assert (await records(store).read(7)).metadata == METADATA
 
     virtually(main)
 
@@ -97,9 +104,9 @@ def test_missing_and_damaged_records_are_told_apart() -> None:
     async def main() -> None:
         store = MemoryStore()
         with pytest.raises(NoSuchLedgerError):
-            await change_metadata(store, 7, fence)
+            await change_metadata(records(store), 7, fence)
         await store.create(PATH, b"junk")
         with pytest.raises(CorruptRecordError, match=PATH):
-            await read_metadata(store, 7)
+            await records(store).read(7)
 
     virtually(main)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 
 import pytest
 
@@ -11,6 +12,7 @@ from quire.entry import DigestKind, Sealer, key_check
 from quire.errors import UnreadableError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
+from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import LEDGER_IDS, ledger_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
@@ -54,7 +56,7 @@ async def cluster(kind: DigestKind) -> tuple[MemoryStore, Peers, Sealer]:
 def test_the_entries_wanted_are_brought_as_they_are(kind: DigestKind) -> None:
     async def main() -> None:
         store, peers, sealer = await cluster(kind)
-        copies = PeerCopies(store, peers, "a")
+        copies = PeerCopies(StoredRecords(store, random.Random(0)), peers, "a")
         assert list((await copies.owed(7)).missing([(0, 3)], 0, 9)) == list(range(4, 10))
         run, entries = await copies.fetch(7, [4, 6, 7], 1 << 20)
         assert list(entries) == [4, 6, 7]
@@ -67,7 +69,7 @@ def test_the_entries_wanted_are_brought_as_they_are(kind: DigestKind) -> None:
 def test_a_bad_copy_and_a_missing_one_are_passed_over() -> None:
     async def main() -> None:
         store, peers, sealer = await cluster(DigestKind.CRC32C)
-        copies = PeerCopies(store, peers, "a")
+        copies = PeerCopies(StoredRecords(store, random.Random(0)), peers, "a")
         frames = peers.bookies["b"].ledgers[7].frames
         frames[4] = frames[4][:-1] + b"x"
         del frames[5]

@@ -25,6 +25,7 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.roster import BookieRoster
+from quire.ledger.stored_records import StoredRecords
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import ledger_path
 from quire.metastore.memory import MemoryStore, MemoryTree
@@ -81,8 +82,10 @@ class Client:
 
     def use(self, options: LedgerOptions) -> None:
         self.options = options
+        rng = InOrder(0)
+        records = StoredRecords(self.store, rng)
         self.catalog = LedgerCatalog(
-            self.store, self.roster, rng=InOrder(0), clock=lambda: 1.5, options=options
+            records, self.roster, rng=rng, clock=lambda: 1.5, options=options
         )
 
     async def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from quire.errors import InvalidRequestError, QuireError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.roster import BookieRoster
+from quire.ledger.stored_records import StoredRecords
 from tests.sim.history import Violation
 from tests.sim.machines import Machine, World
 from tests.sim.process import Incarnation
@@ -63,10 +64,11 @@ class ClientMachine(Machine):
         self.store = self.world.store(life)
         network = self.world.network
         self.roster = BookieRoster(self.store, lambda address: network.connect(life, address))
+        rng = self.world.rng(f"{self.name}:{self.lives}")
         self._catalog = LedgerCatalog(
-            self.store,
+            StoredRecords(self.store, rng),
             self.roster,
-            rng=self.world.rng(f"{self.name}:{self.lives}"),
+            rng=rng,
             clock=self.clock,
             options=self.world.options,
             observer=self.world.conformance.observer(self.name),

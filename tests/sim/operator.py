@@ -18,6 +18,7 @@ from quire.entry import BookieId, LedgerId
 from quire.errors import OutcomeUnknownError, RetryError
 from quire.ledger.metadata import LedgerMetadata, LedgerState
 from quire.ledger.roster import BookieRoster
+from quire.ledger.stored_records import StoredRecords
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
 from quire.storage.entries.ledger_storage import UNFINISHED
@@ -144,7 +145,9 @@ async def copies(machine: BookieMachine, life: Incarnation) -> AsyncIterator[Cop
     roster = BookieRoster(store, lambda address: world.network.connect(life, address))
     try:
         await roster.start()
-        yield PeerCopies(store, roster, machine.name, REQUEST_SECONDS)
+        yield PeerCopies(
+            StoredRecords(store, random.Random(0)), roster, machine.name, REQUEST_SECONDS
+        )
     finally:
         await roster.close()
         await store.close()

@@ -15,6 +15,7 @@ from quire.errors import StoreOutcomeUnknownError, StoreUnavailableError
 from quire.leaving import OpenHandles
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
+from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
 from quire.log.manifest.manifest import LogManifest
@@ -53,8 +54,9 @@ class Client:
     def __init__(self, cluster: LogCluster, seed: int) -> None:
         self.store = FaultyStore(cluster.store)
         rng = random.Random(seed)
+        records = StoredRecords(self.store, rng)
         self.catalog = LedgerCatalog(
-            self.store, cluster.roster, rng=rng, clock=cluster.clock, options=cluster.options
+            records, cluster.roster, rng=rng, clock=cluster.clock, options=cluster.options
         )
         self.logs = LogDirectory(
             self.store,

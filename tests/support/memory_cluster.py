@@ -18,6 +18,7 @@ from quire.errors import BookieUnavailableError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
+from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import bookie_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.registration import encode_registration
@@ -72,8 +73,9 @@ class MemoryCluster:
 
     def client(self) -> LedgerCatalog:
         """Return another client's catalog; clients share the roster."""
+        records = StoredRecords(self.store, self.rng)
         return LedgerCatalog(
-            self.store, self.roster, rng=self.rng, clock=lambda: 1.5, options=self.options
+            records, self.roster, rng=self.rng, clock=lambda: 1.5, options=self.options
         )
 
     async def register(self, bookie: BookieId, *, writable: bool = True) -> LocalBookie:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from quire.entry import NO_ENTRY, BookieId, DigestKind, Entry, EntryId, Sealer, key_check
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
-from quire.ledger.versioned import VersionedMetadata, read_metadata
+from quire.ledger.records import VersionedMetadata
 from quire.metastore.layout import ledger_path
 from quire.run import pack_run
 from tests.support.memory_cluster import MemoryCluster
@@ -70,7 +70,7 @@ class PlantedLedger:
         return self.sealer.unseal(entry, frames[entry])
 
     async def current(self) -> VersionedMetadata:
-        return await read_metadata(self.cluster.store, self.ledger)
+        return await self.cluster.catalog.records.read(self.ledger)
 
     async def metadata(self) -> LedgerMetadata:
         return (await self.current()).metadata

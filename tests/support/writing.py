@@ -19,6 +19,7 @@ from quire.errors import BookieUnavailableError
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
+from quire.ledger.stored_records import StoredRecords
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import ledger_path
 from quire.metastore.memory import MemoryStore
@@ -158,7 +159,7 @@ class Writing:
         )
         version = await self.store.create(PATH, metadata.encode())
         self.writer = LedgerWriter(
-            self.store,
+            StoredRecords(self.store, random.Random(self.seed)),
             self.roster,
             self.sealer,
             metadata,

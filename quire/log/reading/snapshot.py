@@ -27,7 +27,6 @@ from quire.log.reading.search import look
 from quire.log.reading.source import Source, open_source, read_head
 from quire.log.reading.span import Describe, Span
 from quire.log.records.batch import BatchHeader, decode_header, place_header
-from quire.metastore.layout import ledger_path
 
 ReadHeader: TypeAlias = Callable[[EntryId], Awaitable[BatchHeader]]
 
@@ -241,5 +240,5 @@ async def _bisect(
 
 async def _until_closed(reader: LedgerReader) -> None:
     while not reader.is_closed:
-        await reader.store.wait(ledger_path(reader.ledger), reader._version)
+        await reader.records.wait(reader.ledger, reader._version)
         await reader._refresh()

@@ -17,7 +17,6 @@ from quire.ledger import (
 )
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
-from quire.metastore.layout import ledger_path
 from tests.sim.ablations.patch import Patch
 
 
@@ -128,20 +127,17 @@ def close_over_anybody() -> list[Patch]:
     whole = versioned.change_metadata
 
     async def change(
-        store: Any, ledger: int, decide: Callable[[LedgerMetadata], LedgerMetadata | None]
+        records: Any, ledger: int, decide: Callable[[LedgerMetadata], LedgerMetadata | None]
     ) -> Any:
-        found = await versioned.read_metadata(store, ledger)
+        found = await records.read(ledger)
         wanted = decide(found.metadata)
         if wanted is None or not wanted.is_closed:
-            return await whole(store, ledger, decide)
+            return await whole(records, ledger, decide)
         while True:
             try:
-                path, data = ledger_path(ledger), wanted.encode()
-                return versioned.VersionedMetadata(
-                    wanted, await store.put(path, data, found.version)
-                )
+                return await records.change(wanted, found.version)
             except VersionConflictError:
-                found = await versioned.read_metadata(store, ledger)
+                found = await records.read(ledger)
 
     return [(recovery, "change_metadata", change)]
 

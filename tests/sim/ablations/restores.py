@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quire.ledger import ids, recovery, recovery_plan
+from quire.ledger import ids, recovery, recovery_plan, stored_records
 from quire.ledger.ids import LedgerIds
 from quire.metadata import adopt
 from quire.metastore.memory import MemoryTree
@@ -26,7 +26,7 @@ def ask_the_recorded_ensemble() -> list[Patch]:
     def is_older(metadata: Any, incarnation: int) -> bool:
         return False
 
-    return [(recovery, "is_older", is_older)]
+    return [(stored_records, "is_older", is_older)]
 
 
 def count_denials_of_one_ensemble() -> list[Patch]:
