@@ -8,6 +8,9 @@ from tests.mutations.edit import Edit
 
 NODE: Final = "quire/storage/node.py"
 LEDGER_STORAGE: Final = "quire/storage/entries/ledger_storage.py"
+SEGMENTS: Final = "quire/storage/journal/segments.py"
+JOURNAL: Final = "quire/storage/journal/journal.py"
+FULL_START: Final = ("tests/storage/entries/test_full_start.py",)
 RETIRED: Final = "quire/storage/entries/retired.py"
 SQLITE: Final = "quire/metastore/sqlite_file.py"
 ZOOKEEPER: Final = "quire/metastore/zookeeper.py"
@@ -19,6 +22,20 @@ EDITS: Final = (
         "            self._changed = {**changed, **self._changed}\n",
         "",
         ("tests/storage/test_full_disk.py",),
+    ),
+    Edit(
+        "no spare segment is kept back for a start",
+        SEGMENTS,
+        "KEPT_BACK: Final = 1\n",
+        "KEPT_BACK: Final = 0\n",
+        FULL_START,
+    ),
+    Edit(
+        "a journal takes runs while the disk is too full for a next segment",
+        JOURNAL,
+        "return 0 if self._segments.is_starved else room - self._options.last_bytes",
+        "return room",
+        FULL_START,
     ),
     Edit(
         "a flush that is tried again moves the checkpoint to where the journal is by then",

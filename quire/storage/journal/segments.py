@@ -39,7 +39,13 @@ ZERO_BYTES: Final = 1024 * 1024
 """A new spare is written and synced in steps of this, so that adds never wait for all of it."""
 
 KEPT_BACK: Final = 1
-"""Spares that only a start may use: the last segment of this process may have used the others."""
+"""Spares that only a start may use: the last segment of this process may have used the others.
+
+The reserve cannot replace it. A disk may become full while the next segment is prepared, so the
+live segment is the only one, with runs up to its `last_bytes`. Their entry log takes 3/4 of a
+segment, and the reserve has 13/8: 7/8 are left, and the segment of the start needs all 8/8. The
+live one is given up only after that.
+"""
 
 
 def numbered(names: list[str], suffix: str) -> list[int]:

@@ -12,10 +12,9 @@ from tests.sim.ablations import (
 )
 from tests.sim.ablations.patch import Ablation
 
-UNNOTICED: Final = (
-    "open: unnoticed since dd3b6e4, as the simulated full disk leaves a bookie the space that it "
-    "once had; no other test stands in"
-)
+FULL_START: Final = "tests/storage/entries/test_full_start.py has it"
+ROLL: Final = "rare: a disk must fill up between a roll and the next segment, with a full segment; "
+STARTS: Final = "rare: a bookie must take full segments between several starts on one full disk; "
 
 BOOKIE: Final = (
     Ablation("a bookie refuses adds to a fenced ledger", "ledger", bookies.ignore_fence),
@@ -146,14 +145,14 @@ BOOKIE: Final = (
         "a spare lets a bookie start on a full disk",
         "ledger",
         disks.start_without_a_spare,
-        UNNOTICED,
+        ROLL + FULL_START,
         mixes.full,
     ),
     Ablation(
         "a full disk takes no entries that a start cannot write",
         "ledger",
         disks.take_entries_on_a_full_disk,
-        UNNOTICED,
+        STARTS + FULL_START,
         mixes.full,
     ),
     Ablation(
