@@ -1,16 +1,21 @@
-"""What holds for all tests: no example of hypothesis is judged by how long it took, and signals
-reach what they start even when the tests run in the background or under nohup, which ignore some.
+"""What holds for all tests: no example of hypothesis is judged by how long it took, signals reach
+what they start even when the tests run in the background or under nohup, which ignore some, and
+`async def test_…` runs as it stands (tests/support/async_tests.py).
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.support.log_cluster import LogCluster
 
 TESTS: Final = Path(__file__).resolve().parent
 
@@ -93,3 +98,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")  # a port over a disk, a file or a connection
         if "zookeeper" in item.nodeid.lower():
             item.add_marker("java")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    from tests.support.async_tests import call
+
+    call(pyfuncitem)
+    return True
+
+
+@pytest.fixture
+def cluster() -> LogCluster:
+    """Three bookies in memory, and clients of their logs; entered before an asynchronous test."""
+    from tests.support.log_cluster import LogCluster
+
+    return LogCluster()

@@ -10,7 +10,6 @@ import pytest
 from quire.errors import DeposedError
 from quire.log.records.position import Position
 from quire.service.office import Office
-from tests.support.virtual import virtually
 
 
 class StuckLog:
@@ -30,23 +29,20 @@ class StuckLog:
         return asyncio.get_running_loop().create_future()
 
 
-def test_who_is_cut_short_answers_what_is_under_way_what_waits_and_what_comes_late() -> None:
-    async def main() -> None:
-        log: Any = StuckLog()
-        office: Office[None] = Office(log, lambda record, position: None)
-        submits = [asyncio.create_task(office.submit(record)) for record in (b"a", b"b", b"large")]
-        await log.waiting.wait()
-        ending = asyncio.create_task(office.end())
-        await asyncio.sleep(1)
-        assert not ending.done()
-        ending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await ending
-        await asyncio.sleep(1)
-        assert [submit.done() for submit in submits] == [True, True, False]
-        log.room.set()
-        for submit in submits:
-            with pytest.raises(DeposedError, match="told to stop"):
-                await submit
-
-    virtually(main)
+async def test_who_is_cut_short_answers_what_is_under_way_what_waits_and_what_comes_late() -> None:
+    log: Any = StuckLog()
+    office: Office[None] = Office(log, lambda record, position: None)
+    submits = [asyncio.create_task(office.submit(record)) for record in (b"a", b"b", b"large")]
+    await log.waiting.wait()
+    ending = asyncio.create_task(office.end())
+    await asyncio.sleep(1)
+    assert not ending.done()
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    await asyncio.sleep(1)
+    assert [submit.done() for submit in submits] == [True, True, False]
+    log.room.set()
+    for submit in submits:
+        with pytest.raises(DeposedError, match="told to stop"):
+            await submit

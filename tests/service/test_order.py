@@ -13,7 +13,7 @@ from quire.log.records.position import Position, Record
 from quire.metastore.layout import log_path, service_path
 from quire.service.snapshots import Snapshots
 from tests.service.replicas import NAME, Replica
-from tests.support.log_cluster import Client, Gate, LogCluster, run
+from tests.support.log_cluster import Client, Gate, LogCluster
 
 REPLICATION = Replication(3, 2, 2)
 
@@ -23,20 +23,17 @@ def record(offset: int) -> Record:
 
 
 @pytest.mark.parametrize(("given", "done"), [([0, 2], 1), ([0, 0], 1), ([0, 1, 0], 2), ([3], 0)])
-def test_a_record_that_is_not_the_next_is_not_applied(given: list[int], done: int) -> None:
+async def test_a_record_that_is_not_the_next_is_not_applied(
+    cluster: LogCluster, given: list[int], done: int
+) -> None:
     """Skipped, repeated, or first after a trim: the state would be of no prefix of the log."""
-
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            replica = Replica(cluster, "replica")
-            for offset in given[:-1]:
-                replica.service._apply_record(record(offset))
-            with pytest.raises(PositionTrimmedError, match=f"offset {done}"):
-                replica.service._apply_record(record(given[-1]))
-            assert replica.state.commands == [b"%d" % offset for offset in range(done)]
-            assert replica.service.applied == done
-
-    run(main)
+    replica = Replica(cluster, "replica")
+    for offset in given[:-1]:
+        replica.service._apply_record(record(offset))
+    with pytest.raises(PositionTrimmedError, match=f"offset {done}"):
+        replica.service._apply_record(record(given[-1]))
+    assert replica.state.commands == [b"%d" % offset for offset in range(done)]
+    assert replica.service.applied == done
 
 
 class Snapped:
@@ -74,18 +71,16 @@ class Snapped:
 
 
 @pytest.mark.parametrize("older", [0, 5, 9, 10])
-def test_a_snapshot_that_is_not_newer_changes_nothing(older: int) -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            snapped = Snapped(cluster)
-            await snapped.open()
-            assert await snapped.write(0, 10)
-            assert not await snapped.write(1, older)
-            await snapped.check(10)
-            assert await snapped.write(1, 11)
-            await snapped.check(11)
-
-    run(main)
+async def test_a_snapshot_that_is_not_newer_changes_nothing(
+    cluster: LogCluster, older: int
+) -> None:
+    snapped = Snapped(cluster)
+    await snapped.open()
+    assert await snapped.write(0, 10)
+    assert not await snapped.write(1, older)
+    await snapped.check(10)
+    assert await snapped.write(1, 11)
+    await snapped.check(11)
 
 
 @pytest.mark.parametrize("first", [None, 2], ids=["the first ever", "after another"])
@@ -93,24 +88,19 @@ def test_a_snapshot_that_is_not_newer_changes_nothing(older: int) -> None:
     ("method", "path"),
     [("get", service_path(NAME)), ("get", log_path(NAME)), ("commit", log_path(NAME))],
 )
-def test_a_snapshot_that_is_overtaken_is_not_installed(
-    method: str, path: str, first: int | None
+async def test_a_snapshot_that_is_overtaken_is_not_installed(
+    cluster: LogCluster, method: str, path: str, first: int | None
 ) -> None:
     """A deposed leader is paused in each of its steps, the next leader writes a newer one."""
-
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            snapped = Snapped(cluster)
-            await snapped.open()
-            if first is not None:
-                await snapped.write(0, first)
-            gate = Gate(method, path)
-            snapped.clients[0].store.before = gate
-            slow = asyncio.ensure_future(snapped.write(0, 5))
-            await gate.reached.wait()
-            assert await snapped.write(1, 10)
-            gate.open.set()
-            assert not await slow
-            await snapped.check(10)
-
-    run(main)
+    snapped = Snapped(cluster)
+    await snapped.open()
+    if first is not None:
+        await snapped.write(0, first)
+    gate = Gate(method, path)
+    snapped.clients[0].store.before = gate
+    slow = asyncio.ensure_future(snapped.write(0, 5))
+    await gate.reached.wait()
+    assert await snapped.write(1, 10)
+    gate.open.set()
+    assert not await slow
+    await snapped.check(10)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from quire.client import Client as WholeClient
@@ -24,7 +24,7 @@ from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.layout import log_path
 from quire.service.snapshots import Snapshots
 from quire.steady import SteadyClock
-from tests.sim.loop import new_loop
+from tests.support.async_tests import run_virtually
 from tests.support.faulty_store import FaultyStore, Hook
 from tests.support.memory_cluster import MemoryCluster
 
@@ -33,19 +33,7 @@ PATH: Final = log_path(NAME)
 LEDGER_OPTIONS: Final = LedgerOptions(request_timeout=1.0, append_timeout=3.0)
 
 
-def run(main: Callable[[], Awaitable[Any]], seed: int = 0) -> None:
-    """Run a test on virtual time. Fails when anybody waits for something that cannot happen."""
-    loop = new_loop(random.Random(seed))
-
-    async def limited() -> None:
-        async with asyncio.timeout(600):
-            await main()
-
-    try:
-        loop.run_until_complete(limited())
-        loop.check_unhandled()
-    finally:
-        loop.dispose()
+run: Final = run_virtually
 
 
 class Client:

@@ -22,7 +22,7 @@ from quire.log.records.encryption import (
 from quire.log.records.keyring import KEY_ID_BYTES_MAX, Keyring, read_key_file
 from quire.log.records.position import BEGINNING, AtTxid, Position
 from quire.log.records.producers import ProducerSequence
-from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered, run
+from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered
 from tests.support.memory_cluster import down
 
 OLD, NEW = b"o" * 32, b"n" * 32
@@ -175,125 +175,108 @@ def stored_bytes(cluster: LogCluster) -> bytes:
     )  # fmt: skip
 
 
-def test_a_log_is_encrypted_rotated_taken_over_and_read() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            plain = await client.open()
-            await plain.append(b"plain")
-            await plain.close()
-            keyring = ring(new=NEW, old=OLD)
-            log = await client.open(keyring=keyring, batch_records=2, compression="zstd")
-            await append_all(log, [SECRET * 5] * 5)
-            await log.roll()
-            keyring.rotate("new")
-            await log.append(SECRET, producer_sequence=ProducerSequence("p", 1), txid=6)
-            log.abandon()
-            other = await cluster.new_client().open(keyring=ring(old=OLD, new=NEW))
-            await other.append(SECRET, producer_sequence=ProducerSequence("p", 1))  # known
-            last, _ = await other.append(b"end", txid=7)
-            await other.close()
-            both = ring(old=OLD, new=NEW)
-            expected = [b"plain", *[SECRET * 5] * 5, SECRET, b"end"]
-            assert await payloads(client, both) == expected
-            assert await payloads(client, both, AtTxid(7)) == [b"end"]
-            with pytest.raises(DecryptionError, match=r"2\.0\.0 .* key 'old'"):
-                await payloads(client, None)
-            with pytest.raises(DecryptionError, match=r"3\.0\.0 .* key 'new'"):
-                await payloads(client, ring(old=OLD))
-            spans = await client.logs.snapshot(NAME)
-            found = [
-                payload
-                for span in spans
-                async for piece in client.logs.read_span(span, keyring=both)
-                for payload in piece.payloads()
-            ]
-            assert found == expected
-            with pytest.raises(DecryptionError, match="no keyring"):
-                _ = [piece async for piece in client.logs.read_span(spans[-1])]
-            assert (await client.logs.tail(NAME)).offset == len(expected)
-            await client.logs.trim(NAME, Position(3, 0, 0))
-            assert await payloads(client, both) == [SECRET, b"end"]
-            assert await payloads(client, both, last) == [b"end"]
-            assert SECRET[:6] not in stored_bytes(cluster)
-            assert b"plain" in stored_bytes(cluster), "the test can see"
-
-    run(main)
+async def test_a_log_is_encrypted_rotated_taken_over_and_read(cluster: LogCluster) -> None:
+    client = cluster.new_client()
+    plain = await client.open()
+    await plain.append(b"plain")
+    await plain.close()
+    keyring = ring(new=NEW, old=OLD)
+    log = await client.open(keyring=keyring, batch_records=2, compression="zstd")
+    await append_all(log, [SECRET * 5] * 5)
+    await log.roll()
+    keyring.rotate("new")
+    await log.append(SECRET, producer_sequence=ProducerSequence("p", 1), txid=6)
+    log.abandon()
+    other = await cluster.new_client().open(keyring=ring(old=OLD, new=NEW))
+    await other.append(SECRET, producer_sequence=ProducerSequence("p", 1))  # known
+    last, _ = await other.append(b"end", txid=7)
+    await other.close()
+    both = ring(old=OLD, new=NEW)
+    expected = [b"plain", *[SECRET * 5] * 5, SECRET, b"end"]
+    assert await payloads(client, both) == expected
+    assert await payloads(client, both, AtTxid(7)) == [b"end"]
+    with pytest.raises(DecryptionError, match=r"2\.0\.0 .* key 'old'"):
+        await payloads(client, None)
+    with pytest.raises(DecryptionError, match=r"3\.0\.0 .* key 'new'"):
+        await payloads(client, ring(old=OLD))
+    spans = await client.logs.snapshot(NAME)
+    found = [
+        payload
+        for span in spans
+        async for piece in client.logs.read_span(span, keyring=both)
+        for payload in piece.payloads()
+    ]
+    assert found == expected
+    with pytest.raises(DecryptionError, match="no keyring"):
+        _ = [piece async for piece in client.logs.read_span(spans[-1])]
+    assert (await client.logs.tail(NAME)).offset == len(expected)
+    await client.logs.trim(NAME, Position(3, 0, 0))
+    assert await payloads(client, both) == [SECRET, b"end"]
+    assert await payloads(client, both, last) == [b"end"]
+    assert SECRET[:6] not in stored_bytes(cluster)
+    assert b"plain" in stored_bytes(cluster), "the test can see"
 
 
 @pytest.mark.parametrize("keyring", [None, ring(new=NEW)])
-def test_who_lacks_the_key_deposes_nobody(keyring: Keyring | None) -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            log = await cluster.new_client().open(keyring=ring(old=OLD))
-            await log.append(b"a")
-            with pytest.raises(DecryptionError, match="key 'old'"):
-                await cluster.new_client().open(keyring=keyring)
-            await log.append(b"b")
-            await log.close()
-            assert (await cluster.new_client().manifest()).epoch == 1
-
-    run(main)
+async def test_who_lacks_the_key_deposes_nobody(
+    cluster: LogCluster, keyring: Keyring | None
+) -> None:
+    log = await cluster.new_client().open(keyring=ring(old=OLD))
+    await log.append(b"a")
+    with pytest.raises(DecryptionError, match="key 'old'"):
+        await cluster.new_client().open(keyring=keyring)
+    await log.append(b"b")
+    await log.close()
+    assert (await cluster.new_client().manifest()).epoch == 1
 
 
-def test_a_batch_whose_ledger_failed_is_encrypted_again_for_the_next() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            keyring = ring(old=OLD)
-            log = await client.open(keyring=keyring)
-            await append_all(log, numbered(0, 5))
-            for bookie in cluster.bookies.values():
-                bookie.before = down("add")
-            futures = [await log.submit(each) for each in numbered(5, 5)]
-            await asyncio.sleep(4)
-            for bookie in cluster.bookies.values():
-                bookie.before = down("nothing")
-            await asyncio.gather(*futures)
-            await log.close()
-            assert await payloads(client, keyring) == numbered(0, 10)
-            manifest = await cluster.check()
-            assert [each.number for each in manifest.segments] == [1, 2], "a ledger failed"
-
-    run(main)
+async def test_a_batch_whose_ledger_failed_is_encrypted_again_for_the_next(
+    cluster: LogCluster,
+) -> None:
+    client = cluster.new_client()
+    keyring = ring(old=OLD)
+    log = await client.open(keyring=keyring)
+    await append_all(log, numbered(0, 5))
+    for bookie in cluster.bookies.values():
+        bookie.before = down("add")
+    futures = [await log.submit(each) for each in numbered(5, 5)]
+    await asyncio.sleep(4)
+    for bookie in cluster.bookies.values():
+        bookie.before = down("nothing")
+    await asyncio.gather(*futures)
+    await log.close()
+    assert await payloads(client, keyring) == numbered(0, 10)
+    manifest = await cluster.check()
+    assert [each.number for each in manifest.segments] == [1, 2], "a ledger failed"
 
 
-def test_the_largest_record_still_fits_encrypted() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            keyring = Keyring({"x" * KEY_ID_BYTES_MAX: OLD}, current="x" * KEY_ID_BYTES_MAX)
-            log = await client.open(keyring=keyring)
-            with pytest.raises(EntryTooLargeError) as error:
-                await log.append(bytes(BATCH_BYTES_MAX))
-            assert error.value.limit == BATCH_BYTES_MAX - ENCRYPTION_BYTES - 4
-            await log.append(bytes(error.value.limit))
-            await log.close()
-            assert [len(each) for each in await payloads(client, keyring)] == [error.value.limit]
-
-    run(main)
+async def test_the_largest_record_still_fits_encrypted(cluster: LogCluster) -> None:
+    client = cluster.new_client()
+    keyring = Keyring({"x" * KEY_ID_BYTES_MAX: OLD}, current="x" * KEY_ID_BYTES_MAX)
+    log = await client.open(keyring=keyring)
+    with pytest.raises(EntryTooLargeError) as error:
+        await log.append(bytes(BATCH_BYTES_MAX))
+    assert error.value.limit == BATCH_BYTES_MAX - ENCRYPTION_BYTES - 4
+    await log.append(bytes(error.value.limit))
+    await log.close()
+    assert [len(each) for each in await payloads(client, keyring)] == [error.value.limit]
 
 
-def test_a_transaction_is_found_without_the_keys_of_batches_before_it() -> None:
+async def test_a_transaction_is_found_without_the_keys_of_batches_before_it(
+    cluster: LogCluster,
+) -> None:
     """The key was rotated within a segment, and the old one is gone."""
-
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client, keyring = cluster.new_client(), Keyring({"o": OLD, "n": NEW}, current="o")
-            async with await client.open(keyring=keyring, batch_records=2) as log:
-                for number in range(12):
-                    if number == 8:
-                        keyring.rotate("n")
-                    await log.append(b"%d" % number, txid=number)
-            for wanted in range(12):
-                async with await client.logs.read(
-                    NAME, AtTxid(wanted), keyring=ring(n=NEW)
-                ) as reader:
-                    if wanted < 8:
-                        with pytest.raises(DecryptionError, match=f"at 1.{wanted}.0 "):
-                            await anext(reader)
-                    else:
-                        found = [each.payload async for each in reader]
-                        assert found == numbered(wanted, 12 - wanted)
-
-    run(main)
+    client, keyring = cluster.new_client(), Keyring({"o": OLD, "n": NEW}, current="o")
+    async with await client.open(keyring=keyring, batch_records=2) as log:
+        for number in range(12):
+            if number == 8:
+                keyring.rotate("n")
+            await log.append(b"%d" % number, txid=number)
+    for wanted in range(12):
+        async with await client.logs.read(NAME, AtTxid(wanted), keyring=ring(n=NEW)) as reader:
+            if wanted < 8:
+                with pytest.raises(DecryptionError, match=f"at 1.{wanted}.0 "):
+                    await anext(reader)
+            else:
+                found = [each.payload async for each in reader]
+                assert found == numbered(wanted, 12 - wanted)

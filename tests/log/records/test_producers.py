@@ -140,22 +140,20 @@ def test_a_new_producer_waits_until_the_oldest_fingerprint_may_leave(
         producers.find(ProducerSequence("p1", 1))
 
 
-def test_a_stamp_is_not_written_again_after_as_many_others_as_are_remembered() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            async with await client.open(producers_max=2) as log:
-                for name in ("p0", "p1", "p2"):
-                    await log.append(name.encode(), producer_sequence=ProducerSequence(name, 1))
-                with pytest.raises(ForgottenProducerError):
-                    await log.append(b"p0", producer_sequence=ProducerSequence("p0", 1))
-            async with await client.open(producers_max=2) as log:
-                with pytest.raises(ForgottenProducerError):
-                    await log.append(b"p0", producer_sequence=ProducerSequence("p0", 1))
-                await log.append(b"p3", producer_sequence=ProducerSequence("p3", 1))
-            assert await client.payloads() == [b"p0", b"p1", b"p2", b"p3"]
-
-    run(main)
+async def test_a_stamp_is_not_written_again_after_as_many_others_as_are_remembered(
+    cluster: LogCluster,
+) -> None:
+    client = cluster.new_client()
+    async with await client.open(producers_max=2) as log:
+        for name in ("p0", "p1", "p2"):
+            await log.append(name.encode(), producer_sequence=ProducerSequence(name, 1))
+        with pytest.raises(ForgottenProducerError):
+            await log.append(b"p0", producer_sequence=ProducerSequence("p0", 1))
+    async with await client.open(producers_max=2) as log:
+        with pytest.raises(ForgottenProducerError):
+            await log.append(b"p0", producer_sequence=ProducerSequence("p0", 1))
+        await log.append(b"p3", producer_sequence=ProducerSequence("p3", 1))
+    assert await client.payloads() == [b"p0", b"p1", b"p2", b"p3"]
 
 
 @pytest.mark.parametrize("compression", list(Compression))
@@ -191,80 +189,60 @@ def test_columns_that_do_not_add_up_are_refused() -> None:
         decode_batch(bytes(encoded), 1, 0)
 
 
-def test_a_conditional_append_gets_the_offset_it_expects_or_is_not_written() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            log = await cluster.new_client().open()
-            await append_all(log, numbered(0, 3))
-            assert log.next_offset == 3
-            await log.append(b"3", expected_offset=3)
-            with pytest.raises(TailConflictError) as caught:
-                await log.append_many([b"x", b"y"], expected_offset=3)
-            assert (caught.value.expected, caught.value.actual) == (3, 4)
-            rivals = [
-                asyncio.create_task(log.append(b"%d" % each, expected_offset=4))
-                for each in range(4, 8)
-            ]
-            outcomes = await asyncio.gather(*rivals, return_exceptions=True)
-            assert [isinstance(each, Appended) for each in outcomes] == [True, *[False] * 3]
-            await log.close()
-            records = await cluster.new_client().read()
-            assert [each.payload for each in records] == numbered(0, 5)
-
-    run(main)
+async def test_a_conditional_append_gets_the_offset_it_expects_or_is_not_written(
+    cluster: LogCluster,
+) -> None:
+    log = await cluster.new_client().open()
+    await append_all(log, numbered(0, 3))
+    assert log.next_offset == 3
+    await log.append(b"3", expected_offset=3)
+    with pytest.raises(TailConflictError) as caught:
+        await log.append_many([b"x", b"y"], expected_offset=3)
+    assert (caught.value.expected, caught.value.actual) == (3, 4)
+    rivals = [
+        asyncio.create_task(log.append(b"%d" % each, expected_offset=4)) for each in range(4, 8)
+    ]
+    outcomes = await asyncio.gather(*rivals, return_exceptions=True)
+    assert [isinstance(each, Appended) for each in outcomes] == [True, *[False] * 3]
+    await log.close()
+    records = await cluster.new_client().read()
+    assert [each.payload for each in records] == numbered(0, 5)
 
 
-def test_the_condition_is_decided_when_there_is_room() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            log = await cluster.new_client().open(records_in_flight_max=2)
-            first = [await log.submit(b"0"), await log.submit(b"1")]
-            waiting = asyncio.create_task(log.submit(b"2", expected_offset=2))
-            late = asyncio.create_task(log.submit(b"x", expected_offset=2))
-            more = asyncio.create_task(log.submit(b"3"))
-            await asyncio.gather(*first)
-            await (await waiting)
-            with pytest.raises(TailConflictError):
-                await late
-            await (await more)
-            await log.close()
-            assert await cluster.new_client().payloads() == numbered(0, 4)
-
-    run(main)
+async def test_the_condition_is_decided_when_there_is_room(cluster: LogCluster) -> None:
+    log = await cluster.new_client().open(records_in_flight_max=2)
+    first = [await log.submit(b"0"), await log.submit(b"1")]
+    waiting = asyncio.create_task(log.submit(b"2", expected_offset=2))
+    late = asyncio.create_task(log.submit(b"x", expected_offset=2))
+    more = asyncio.create_task(log.submit(b"3"))
+    await asyncio.gather(*first)
+    await (await waiting)
+    with pytest.raises(TailConflictError):
+        await late
+    await (await more)
+    await log.close()
+    assert await cluster.new_client().payloads() == numbered(0, 4)
 
 
-def test_a_duplicate_is_answered_with_the_originals_position() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            log = await cluster.new_client().open()
-            futures = [
-                await log.submit(b"0", producer_sequence=ProducerSequence("p", 1)) for _ in range(3)
-            ]
-            mixed = asyncio.create_task(
-                log.append_many([b"0"], producer_sequence=ProducerSequence("p", 1))
-            )
-            positions = [await future for future in futures]
-            assert positions == [positions[0]] * 3
-            assert await mixed == [positions[0]], "answered as it was asked, not as the original"
-            many = await log.append_many([b"1", b"2"], producer_sequence=ProducerSequence("p", 2))
-            assert (
-                await log.append(b"0", producer_sequence=ProducerSequence("p", 1)) == positions[0]
-            )
-            assert (
-                await log.append_many([b"1", b"2"], producer_sequence=ProducerSequence("p", 2))
-                == many
-            )
-            with pytest.raises(InvalidRequestError, match="2 records"):
-                await log.append(b"1", producer_sequence=ProducerSequence("p", 2))
-            await log.append(b"3", producer_sequence=ProducerSequence("p", 9))
-            with pytest.raises(SequenceConflictError):
-                await log.append(b"4", producer_sequence=ProducerSequence("p", 5))
-            with pytest.raises(InvalidRequestError, match="producer"):
-                await log.append(b"4", producer_sequence=ProducerSequence("", 5))
-            await log.close()
-            assert await cluster.new_client().payloads() == numbered(0, 4)
-
-    run(main)
+async def test_a_duplicate_is_answered_with_the_originals_position(cluster: LogCluster) -> None:
+    log = await cluster.new_client().open()
+    futures = [await log.submit(b"0", producer_sequence=ProducerSequence("p", 1)) for _ in range(3)]
+    mixed = asyncio.create_task(log.append_many([b"0"], producer_sequence=ProducerSequence("p", 1)))
+    positions = [await future for future in futures]
+    assert positions == [positions[0]] * 3
+    assert await mixed == [positions[0]], "answered as it was asked, not as the original"
+    many = await log.append_many([b"1", b"2"], producer_sequence=ProducerSequence("p", 2))
+    assert await log.append(b"0", producer_sequence=ProducerSequence("p", 1)) == positions[0]
+    assert await log.append_many([b"1", b"2"], producer_sequence=ProducerSequence("p", 2)) == many
+    with pytest.raises(InvalidRequestError, match="2 records"):
+        await log.append(b"1", producer_sequence=ProducerSequence("p", 2))
+    await log.append(b"3", producer_sequence=ProducerSequence("p", 9))
+    with pytest.raises(SequenceConflictError):
+        await log.append(b"4", producer_sequence=ProducerSequence("p", 5))
+    with pytest.raises(InvalidRequestError, match="producer"):
+        await log.append(b"4", producer_sequence=ProducerSequence("", 5))
+    await log.close()
+    assert await cluster.new_client().payloads() == numbered(0, 4)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -294,68 +272,63 @@ def test_a_duplicate_is_answered_before_the_original_is_announced(seed: int) -> 
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_stamps_are_remembered_over_take_overs_rolls_and_trims(crash: bool) -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            log = await cluster.new_client().open(batch_records=3)
-            at = {}
-            for number in range(30):
-                producer_sequence = ProducerSequence(f"p{number % 3}", number)
-                at[producer_sequence] = await log.append(
-                    b"%d" % number, producer_sequence=producer_sequence
-                )
-                await log.append(b"-")
-                if number == 15:
-                    await log.roll()
-            await log.trim(at[ProducerSequence("p0", 15)].position)
-            for _ in range(3):
-                if crash:
-                    log.abandon()
-                else:
-                    await log.close()
-                log = await cluster.new_client().open(batch_records=3)
-                for producer_sequence in (
-                    ProducerSequence("p0", 27),
-                    ProducerSequence("p1", 28),
-                    ProducerSequence("p2", 29),
-                    ProducerSequence("p0", 18),
-                ):
-                    assert (
-                        await log.append(b"again", producer_sequence=producer_sequence)
-                        == at[producer_sequence]
-                    )
-                with pytest.raises(SequenceConflictError):
-                    await log.append(b"again", producer_sequence=ProducerSequence("p2", 28))
-                await log.append(b"+")
+async def test_stamps_are_remembered_over_take_overs_rolls_and_trims(
+    cluster: LogCluster, crash: bool
+) -> None:
+    log = await cluster.new_client().open(batch_records=3)
+    at = {}
+    for number in range(30):
+        producer_sequence = ProducerSequence(f"p{number % 3}", number)
+        at[producer_sequence] = await log.append(
+            b"%d" % number, producer_sequence=producer_sequence
+        )
+        await log.append(b"-")
+        if number == 15:
+            await log.roll()
+    await log.trim(at[ProducerSequence("p0", 15)].position)
+    for _ in range(3):
+        if crash:
+            log.abandon()
+        else:
             await log.close()
-            assert b"again" not in await cluster.new_client().payloads(
-                at[ProducerSequence("p0", 18)].position
+        log = await cluster.new_client().open(batch_records=3)
+        for producer_sequence in (
+            ProducerSequence("p0", 27),
+            ProducerSequence("p1", 28),
+            ProducerSequence("p2", 29),
+            ProducerSequence("p0", 18),
+        ):
+            assert (
+                await log.append(b"again", producer_sequence=producer_sequence)
+                == at[producer_sequence]
             )
-
-    run(main)
+        with pytest.raises(SequenceConflictError):
+            await log.append(b"again", producer_sequence=ProducerSequence("p2", 28))
+        await log.append(b"+")
+    await log.close()
+    assert b"again" not in await cluster.new_client().payloads(
+        at[ProducerSequence("p0", 18)].position
+    )
 
 
 @pytest.mark.parametrize("kept", [1, 3])
-def test_a_trim_within_a_segment_leaves_the_memory_readable(kept: int) -> None:
+async def test_a_trim_within_a_segment_leaves_the_memory_readable(
+    cluster: LogCluster, kept: int
+) -> None:
     """The snapshot is in the segment's first batch, where no reader gets any more."""
-
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            log = await cluster.new_client().open(batch_records=2)
-            at = [
-                await log.append(b"%d" % each, producer_sequence=ProducerSequence("p", each))
-                for each in range(6)
-            ]
-            await log.trim(at[-kept].position)
-            await log.close()
-            log = await cluster.new_client().open()
-            for number in range(6):
-                await log.append(b"again", producer_sequence=ProducerSequence("p", number))
-            await log.append(b"new", producer_sequence=ProducerSequence("p", 6))
-            await log.close()
-            assert await cluster.new_client().payloads() == [*numbered(6 - kept, kept), b"new"]
-
-    run(main)
+    log = await cluster.new_client().open(batch_records=2)
+    at = [
+        await log.append(b"%d" % each, producer_sequence=ProducerSequence("p", each))
+        for each in range(6)
+    ]
+    await log.trim(at[-kept].position)
+    await log.close()
+    log = await cluster.new_client().open()
+    for number in range(6):
+        await log.append(b"again", producer_sequence=ProducerSequence("p", number))
+    await log.append(b"new", producer_sequence=ProducerSequence("p", 6))
+    await log.close()
+    assert await cluster.new_client().payloads() == [*numbered(6 - kept, kept), b"new"]
 
 
 def test_an_append_of_unknown_outcome_is_in_the_log_once_whatever_recovery_found() -> None:
@@ -381,69 +354,53 @@ def test_an_append_of_unknown_outcome_is_in_the_log_once_whatever_recovery_found
         run(lambda survivors=survivors: main(survivors))  # type: ignore[misc]
 
 
-def test_stamped_records_survive_a_ledger_that_fails() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            log = await cluster.new_client().open(batch_records=2)
-            await log.append(b"0", producer_sequence=ProducerSequence("p", 0))
-            for bookie in cluster.bookies.values():
-                bookie.before = down("add")
-            futures = [
-                await log.submit(b"%d" % each, producer_sequence=ProducerSequence("p", each))
-                for each in range(1, 6)
-            ]
-            again = await log.submit(b"3", producer_sequence=ProducerSequence("p", 3))
-            await asyncio.sleep(3.5)
-            for bookie in cluster.bookies.values():
-                bookie.before = down("nothing")
-            positions = [await each for each in futures]
-            assert await again == positions[2]
-            log.abandon()
-            log = await cluster.new_client().open()
-            assert (
-                await log.append(b"3", producer_sequence=ProducerSequence("p", 3)) == positions[2]
-            )
-            await log.close()
-            assert await cluster.new_client().payloads() == numbered(0, 6)
-
-    run(main)
+async def test_stamped_records_survive_a_ledger_that_fails(cluster: LogCluster) -> None:
+    log = await cluster.new_client().open(batch_records=2)
+    await log.append(b"0", producer_sequence=ProducerSequence("p", 0))
+    for bookie in cluster.bookies.values():
+        bookie.before = down("add")
+    futures = [
+        await log.submit(b"%d" % each, producer_sequence=ProducerSequence("p", each))
+        for each in range(1, 6)
+    ]
+    again = await log.submit(b"3", producer_sequence=ProducerSequence("p", 3))
+    await asyncio.sleep(3.5)
+    for bookie in cluster.bookies.values():
+        bookie.before = down("nothing")
+    positions = [await each for each in futures]
+    assert await again == positions[2]
+    log.abandon()
+    log = await cluster.new_client().open()
+    assert await log.append(b"3", producer_sequence=ProducerSequence("p", 3)) == positions[2]
+    await log.close()
+    assert await cluster.new_client().payloads() == numbered(0, 6)
 
 
-def test_the_largest_record_still_fits_beside_stamps() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            log = await cluster.new_client().open()
-            await log.append(b"0", producer_sequence=ProducerSequence("p" * 128, 0))
-            size = BATCH_BYTES_MAX - 4 - 64
-            futures = [await log.submit(bytes(each)) for each in (1, size, 1)]
-            stamped = await log.submit(
-                bytes(size - 140), producer_sequence=ProducerSequence("p" * 128, 1)
-            )
-            for future in (*futures, stamped):
-                await future
-            await log.close()
-
-    run(main)
+async def test_the_largest_record_still_fits_beside_stamps(cluster: LogCluster) -> None:
+    log = await cluster.new_client().open()
+    await log.append(b"0", producer_sequence=ProducerSequence("p" * 128, 0))
+    size = BATCH_BYTES_MAX - 4 - 64
+    futures = [await log.submit(bytes(each)) for each in (1, size, 1)]
+    stamped = await log.submit(bytes(size - 140), producer_sequence=ProducerSequence("p" * 128, 1))
+    for future in (*futures, stamped):
+        await future
+    await log.close()
 
 
-def test_a_log_trimmed_inside_the_segment_of_the_snapshot_can_be_taken_over() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            log = await client.open(batch_records=1)
-            places = [
-                await log.append(b"%d" % each, producer_sequence=ProducerSequence("p", each))
-                for each in range(6)
-            ]
-            # The snapshot is before the trim, in a segment that stays.
-            await log.trim(
-                places[3].position
-            )  # the snapshot is in front of it, in a segment that stays
-            log.abandon()
-            other = await cluster.new_client().open(open_timeout=5.0)
-            assert await other.append(b"4", producer_sequence=ProducerSequence("p", 4)) == places[4]
-            await other.append(b"6", producer_sequence=ProducerSequence("p", 6))
-            await other.close()
-            assert await client.payloads() == numbered(3, 4)
-
-    run(main)
+async def test_a_log_trimmed_inside_the_segment_of_the_snapshot_can_be_taken_over(
+    cluster: LogCluster,
+) -> None:
+    client = cluster.new_client()
+    log = await client.open(batch_records=1)
+    places = [
+        await log.append(b"%d" % each, producer_sequence=ProducerSequence("p", each))
+        for each in range(6)
+    ]
+    # The snapshot is before the trim, in a segment that stays.
+    await log.trim(places[3].position)  # the snapshot is in front of it, in a segment that stays
+    log.abandon()
+    other = await cluster.new_client().open(open_timeout=5.0)
+    assert await other.append(b"4", producer_sequence=ProducerSequence("p", 4)) == places[4]
+    await other.append(b"6", producer_sequence=ProducerSequence("p", 6))
+    await other.close()
+    assert await client.payloads() == numbered(3, 4)

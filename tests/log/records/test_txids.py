@@ -68,75 +68,65 @@ async def txids(client: Client, start: Any = None) -> list[tuple[int | None, byt
     return [(record.txid, record.payload) for record in found]
 
 
-def test_an_id_never_goes_back_and_a_record_without_one_has_that_before_it() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            log = await client.open(batch_records=2)
-            await log.append(b"a")
-            await log.append(b"b", txid=5)
-            await log.append(b"c")
-            await log.append_many([b"d", b"e", b"f"], txid=5)
-            with pytest.raises(TxidOrderError, match=r"txid 4 .* txid 5 ") as error:
-                await log.append(b"never", txid=4)
-            refused = error.value
-            assert (refused.log, refused.txid, refused.last) == (NAME, 4, 5)
-            await log.append(b"g", txid=9, producer_sequence=ProducerSequence("p", 1))
-            await log.append(
-                b"g", txid=4, producer_sequence=ProducerSequence("p", 1)
-            )  # the one that is there
-            for wrong in (-1, 2**63, True, 1.0):
-                with pytest.raises(InvalidRequestError, match="txid"):
-                    await log.append(b"never", txid=wrong)  # type: ignore[arg-type]
-            await log.close()
-            ids = [None, 5, 5, 5, 5, 5, 9]
-            payloads = [b"%c" % each for each in b"abcdefg"]
-            assert await txids(client) == list(zip(ids, payloads, strict=True))
-
-    run(main)
+async def test_an_id_never_goes_back_and_a_record_without_one_has_that_before_it(
+    cluster: LogCluster,
+) -> None:
+    client = cluster.new_client()
+    log = await client.open(batch_records=2)
+    await log.append(b"a")
+    await log.append(b"b", txid=5)
+    await log.append(b"c")
+    await log.append_many([b"d", b"e", b"f"], txid=5)
+    with pytest.raises(TxidOrderError, match=r"txid 4 .* txid 5 ") as error:
+        await log.append(b"never", txid=4)
+    refused = error.value
+    assert (refused.log, refused.txid, refused.last) == (NAME, 4, 5)
+    await log.append(b"g", txid=9, producer_sequence=ProducerSequence("p", 1))
+    await log.append(
+        b"g", txid=4, producer_sequence=ProducerSequence("p", 1)
+    )  # the one that is there
+    for wrong in (-1, 2**63, True, 1.0):
+        with pytest.raises(InvalidRequestError, match="txid"):
+            await log.append(b"never", txid=wrong)  # type: ignore[arg-type]
+    await log.close()
+    ids = [None, 5, 5, 5, 5, 5, 9]
+    payloads = [b"%c" % each for each in b"abcdefg"]
+    assert await txids(client) == list(zip(ids, payloads, strict=True))
 
 
-def test_order_is_decided_when_a_record_is_queued() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            log = await cluster.new_client().open(records_in_flight_max=2)
-            appends = [asyncio.create_task(log.append(b"x", txid=each)) for each in (3, 3, 8, 7, 9)]
-            done = await asyncio.gather(*appends, return_exceptions=True)
-            assert [type(each) for each in done] == [Appended] * 3 + [
-                TxidOrderError, Appended
-            ]  # fmt: skip
-            await log.close()
-
-    run(main)
+async def test_order_is_decided_when_a_record_is_queued(cluster: LogCluster) -> None:
+    log = await cluster.new_client().open(records_in_flight_max=2)
+    appends = [asyncio.create_task(log.append(b"x", txid=each)) for each in (3, 3, 8, 7, 9)]
+    done = await asyncio.gather(*appends, return_exceptions=True)
+    assert [type(each) for each in done] == [Appended] * 3 + [
+        TxidOrderError, Appended
+    ]  # fmt: skip
+    await log.close()
 
 
 @pytest.mark.parametrize("how", ["closed", "crashed", "trimmed away", "rolled"])
-def test_a_new_leader_knows_the_last_id(how: str) -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            log = await client.open()
-            await log.append(b"a", txid=7)
-            last = await log.append(b"b")
-            if how == "rolled":
-                await log.roll()
-            if how == "crashed":
-                log.abandon()
-            else:
-                await log.close()
-            if how == "trimmed away":
-                await client.logs.trim(NAME, last.position.after)
-                assert not (await client.manifest()).segments
-            other = await cluster.new_client().open()
-            with pytest.raises(TxidOrderError, match=r"txid 6 .* txid 7"):
-                await other.append(b"never", txid=6)
-            await other.append(b"c")
-            await other.append(b"d", txid=8)
-            await other.close()
-            assert (await txids(client))[-2:] == [(7, b"c"), (8, b"d")]
-            assert (await client.manifest()).last_txid == 8
-
-    run(main)
+async def test_a_new_leader_knows_the_last_id(cluster: LogCluster, how: str) -> None:
+    client = cluster.new_client()
+    log = await client.open()
+    await log.append(b"a", txid=7)
+    last = await log.append(b"b")
+    if how == "rolled":
+        await log.roll()
+    if how == "crashed":
+        log.abandon()
+    else:
+        await log.close()
+    if how == "trimmed away":
+        await client.logs.trim(NAME, last.position.after)
+        assert not (await client.manifest()).segments
+    other = await cluster.new_client().open()
+    with pytest.raises(TxidOrderError, match=r"txid 6 .* txid 7"):
+        await other.append(b"never", txid=6)
+    await other.append(b"c")
+    await other.append(b"d", txid=8)
+    await other.close()
+    assert (await txids(client))[-2:] == [(7, b"c"), (8, b"d")]
+    assert (await client.manifest()).last_txid == 8
 
 
 async def fill(log: Log) -> None:
@@ -183,98 +173,82 @@ def test_a_reader_starts_at_a_transaction_without_a_scan(
     run(main)
 
 
-def test_a_follower_waits_for_the_transaction_it_starts_at() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            log = await client.open()
-            await log.append(b"early", txid=1)
-            reader = await client.logs.read(NAME, AtTxid(5), follow=True)
-            async with reader:
-                first = asyncio.create_task(anext(reader))
-                await asyncio.sleep(1)
-                await log.append_many([b"still early", b"x"], txid=4)
-                await log.roll()
-                await asyncio.sleep(1)
-                futures = [await log.submit(b"y"), await log.submit(b"found", txid=6)]
-                await asyncio.gather(*futures)
-                assert (await first).payload == b"found"
-            await log.close()
-            with pytest.raises(InvalidRequestError, match="txid -3"):
-                await client.logs.read(NAME, AtTxid(-3))
-
-    run(main)
+async def test_a_follower_waits_for_the_transaction_it_starts_at(cluster: LogCluster) -> None:
+    client = cluster.new_client()
+    log = await client.open()
+    await log.append(b"early", txid=1)
+    reader = await client.logs.read(NAME, AtTxid(5), follow=True)
+    async with reader:
+        first = asyncio.create_task(anext(reader))
+        await asyncio.sleep(1)
+        await log.append_many([b"still early", b"x"], txid=4)
+        await log.roll()
+        await asyncio.sleep(1)
+        futures = [await log.submit(b"y"), await log.submit(b"found", txid=6)]
+        await asyncio.gather(*futures)
+        assert (await first).payload == b"found"
+    await log.close()
+    with pytest.raises(InvalidRequestError, match="txid -3"):
+        await client.logs.read(NAME, AtTxid(-3))
 
 
-def test_ingested_ledgers_have_the_id_in_front_of_them() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            log = await client.open()
-            await log.append(b"a", txid=3)
-            await log.close()
-            part = await write_part(client, "job", 0, 4)
-            await client.logs.ingest(NAME).ingest([part], Job("job", 0), remember=True)
-            log = await client.open()
-            with pytest.raises(TxidOrderError):
-                await log.append(b"never", txid=2)
-            await log.append(b"b", txid=4)
-            await log.close()
-            expected = [(3, b"a"), *((3, each) for each in numbered(0, 4)), (4, b"b")]
-            assert await txids(client) == expected
-            assert await txids(client, AtTxid(4)) == expected[-1:]
-            await client.logs.trim(NAME, Position(2, 0, 0))
-            assert await txids(client, AtTxid(1)) == expected[1:]
-
-    run(main)
+async def test_ingested_ledgers_have_the_id_in_front_of_them(cluster: LogCluster) -> None:
+    client = cluster.new_client()
+    log = await client.open()
+    await log.append(b"a", txid=3)
+    await log.close()
+    part = await write_part(client, "job", 0, 4)
+    await client.logs.ingest(NAME).ingest([part], Job("job", 0), remember=True)
+    log = await client.open()
+    with pytest.raises(TxidOrderError):
+        await log.append(b"never", txid=2)
+    await log.append(b"b", txid=4)
+    await log.close()
+    expected = [(3, b"a"), *((3, each) for each in numbered(0, 4)), (4, b"b")]
+    assert await txids(client) == expected
+    assert await txids(client, AtTxid(4)) == expected[-1:]
+    await client.logs.trim(NAME, Position(2, 0, 0))
+    assert await txids(client, AtTxid(1)) == expected[1:]
 
 
-def test_the_largest_record_still_fits_beside_an_id() -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
-            log = await client.open()
-            await log.append(b"x", txid=1)
-            with pytest.raises(EntryTooLargeError) as error:
-                await log.append(bytes(BATCH_BYTES_MAX), txid=1)
-            largest = bytes(error.value.limit)
-            futures = [await log.submit(largest), await log.submit(b"y", txid=2)]
-            await asyncio.gather(*futures)
-            await log.close()
-            assert [len(each) for each in await client.payloads()] == [1, len(largest), 1]
-
-    run(main)
+async def test_the_largest_record_still_fits_beside_an_id(cluster: LogCluster) -> None:
+    client = cluster.new_client()
+    log = await client.open()
+    await log.append(b"x", txid=1)
+    with pytest.raises(EntryTooLargeError) as error:
+        await log.append(bytes(BATCH_BYTES_MAX), txid=1)
+    largest = bytes(error.value.limit)
+    futures = [await log.submit(largest), await log.submit(b"y", txid=2)]
+    await asyncio.gather(*futures)
+    await log.close()
+    assert [len(each) for each in await client.payloads()] == [1, len(largest), 1]
 
 
 @pytest.mark.parametrize("keyring", [None, Keyring({"k": bytes(32)}, current="k")])
-def test_the_last_id_is_told_whatever_was_trimmed_and_without_a_key(
-    keyring: Keyring | None,
+async def test_the_last_id_is_told_whatever_was_trimmed_and_without_a_key(
+    cluster: LogCluster, keyring: Keyring | None
 ) -> None:
-    async def main() -> None:
-        async with LogCluster() as cluster:
-            client = cluster.new_client()
+    client = cluster.new_client()
 
-            async def told() -> int:
-                await asyncio.sleep(1)  # until it is announced
-                return await client.logs.last_txid(NAME)
+    async def told() -> int:
+        await asyncio.sleep(1)  # until it is announced
+        return await client.logs.last_txid(NAME)
 
-            with pytest.raises(NoSuchLogError):
-                await client.logs.last_txid(NAME)
-            log = await client.open(keyring=keyring)
-            await log.append(b"none")
-            assert await told() == -1
-            await log.append(b"a", txid=100)
-            assert await told() == 100
-            await client.logs.trim(NAME, LATEST)
-            assert await told() == 100
-            await log.roll()
-            await client.logs.trim(NAME, LATEST)
-            assert (await client.manifest()).segments[0].end is None
-            assert await told() == 100
-            await log.append(b"b", txid=101)
-            assert await told() == 101
-            assert not log.is_deposed
-            await log.close()
-            assert await told() == 101
-
-    run(main)
+    with pytest.raises(NoSuchLogError):
+        await client.logs.last_txid(NAME)
+    log = await client.open(keyring=keyring)
+    await log.append(b"none")
+    assert await told() == -1
+    await log.append(b"a", txid=100)
+    assert await told() == 100
+    await client.logs.trim(NAME, LATEST)
+    assert await told() == 100
+    await log.roll()
+    await client.logs.trim(NAME, LATEST)
+    assert (await client.manifest()).segments[0].end is None
+    assert await told() == 100
+    await log.append(b"b", txid=101)
+    assert await told() == 101
+    assert not log.is_deposed
+    await log.close()
+    assert await told() == 101
