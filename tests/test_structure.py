@@ -30,6 +30,7 @@ VALUES = (
     "quire.version",
     "quire.extras",
     "quire.units",
+    "quire.labels",
 )
 """Ports and values at the bottom: everybody may import them."""
 
@@ -38,6 +39,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.version": (),
     "quire.extras": ("quire.errors",),
     "quire.units": ("quire.errors",),
+    "quire.labels": ("quire.errors",),
     "quire.aio": ("quire.aio", "quire.errors"),
     "quire.steady": (),
     "quire.directory_lock": ("quire.errors",),

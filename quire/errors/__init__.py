@@ -5,6 +5,7 @@
     │   ├── BookieUnavailableError     a bookie did not answer, or not in time
     │   ├── ReadOnlyBookieError        a bookie takes no new entries (disk full)
     │   ├── NotEnoughBookiesError      too few bookies to form or mend an ensemble
+    │   │   └── NotEnoughDomainsError      writable bookies are in too few domains of the placement
     │   ├── UnreadableError            too many copies are out of reach to decide
     │   │   └── EntryLostError             all copies were asked for, and none is sound
     │   ├── BookieBusyError            a bookie's queue is full
@@ -159,6 +160,7 @@ from quire.errors.peers import (
     UnsupportedError,
     UpgradeRefusedError,
 )
+from quire.errors.placement import NotEnoughDomainsError
 
 __all__ = [
     "AppendOutcomeUnknownError",
@@ -210,6 +212,7 @@ __all__ = [
     "NoSuchNodeError",
     "NodeExistsError",
     "NotEnoughBookiesError",
+    "NotEnoughDomainsError",
     "NotFoundError",
     "OutcomeUnknownError",
     "OvertakenError",

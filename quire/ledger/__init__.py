@@ -1,8 +1,9 @@
 """One ledger, seen by its clients: write it, read it, recover it. Bookies are reached by a port.
 
 Pure: `quorum.py` (write sets and quorums), `metadata.py` with `ranges.py` (the record), `info.py`
-(what applications see of it), `placement.py`, `window.py` (which entries are confirmed),
-`read_plan.py`, `recovery_plan.py`, `verify.py` (bytes of a bookie), `options.py`.
+(what applications see of it), `domains.py`, `arrangement.py`, `placement.py` (which bookies),
+`window.py` (which entries are confirmed), `read_plan.py`, `recovery_plan.py`, `verify.py` (bytes of
+a bookie), `options.py`.
 Writing: `writer.py`, `pending_appends.py`, `backlog.py`, `ensemble.py`, `replica_sender.py`,
 `ensemble_change.py`, `explicit_lac.py`, `forcing.py`, `closing.py`, `numbered.py`,
 `ledger_record.py`.

@@ -26,6 +26,7 @@ from quire.errors import (
     StoreUnavailableError,
     UnauthorizedError,
 )
+from quire.ledger.domains import Candidate
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import choose_ensemble
@@ -239,18 +240,19 @@ class LedgerCatalog:
         if len(writable) < found.ensemble:
             raise NotEnoughBookiesError(found.ensemble, len(writable))
 
-    async def _choose(self, wanted: Replication) -> tuple[Replication, tuple[str, ...]]:
-        found, writable = await self._candidates(wanted)
-        return found, choose_ensemble(self._rng, writable, found.ensemble)
+    async def _choose(self, wanted: Replication) -> tuple[Replication, tuple[BookieId, ...]]:
+        found, candidates = await self._candidates(wanted)
+        drawn = choose_ensemble(self._rng, candidates, found)
+        return found, tuple(each.bookie for each in drawn)
 
-    async def _candidates(self, wanted: Replication) -> tuple[Replication, Sequence[BookieId]]:
+    async def _candidates(self, wanted: Replication) -> tuple[Replication, Sequence[Candidate]]:
         """Return the bookies that can be in an ensemble; if too few, read the registrations again.
 
         With opportunistic striping it may be smaller than wanted: all bookies, at least Qw.
         """
         if len(self._roster.writable()) < wanted.ensemble:
             await self._roster.refresh()
-        writable, found = self._roster.writable(), wanted
+        writable, found = self._roster.candidates(), wanted
         if self._options.opportunistic_striping and len(writable) < wanted.ensemble:
             found = replace(wanted, ensemble=max(len(writable), wanted.write_quorum))
         return found, writable

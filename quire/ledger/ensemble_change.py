@@ -24,6 +24,7 @@ from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.entry import EntryId
 from quire.errors import NotEnoughBookiesError, QuireError, StoreUnavailableError
+from quire.ledger.domains import Candidate
 from quire.ledger.ensemble import BACKOFF, Ensemble
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment
@@ -106,11 +107,17 @@ class EnsembleChange:
         """
         now = asyncio.get_running_loop().time()
         suspects = self._ensemble.suspects
-        spares = [each for each in self._bookies.writable() if suspects.get(each, now) <= now]
+        spares = [
+            each for each in self._bookies.candidates() if suspects.get(each.bookie, now) <= now
+        ]
         failed = [sender.position for sender in self._ensemble.ailing]
-        current = [sender.bookie for sender in self._ensemble.senders]
-        ensemble = replace(self._rng, current, failed, spares)
-        return Fragment(self._freeze(), ensemble)
+        current = [
+            Candidate(sender.bookie, self._bookies.labels(sender.bookie))
+            for sender in self._ensemble.senders
+        ]
+        replication = self._record.metadata.replication
+        ensemble = replace(self._rng, current, failed, spares, replication)
+        return Fragment(self._freeze(), tuple(each.bookie for each in ensemble))
 
     def _freeze(self) -> EntryId:
         window = self._ensemble.window

@@ -24,10 +24,12 @@ from typing import TypeVar
 from quire.bookie import READ_BYTES_MAX, Bookie, list_all
 from quire.entry import BookieId, Entry, EntryId, LedgerId, Sealer
 from quire.errors import CorruptEntryError, NotEnoughBookiesError, QuireError
+from quire.ledger.domains import Candidate
 from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import Fragment, LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
+from quire.ledger.quorum import Replication
 from quire.ledger.quorum_call import QuorumCall, retry_busy, retry_transient, within
 from quire.ledger.ranges import Ranges, owed_at, without
 from quire.ledger.roster import Bookies
@@ -71,7 +73,7 @@ class FragmentReplication:
             failed = await self._copy(metadata, fragment, last, holders, sorted(unsure))
             self._failed.update(holders[position] for position in failed)
             if failed:
-                holders = self._replace(holders, failed)
+                holders = self._replace(metadata.replication, holders, failed)
             unsure = set(failed)
         return [
             Replica(fragment.first, position, old, new)
@@ -79,12 +81,21 @@ class FragmentReplication:
             if old != new
         ]
 
-    def _replace(self, holders: list[BookieId], failed: list[int]) -> list[BookieId]:
+    def _replace(
+        self, replication: Replication, holders: list[BookieId], failed: list[int]
+    ) -> list[BookieId]:
         taken = self._failed.union(holders)
-        spares = [each for each in self._bookies.writable() if each not in taken]
+        spares = [each for each in self._bookies.candidates() if each.bookie not in taken]
         if len(spares) < len(failed):
             raise NotEnoughBookiesError(len(failed), len(spares))
-        return list(replace(self._rng, holders, failed, spares))
+        drawn = replace(
+            self._rng,
+            [Candidate(bookie, self._bookies.labels(bookie)) for bookie in holders],
+            failed,
+            spares,
+            replication,
+        )
+        return [each.bookie for each in drawn]
 
     async def _copy(
         self,

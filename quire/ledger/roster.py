@@ -28,6 +28,8 @@ from quire.errors import (
     NoSuchNodeError,
     QuireError,
 )
+from quire.labels import Labels
+from quire.ledger.domains import NOWHERE, Candidate
 from quire.metastore.layout import BOOKIES, bookie_path
 from quire.metastore.registration import decode_registration
 from quire.metastore.store import MetadataStore
@@ -49,6 +51,18 @@ class Bookies(Protocol):
 
     def writable(self) -> list[BookieId]:
         """Return the bookies that take new entries, sorted."""
+        ...
+
+    def candidates(self) -> list[Candidate]:
+        """Return the same with their places, for an ensemble."""
+        ...
+
+    def labels(self, bookie: BookieId) -> Labels:
+        """Return where a bookie is; no labels when it was never seen."""
+        ...
+
+    def places(self) -> list[Labels]:
+        """Return where the bookies are that were ever seen."""
         ...
 
     def bookie(self, bookie: BookieId) -> Bookie:
@@ -111,6 +125,18 @@ class BookieRoster:
     def writable(self) -> list[BookieId]:
         """Return the registered bookies that take new entries, sorted."""
         return sorted(each.bookie for each in self._registered.values() if each.writable)
+
+    def candidates(self) -> list[Candidate]:
+        """Return the same with their places, for an ensemble."""
+        return [Candidate(bookie, self.labels(bookie)) for bookie in self.writable()]
+
+    def labels(self, bookie: BookieId) -> Labels:
+        """Return where a bookie is; no labels when it was never seen."""
+        return NOWHERE
+
+    def places(self) -> list[Labels]:
+        """Return where the bookies are that were ever seen."""
+        return [self.labels(bookie) for bookie in sorted(self._last_seen)]
 
     def known(self) -> list[BookieAddress]:
         """Return the registered bookies, sorted by id."""

@@ -19,6 +19,7 @@ from typing import Final
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, Entry, EntryId, Sealer
 from quire.errors import ClientRefusedError, LedgerRetiredError, NotEnoughBookiesError, QuireError
+from quire.ledger.domains import Candidate
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
@@ -127,17 +128,24 @@ class WriteBack:
         spares = self._spares()
         if not self._down or not spares:
             return False
-        changed = replace(self._rng, ensemble, self._down, spares)
+        drawn = replace(
+            self._rng,
+            [Candidate(bookie, self._bookies.labels(bookie)) for bookie in ensemble],
+            self._down,
+            spares,
+            self._replication,
+        )
+        changed = tuple(each.bookie for each in drawn)
         self.mended = self.mended.with_fragment(Fragment(first, changed))
         self._down = {
             position for position in self._down if changed[position] == ensemble[position]
         }
         return True
 
-    def _spares(self) -> list[BookieId]:
+    def _spares(self) -> list[Candidate]:
         ensemble = self.mended.last_fragment.bookies
         taken = self._failed.union(ensemble)
-        return [bookie for bookie in self._bookies.writable() if bookie not in taken]
+        return [each for each in self._bookies.candidates() if each.bookie not in taken]
 
     def _is_safe(self, batch: Sequence[Entry], acked: set[int]) -> bool:
         """Whether each entry is on Qa bookies. Entries E apart share their write set."""

@@ -10,6 +10,8 @@ import pytest
 
 from quire.entry import DigestKind, Sealer, key_check
 from quire.errors import UnreadableError
+from quire.labels import Labels
+from quire.ledger.domains import NOWHERE, Candidate
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords
@@ -33,6 +35,15 @@ class Peers:
 
     def writable(self) -> list[str]:
         return sorted(self.bookies)
+
+    def candidates(self) -> list[Candidate]:
+        return [Candidate(bookie, self.labels(bookie)) for bookie in self.writable()]
+
+    def labels(self, bookie: str) -> Labels:
+        return NOWHERE
+
+    def places(self) -> list[Labels]:
+        return []
 
     def bookie(self, bookie: str) -> MemoryBookie:
         return self.bookies[bookie]

@@ -16,6 +16,8 @@ from typing import Any, Self
 from quire.bookie import Bookie
 from quire.entry import BookieId, DigestKind, EntryId, LedgerId, Sealer, key_check
 from quire.errors import BookieUnavailableError
+from quire.labels import Labels
+from quire.ledger.domains import NOWHERE, Candidate
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
@@ -117,6 +119,15 @@ class FakeRoster:
 
     def writable(self) -> list[BookieId]:
         return sorted(each for each in self.bookies if each not in self.hidden)
+
+    def candidates(self) -> list[Candidate]:
+        return [Candidate(bookie, self.labels(bookie)) for bookie in self.writable()]
+
+    def labels(self, bookie: str) -> Labels:
+        return NOWHERE
+
+    def places(self) -> list[Labels]:
+        return []
 
     def bookie(self, bookie: BookieId) -> Bookie:
         if bookie not in self.bookies:

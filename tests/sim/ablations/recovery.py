@@ -41,6 +41,15 @@ class _Unfenced:
         found: list[str] = self._bookies.writable()
         return found
 
+    def candidates(self) -> Any:
+        return self._bookies.candidates()
+
+    def labels(self, bookie: str) -> Any:
+        return self._bookies.labels(bookie)
+
+    def places(self) -> Any:
+        return self._bookies.places()
+
     def bookie(self, bookie: str) -> Any:
         return _UnfencedBookie(self._bookies.bookie(bookie))
 
