@@ -26,7 +26,6 @@ from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire.transport import (
-    BATCH_BYTES_MAX,
     EOF,
     MESSAGE_BYTES_MAX,
     SENT_RUN_BYTES_MAX,
@@ -95,13 +94,15 @@ def test_an_error_of_any_kind_is_no_ack() -> None:
     asyncio.run(main())
 
 
-def test_many_lacs_go_in_messages_of_bounded_size() -> None:
+def test_many_lacs_go_in_messages_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that queue while a connection is made, too: the run among them must not suffer."""
+    bytes_max = 64 * 1024
+    monkeypatch.setattr(run_stream, "BATCH_BYTES_MAX", bytes_max)
 
     async def main() -> None:
         async with connected(MemoryBookie("b1")) as stub:
             packet = SEALER.seal_lac(5)
-            count = 3 * BATCH_BYTES_MAX // len(packet) // 2
+            count = 3 * bytes_max // len(packet) // 2
             lacs = [asyncio.ensure_future(stub.write_lac(7, KEY, packet)) for _ in range(count)]
             await asyncio.sleep(0)
             assert stub._stream is not None
@@ -117,7 +118,7 @@ def test_many_lacs_go_in_messages_of_bounded_size() -> None:
             await stub.add(7, KEY, run_of(0))
             await asyncio.gather(*lacs)
             assert len(sizes) > 1
-            assert max(sizes) < BATCH_BYTES_MAX + 8 * count // len(sizes)
+            assert max(sizes) < bytes_max + 8 * count // len(sizes)
 
     asyncio.run(main())
 
