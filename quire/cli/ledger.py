@@ -21,6 +21,7 @@ from quire.cli.output import (
     write_line,
 )
 from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
+from quire.cli.places import parse_ledger
 from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.entry import DigestKind, Entry
@@ -29,7 +30,7 @@ from quire.ledger.info import LedgerInfo
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 
-_ledger = click.argument("ledger", type=click.IntRange(min=0))
+_ledger = click.argument("ledger", type=parse_ledger)
 
 
 @click.group(short_help="Write and read single ledgers, below logs.")

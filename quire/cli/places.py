@@ -1,4 +1,4 @@
-"""Places in a log, as a person types them: where `--from` starts and where `--to` ends."""
+"""Places as a person types them: positions, the bounds of `--from` and `--to`, ids of ledgers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import click
 
+from quire.entry import LedgerId
 from quire.errors import InvalidRequestError
 from quire.log.records.position import AtTxid, Position, Record, to_ms
 
@@ -34,7 +35,22 @@ def parse_place(text: str) -> Place:
     if not text.isdecimal():  # digits alone are an offset, though they may be a day too
         with contextlib.suppress(ValueError):
             return datetime.fromisoformat(text)
-    return parse_offset(text)
+    try:
+        return parse_offset(text)
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"{text!r} is not a position: write an offset, segment.entry.slot, txid:ID, a time "
+            "such as 2026-07-31T09:30:00Z, 'beginning' or 'latest'"
+        ) from None
+
+
+def parse_ledger(text: str) -> LedgerId:
+    """Return the ledger that an argument names."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    raise click.BadParameter(
+        f"{text!r} is not a ledger's id: write a number; `quire ledger list` shows the ledgers"
+    )
 
 
 def is_before(record: Record, end: Place) -> bool:

@@ -35,6 +35,8 @@ def test_an_error_is_an_object_on_standard_error(place: str) -> None:
         (("log", "read"), "Missing argument 'NAME'."),
         (("log", "reed", "orders"), "No such command 'reed'."),
         (("log", "read", "orders", "--limit", "many"), "'many' is not a valid integer range."),
+        (("ledger", "show", "seven"), "'seven' is not a ledger's id: write a number"),
+        (("ledger", "show", "²"), "'²' is not a ledger's id: write a number"),
     ],
     ids=" ".join,
 )

@@ -104,7 +104,10 @@ def test_a_format_takes_the_payload_as_the_payload_option_says(store: str) -> No
         (("--format", "{}"), "no field ''"),
         (("--format", r"\x"), r"unknown escape '\\x'"),
         (("--format", "{offset}", "--json"), "--format and --json both say how to print"),
-        (("--to", "soon"), "'soon' is not a position: write an offset, segment.entry.slot"),
+        (
+            ("--to", "soon"),
+            "'soon' is not a position: write an offset, segment.entry.slot, txid:ID, a time",
+        ),
     ],
     ids=str,
 )
