@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from quire.entry import ENTRY_MAX, NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.labels import NOWHERE, Labels
 
 READ_BYTES_MAX: Final = 1024 * 1024
 """Default bound on the bytes of one read's answer; a first frame that is larger is sent alone."""
@@ -80,6 +81,9 @@ class BookieAddress:
     """host:port that takes runs as plain frames; None where they go through gRPC."""
     says_hello: bool = False
     """Whether a connection for runs begins with a hello from both sides."""
+    labels: Labels = NOWHERE
+    room: int = 0
+    """Bytes free on its disk, coarsely and not quite of now; 0 if the registration has none."""
 
 
 class Bookie(Protocol):

@@ -102,6 +102,10 @@ class Labels:
         return bool(getattr(self, level))
 
 
+NOWHERE: Final = Labels()
+"""No labels."""
+
+
 def domain_name(domain: Domain) -> str:
     """Return a domain for messages: its labels with slashes between."""
     return "/".join(filter(None, domain)) or "(no label)"

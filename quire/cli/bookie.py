@@ -26,6 +26,7 @@ from quire.cli.settings import (
 )
 from quire.client import Client
 from quire.errors import CorruptStorageError, QuireError
+from quire.labels import Labels
 from quire.metastore.place import resolve_store
 
 if TYPE_CHECKING:
@@ -140,6 +141,13 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
     metavar="HOST:PORT",
     help="Address that serves figures for Prometheus (/metrics). [default: off]",
 )
+@click.option(
+    "--labels",
+    default="",
+    envvar="QUIRE_LABELS",
+    metavar="LEVEL=NAME,…",
+    help="Where the bookie is, by region, zone, rack and host. [default: the host is this machine]",
+)
 @exit_with_parent_option
 @with_settings
 def serve(
@@ -149,15 +157,20 @@ def serve(
     listen_runs: str | None,
     advertise: str | None,
     metrics: str | None,
+    labels: str,
     exit_with_parent: bool,
 ) -> None:
     """Serve a formatted directory until Ctrl-C.
+
+    Copies of an entry are spread over different racks, zones and regions as far as labels tell them
+    apart. Name the host where bookies of one machine see different names, as in containers.
 
     \b
     Examples:
       quire bookie serve /var/lib/quire --listen 10.0.0.7:4181
       quire bookie serve /var/lib/quire --listen 0.0.0.0:4181 --advertise bookie7
       quire bookie serve /var/lib/quire --metrics 127.0.0.1:9181
+      quire bookie serve /var/lib/quire --labels region=eu,zone=a,rack=r7
     """
     logging.basicConfig(
         stream=sys.stderr,
@@ -166,7 +179,8 @@ def serve(
     )
     allow_descriptors()
     runs = runs_address(listen, listen_runs)
-    work = partial(_serve, settings, directory, listen, runs, advertise, metrics)
+    place = Labels.parse(labels)
+    work = partial(_serve, settings, directory, listen, runs, advertise, metrics, place)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
@@ -192,6 +206,7 @@ async def _serve(
     listen_runs: str | None,
     advertise: str | None,
     metrics: str | None,
+    labels: Labels,
 ) -> None:
     from quire.repair.copies import open_copies
     from quire.storage.server import serve as serve_bookie
@@ -212,6 +227,7 @@ async def _serve(
         on_ready=announce,
         copies=open_copies,
         metrics=metrics,
+        labels=labels,
     )
 
 
@@ -356,7 +372,7 @@ async def _list(settings: Settings) -> None:
             print_json(_as_fields(address, info))
         return
     rows = [_as_row(address, info) for address, info in zip(addresses, infos, strict=True)]
-    columns = ("bookie", "address", "state", "ledgers", "in limbo", "free GB", "of GB")
+    columns = ("bookie", "address", "state", "ledgers", "in limbo", "free GB", "of GB", "labels")
     print_table(columns, rows, empty="No bookie is registered: `quire bookie serve` starts one.")
 
 
@@ -373,6 +389,7 @@ def _as_fields(address: BookieAddress, info: BookieInfo | None) -> dict[str, Val
         "address": address.address,
         "runs": address.runs,
         "state": _state(address, info),
+        "labels": str(address.labels),
         "ledgers": info.ledgers if info else None,
         "in_limbo": info.in_limbo if info else None,
         "disk_free_bytes": info.disk_free_bytes if info else None,
@@ -383,11 +400,12 @@ def _as_fields(address: BookieAddress, info: BookieInfo | None) -> dict[str, Val
 
 def _as_row(address: BookieAddress, info: BookieInfo | None) -> tuple[object, ...]:
     if info is None:
-        return (address.bookie, address.address, _state(address, info), None, None, None, None)
+        nothing = (None, None, None, None, str(address.labels))
+        return (address.bookie, address.address, _state(address, info), *nothing)
     free, total = info.disk_free_bytes / 1e9, info.disk_total_bytes / 1e9
     state = _state(address, info)
     counts = (info.ledgers, info.in_limbo, round(free, 1), round(total, 1))
-    return (address.bookie, address.address, state, *counts)
+    return (address.bookie, address.address, state, *counts, str(address.labels))
 
 
 def _state(address: BookieAddress, info: BookieInfo | None) -> str:

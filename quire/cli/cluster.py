@@ -22,6 +22,7 @@ from quire.cli.settings import (
 from quire.cli.upgrade import upgrade
 from quire.cluster import LocalCluster
 from quire.cluster.zookeeper.ensemble import SIZES
+from quire.labels import Labels
 from quire.metastore.zookeeper_probe import ServerStatus, probe
 from quire.metastore.zookeeper_uri import parse_uri
 
@@ -62,6 +63,12 @@ cluster.add_command(upgrade)
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder with ZooKeeper's jars. [default: the jars of pyspark]",
 )
+@click.option(
+    "--labels",
+    multiple=True,
+    metavar="LEVEL=NAME,…",
+    help="Labels for the bookies, given several times: the bookies take them in turn.",
+)
 @exit_with_parent_option
 @with_settings
 def up(
@@ -72,6 +79,7 @@ def up(
     metadata: str | None,
     zookeeper: str | None,
     zookeeper_jars: Path | None,
+    labels: tuple[str, ...],
     exit_with_parent: bool,
 ) -> None:
     """Run bookies on this machine until Ctrl-C.
@@ -83,6 +91,7 @@ def up(
     Examples:
       quire cluster up --bookies 6 --data ./quire-data
       quire cluster up --zookeeper 3 --data ./quire-zookeeper
+      quire cluster up --labels rack=r1 --labels rack=r2 --labels rack=r3
     """
     make = partial(
         LocalCluster,
@@ -91,6 +100,7 @@ def up(
         store=metadata,
         zookeeper=int(zookeeper) if zookeeper else None,
         zookeeper_jars=zookeeper_jars,
+        labels=[Labels.parse(each) for each in labels],
     )
     run(lambda: until_orphaned(_up(settings, make)) if exit_with_parent else _up(settings, make))
 

@@ -30,6 +30,7 @@ from quire.cluster.process import PROGRAM, BookieProcess, ProcessState, Ready
 from quire.cluster.zookeeper.local import LocalZooKeeper, servers_of
 from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, HandleClosedError
+from quire.labels import Labels
 from quire.metastore.place import STORE_FILE, cluster_store, remember_store, resolve_store
 from quire.storage.identity.identity import format_directory, is_formatted
 
@@ -72,8 +73,9 @@ class LocalCluster:
     `directory` keeps the cluster's data; without one a temporary directory is used and removed.
     `store` names another metadata store than the SQLite file in the directory; `zookeeper` is how
     many ZooKeeper servers to run instead (1, 3 or 5), from the jars in `zookeeper_jars` or of
-    pyspark. A directory that has either continues with it by default. Must be used from one event
-    loop. Raises `ConfigurationError` for fewer than one bookie, for arguments that contradict the
+    pyspark. `labels` are given to the bookies in turn, as if they stood in several racks. A
+    directory that has either continues with it by default. Must be used from one event loop.
+    Raises `ConfigurationError` for fewer than one bookie, for arguments that contradict the
     directory, and if Java or the jars are missing.
     """
 
@@ -88,6 +90,7 @@ class LocalCluster:
         store: str | None = None,
         zookeeper: int | None = None,
         zookeeper_jars: str | Path | None = None,
+        labels: Sequence[Labels] = (),
     ) -> None:
         if bookies < 1:
             raise ConfigurationError(f"a cluster has at least one bookie, not {bookies}")
@@ -100,6 +103,7 @@ class LocalCluster:
             tempfile.mkdtemp(prefix="quire-") if directory is None else directory
         )
         self.bookies = bookies
+        self._labels = labels
         self._store = store or cluster_store(self.directory)
         self.zookeeper: LocalZooKeeper | None = None
         try:
@@ -302,6 +306,7 @@ class LocalCluster:
             f"--store={self.store_uri}",
             "--exit-with-parent",
             "--json",
+            *([f"--labels={self._labels[index % len(self._labels)]}"] if self._labels else []),
         )
         name = f"bookie-{index}"
         self._expected.discard(index)

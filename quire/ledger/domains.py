@@ -20,10 +20,8 @@ from typing import Final, NamedTuple
 
 from quire.entry import BookieId
 from quire.errors import ConfigurationError
-from quire.labels import LEVELS, Domain, Labels
+from quire.labels import LEVELS, NOWHERE, Domain, Labels
 from quire.ledger.quorum import Replication
-
-NOWHERE: Final = Labels()
 
 
 class Candidate(NamedTuple):

@@ -28,8 +28,8 @@ from quire.errors import (
     NoSuchNodeError,
     QuireError,
 )
-from quire.labels import Labels
-from quire.ledger.domains import NOWHERE, Candidate
+from quire.labels import NOWHERE, Labels
+from quire.ledger.domains import Candidate
 from quire.metastore.layout import BOOKIES, bookie_path
 from quire.metastore.registration import decode_registration
 from quire.metastore.store import MetadataStore
@@ -128,11 +128,14 @@ class BookieRoster:
 
     def candidates(self) -> list[Candidate]:
         """Return the same with their places, for an ensemble."""
-        return [Candidate(bookie, self.labels(bookie)) for bookie in self.writable()]
+        return [
+            Candidate(each.bookie, each.labels, each.room) for each in self.known() if each.writable
+        ]
 
     def labels(self, bookie: BookieId) -> Labels:
         """Return where a bookie is; no labels when it was never seen."""
-        return NOWHERE
+        seen = self._last_seen.get(bookie)
+        return NOWHERE if seen is None else seen.labels
 
     def places(self) -> list[Labels]:
         """Return where the bookies are that were ever seen."""

@@ -11,8 +11,9 @@ from typing import Final
 
 from quire.bookie import BookieAddress
 from quire.entry import BookieId
-from quire.errors import CorruptRecordError
+from quire.errors import ConfigurationError, CorruptRecordError
 from quire.fields import NOTHING, Unknown
+from quire.labels import LEVELS, NOWHERE, Labels
 from quire.metastore.layout import bookie_path
 from quire.metastore.levels import PROGRAM_FIELDS, THIS_PROGRAM, Program, program_of
 from quire.metastore.record import RecordFormat
@@ -20,7 +21,9 @@ from quire.metastore.record import RecordFormat
 HELLO_LEVEL: Final = 2
 """Programs that speak this level greet each other with a hello on connections for runs."""
 
-FORMAT: Final = RecordFormat("bookie", PROGRAM_FIELDS | {"address", "writable", "runs"})
+FORMAT: Final = RecordFormat(
+    "bookie", PROGRAM_FIELDS | {"address", "writable", "runs", "labels", "room"}
+)
 
 
 def encode_registration(
@@ -30,6 +33,11 @@ def encode_registration(
     body = {"address": address.address, "writable": address.writable, **program.fields()}
     if address.runs is not None:
         body["runs"] = address.runs
+    if address.labels != NOWHERE:
+        pairs = ((level, getattr(address.labels, level)) for level in LEVELS)
+        body["labels"] = {level: label for level, label in pairs if label}
+    if address.room:
+        body["room"] = address.room
     return FORMAT.encode(body, unknown)
 
 
@@ -43,7 +51,20 @@ def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
     if not isinstance(runs, str | None):
         raise CorruptRecordError(path, f"runs {runs!r}")
     says_hello = registered_program(bookie, data).speaks.highest >= HELLO_LEVEL
-    return BookieAddress(bookie, address, writable, runs, says_hello and runs is not None)
+    room = body.get("room", 0)
+    if type(room) is not int or room < 0:
+        raise CorruptRecordError(path, f"room {room!r}")
+    hello, labels = says_hello and runs is not None, _labels(path, body.get("labels", {}))
+    return BookieAddress(bookie, address, writable, runs, hello, labels, room)
+
+
+def _labels(path: str, found: object) -> Labels:
+    """Return the labels of a registration; a level of a later program is passed over."""
+    try:
+        assert isinstance(found, dict)
+        return Labels(**{level: found[level] for level in LEVELS if level in found})
+    except (AssertionError, TypeError, ConfigurationError) as error:
+        raise CorruptRecordError(path, f"labels {found!r}") from error
 
 
 def registered_program(bookie: BookieId, data: bytes) -> Program:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import logging
 import os
 import random
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
@@ -25,6 +27,7 @@ from quire.entry import BookieId
 from quire.errors import CorruptStorageError, QuireError
 from quire.event_log import observing
 from quire.extras import needed_for
+from quire.labels import NOWHERE, Labels
 from quire.metastore import open_store
 from quire.metastore.store import MetadataStore
 from quire.storage.disk.port import Disk
@@ -123,6 +126,7 @@ async def serve(
     rng: random.Random | None = None,
     copies: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[Copies]] | None = None,
     metrics: str | None = None,
+    labels: Labels = NOWHERE,
 ) -> None:
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
@@ -132,7 +136,8 @@ async def serve(
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
     the process must end; `copies` reaches the other bookies, which replace its lost entries
-    (without, they stay lost); `metrics` is a host:port where Prometheus finds its figures.
+    (without, they stay lost); `metrics` is a host:port where Prometheus finds its figures; `labels`
+    say where it is, and the host is this machine unless they name one.
 
     Raises `DirectoryInUseError`, `ConfigurationError` when directory, store or address cannot be
     used, `WrongBookieError` when the directory belongs to another cluster or another process serves
@@ -172,6 +177,7 @@ async def serve(
             limits=limits,
         )
         address = await stack.enter_async_context(doors)
+        address = replace(address, labels=labels.at_host(socket.gethostname()))
         registration = Registration(
             *(store, node, address, rng, session_timeout),
             # The store may have been replaced by another cluster's while the bookie served.

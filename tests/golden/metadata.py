@@ -15,6 +15,7 @@ from quire.election.ballot import (
     encode_term,
 )
 from quire.entry import DigestKind
+from quire.labels import Labels
 from quire.ledger.ids import Counter, decode_counter, encode_counter
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -138,6 +139,7 @@ BOOKIE = BookieAddress("b" * 32, "host:3181", True, "host:3182")
 READ_ONLY = BookieAddress("b" * 32, "host:3181", False)
 PROGRAM = Program("0.1.0", Speaks(1, 2))
 SERVED = (replace(BOOKIE, says_hello=True), PROGRAM)
+PLACED = replace(SERVED[0], labels=Labels("eu", "a", "r7", "h1"), room=1 << 38)
 CLIENT = Member("client", "1", "host, process 7", PROGRAM)
 AT_LEVEL = Cluster("c" * 32, counted=True, level=2)
 TERM = Term(3, "anna", "c-0000000001", "00ff")
@@ -205,6 +207,7 @@ METADATA = (
     _record("ledger", IN_RECOVERY, "-in-recovery"),
     _of("bookie", BOOKIE, lambda: encode_registration(BOOKIE), _bookie),
     _of("bookie", READ_ONLY, lambda: encode_registration(READ_ONLY), _bookie, "-read-only"),
+    _of("bookie", PLACED, lambda: encode_registration(PLACED, program=PROGRAM), _bookie, "-labels"),
     _of("bookie", SERVED, lambda: encode_registration(BOOKIE, program=PROGRAM), _served, "-level"),
     _of("client", CLIENT, lambda: encode_client("host, process 7", PROGRAM), _client),
     _of("cluster", AT_LEVEL, AT_LEVEL.encode, Cluster.decode, "-level"),

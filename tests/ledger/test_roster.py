@@ -8,6 +8,8 @@ import pytest
 
 from quire.bookie import BookieAddress
 from quire.errors import BookieUnavailableError, HandleClosedError, StoreUnavailableError
+from quire.labels import NOWHERE, Labels
+from quire.ledger.domains import Candidate
 from quire.ledger.roster import BookieRoster
 from quire.metastore.layout import BOOKIES, bookie_path
 from quire.metastore.memory import MemoryStore
@@ -191,5 +193,24 @@ def test_a_bookie_that_registers_during_a_refresh_is_kept() -> None:
         assert roster.writable() == ["a0", "b0"]
         await roster.close()
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_candidate_has_the_place_of_its_registration() -> None:
+    async def main() -> None:
+        async with MemoryCluster(1) as cluster:
+            place = Labels(rack="r1")
+            for name, writable in (("b1", True), ("b2", False)):
+                address = BookieAddress(name, "h:1", writable, labels=place, room=64)
+                await cluster.session.create(bookie_path(name), encode_registration(address))
+            await until(lambda: len(cluster.roster.known()) == 3)
+            candidates = cluster.roster.candidates()
+            assert candidates == [Candidate("b0"), Candidate("b1", place, 64)]
+            await cluster.unregister("b2")
+            await until(lambda: len(cluster.roster.known()) == 2)
+            assert cluster.roster.labels("b2") == place, "where it was, it still is"
+            assert cluster.roster.labels("b9") == NOWHERE
+            assert cluster.roster.places() == [NOWHERE, place, place]
 
     asyncio.run(main())

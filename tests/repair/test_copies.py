@@ -10,8 +10,8 @@ import pytest
 
 from quire.entry import DigestKind, Sealer, key_check
 from quire.errors import UnreadableError
-from quire.labels import Labels
-from quire.ledger.domains import NOWHERE, Candidate
+from quire.labels import NOWHERE, Labels
+from quire.ledger.domains import Candidate
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords

@@ -16,8 +16,8 @@ from typing import Any, Self
 from quire.bookie import Bookie
 from quire.entry import BookieId, DigestKind, EntryId, LedgerId, Sealer, key_check
 from quire.errors import BookieUnavailableError
-from quire.labels import Labels
-from quire.ledger.domains import NOWHERE, Candidate
+from quire.labels import NOWHERE, Labels
+from quire.ledger.domains import Candidate
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication

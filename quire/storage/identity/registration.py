@@ -50,6 +50,9 @@ SESSION_SECONDS: Final = 6.0
 CHECK_SECONDS: Final = 2.0
 """How often the record is compared with the bookie, besides whenever the record changes."""
 
+ROOM_SECONDS: Final = 60.0
+"""How often the room in the record may change: each change wakes every client."""
+
 BACKOFF: Final = Backoff(first=0.1, last=5.0)
 """The pauses before it registers again."""
 
@@ -87,6 +90,8 @@ class Registration:
         self._pauses = BACKOFF.pauses(rng)
         self._was_registered = False
         self._was_writable = True
+        self._room = 0
+        self._room_since = -ROOM_SECONDS
 
     async def keep(self, on_ready: Callable[[BookieAddress], None] | None = None) -> None:
         """Keep the bookie registered until cancelled; then the record is withdrawn.
@@ -178,7 +183,17 @@ class Registration:
         if info.writable != self._was_writable:
             self._was_writable = info.writable
             self._tell(info)
-        return replace(self._address, writable=info.writable)
+        room, now = coarse(info.disk_free_bytes), asyncio.get_running_loop().time()
+        if room != self._room and now - self._room_since >= ROOM_SECONDS:
+            self._room, self._room_since = room, now
+        return replace(self._address, writable=info.writable, room=self._room)
+
+
+def coarse(free: int) -> int:
+    """Return the largest power of two at or below a number of bytes, 0 for none: exact enough to
+    weigh bookies, and seldom another one.
+    """
+    return 1 << free.bit_length() - 1 if free > 0 else 0
 
 
 async def _close(session: Session) -> None:

@@ -4,12 +4,12 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from quire.aio.backoff import Backoff
-from quire.bookie import BookieAddress
+from quire.bookie import BookieAddress, BookieInfo
 from quire.errors import (
     NoSuchNodeError,
     QuireError,
@@ -17,15 +17,18 @@ from quire.errors import (
     StoreUnavailableError,
     WrongBookieError,
 )
+from quire.labels import Labels
 from quire.metastore.layout import bookie_path
 from quire.metastore.memory import MemorySession, MemoryStore
 from quire.metastore.registration import decode_registration, encode_registration
 from quire.storage.identity import registration
 from quire.storage.identity.registration import Registration
 from quire.testing.bookie import MemoryBookie
+from tests.support.virtual import virtually
 
 PATH = bookie_path("b1")
-HERE = BookieAddress("b1", "127.0.0.1:1000")
+PLACE = Labels(rack="r1")
+HERE = BookieAddress("b1", "127.0.0.1:1000", labels=PLACE, room=1 << 40)
 SOON = 10.0
 
 
@@ -49,7 +52,8 @@ class Bench:
     ready: list[BookieAddress] = field(default_factory=list)
 
     def registration(self, address: str = HERE.address) -> Registration:
-        return Registration(self.store, self.bookie, BookieAddress("b1", address), random.Random(1))
+        here = BookieAddress("b1", address, labels=PLACE)
+        return Registration(self.store, self.bookie, here, random.Random(1))
 
     async def registered(self, accept: Callable[[BookieAddress], bool]) -> BookieAddress:
         """Return the record once it is acceptable."""
@@ -68,10 +72,10 @@ class Bench:
 
 
 @asynccontextmanager
-async def kept(bench: Bench) -> AsyncIterator[asyncio.Task[None]]:
+async def kept(bench: Bench, room: int = HERE.room) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.create_task(bench.registration().keep(bench.ready.append))
     try:
-        await bench.registered(lambda address: address == HERE)
+        await bench.registered(lambda address: address == replace(HERE, room=room))
         yield task
     finally:
         task.cancel()
@@ -115,6 +119,25 @@ def test_the_record_follows_whether_the_bookie_is_writable(
         "bookie b1 takes no new entries",
         "bookie b1 takes new entries again",
     ]
+
+
+def test_the_room_is_coarse_and_changes_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "CHECK_SECONDS", 1.0)
+    bench, free, seen = Bench(), 5000, []
+
+    async def info() -> BookieInfo:
+        return BookieInfo("b1", True, free, 10_000, 0)
+
+    async def main() -> None:
+        nonlocal free
+        async with kept(bench, room=4096):
+            for free in (4097, 900, 900, 2100, 100):  # noqa: B007 `info` reads it
+                await asyncio.sleep(25)
+                seen.append((await bench.registered(lambda _: True)).room)
+
+    monkeypatch.setattr(bench.bookie, "info", info)
+    virtually(main)
+    assert seen == [4096, 4096, 512, 512, 64], "after 25, 50, 75, 100 and 125 seconds"
 
 
 @pytest.mark.parametrize("applied", [True, False])
