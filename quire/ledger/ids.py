@@ -104,7 +104,7 @@ class LedgerIds:
                 attempts=ATTEMPTS_MAX,
             )
         except (ConflictError, StoreOutcomeUnknownError) as error:
-            reason = f"{LEDGER_IDS} could not be moved in {ATTEMPTS_MAX} attempts"
+            reason = f"{LEDGER_IDS} could not be moved in {ATTEMPTS_MAX} attempts: {error}"
             raise StoreUnavailableError(self._store.uri, reason) from error
 
     async def _move(self, size: int) -> range:

@@ -12,12 +12,14 @@ tells of the first: an equal margin would give the same ids out again.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from quire.entry import LedgerId
-from quire.errors import InvalidRequestError, NoSuchNodeError
+from quire.errors import ConfigurationError, InvalidRequestError, NoSuchNodeError
 from quire.ledger.ids import Counter, decode_counter, encode_counter
+from quire.metadata.restore import MARKER
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_ID_MAX, LEDGER_IDS, LEDGERS, parse_ledger
 from quire.metastore.store import MetadataStore
@@ -53,6 +55,8 @@ async def adopt(
         The incarnation, and the first id that is given out.
 
     Raises:
+        ConfigurationError: a restore was cut short there. To repeat it after the adoption would
+            put old records over newer ones.
         NoSuchNodeError: the store holds no cluster.
         InvalidRequestError: `at_least` is not an id, or leaves too few ids above it.
         ConflictError: another adoption is under way; look, and repeat if needed.
@@ -60,6 +64,7 @@ async def adopt(
     highest = LEDGER_ID_MAX - 2 * MARGIN * MARGINS_MAX
     if not 0 <= at_least <= highest:
         raise InvalidRequestError(f"{at_least} is not in 0..{highest}")
+    await _check_restored(store)
     record = await store.get(CLUSTER)
     cluster = Cluster.decode(record.value)
     counter, version = await _counter(store)
@@ -73,6 +78,16 @@ async def adopt(
     adopted = replace(cluster, incarnation=incarnation, adopted=True, counted=True)
     await store.put(CLUSTER, adopted.encode(), record.version)
     return Adopted(incarnation, first)
+
+
+async def _check_restored(store: MetadataStore) -> None:
+    """Raise `ConfigurationError` while the marker of a restore is there."""
+    with suppress(NoSuchNodeError):
+        await store.get(MARKER)
+        raise ConfigurationError(
+            f"metadata store {store.uri}: the restore of a backup was cut short there; run "
+            "`quire metadata restore` again with the same file, then adopt"
+        )
 
 
 async def _counter(store: MetadataStore) -> tuple[Counter, int | None]:

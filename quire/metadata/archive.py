@@ -13,10 +13,11 @@ anything. Not here: the selection of records and their order (backup.py).
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
+import errno
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -31,8 +32,13 @@ MAGIC: Final = b"quire-backup 1\n"
 LINE_BYTES_MAX: Final = 2 * 1024 * 1024
 """Longer than the longest record, a value of 1,000,000 bytes in base64."""
 
-MODE: Final = 0o600
-"""Records hold checks of passwords: a backup is for its owner only."""
+PARTIAL_PREFIX: Final = "quire-backup-"
+PARTIAL_SUFFIX: Final = ".partial"
+"""A file that is not whole yet is called `quire-backup-….partial`. Its mode is 0600: records hold
+checks of passwords, so a backup is for its owner only."""
+
+NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+"""What `link` says on a file system without hard links."""
 
 
 class Saved(NamedTuple):
@@ -56,46 +62,77 @@ class Summary(NamedTuple):
 class ArchiveWriter:
     """Writes a backup file; a context manager. The file appears under its name when it is whole.
 
+    Every writer has a partial file of its own, so two backups to one name never mix. The second to
+    finish is refused.
+
     Raises:
-        ConfigurationError: there is a file of that name, or its directory cannot be written.
+        ConfigurationError: there is a file of that name, or it cannot be written: its directory is
+            missing, or the disk is full. Each method raises it, too.
     """
 
     def __init__(self, target: Path) -> None:
         self._target = target
-        self._partial = target.with_name(target.name + ".partial")
         self._crc = 0
         self.records = 0
-        if target.exists():
-            raise ConfigurationError(f"{target} exists: a backup is never replaced, name another")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        try:
-            self._file: BinaryIO = os.fdopen(os.open(self._partial, flags, MODE), "wb")
-        except OSError as error:
-            raise ConfigurationError(f"{target} cannot be written: {error.strerror}") from error
+        if os.path.lexists(target):
+            raise self._exists()
+        with self._errors():
+            descriptor, partial = tempfile.mkstemp(PARTIAL_SUFFIX, PARTIAL_PREFIX, target.parent)
+        self._partial = Path(partial)
+        self._file: BinaryIO = os.fdopen(descriptor, "wb")
         self._write(MAGIC)
 
     def add(self, record: Saved) -> None:
-        """Append a record. Raises OSError."""
+        """Append a record."""
         self.records += 1
         value = base64.b64encode(record.value).decode()
         self._write(_line({"path": record.path, "value": value, "crc32c": _sum(record)}))
 
     def finish(self, summary: Summary) -> None:
-        """Write the last line, sync, and give the file its name. Raises OSError."""
+        """Write the last line, sync, and give the file its name."""
         self._write(_last_line(summary, self._crc))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        os.replace(self._partial, self._target)
-        directory = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with self._errors():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._give_name()
+            directory = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+    def _give_name(self) -> None:
+        """Name the whole file. A file that came to the name meanwhile stays."""
         try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+            os.link(self._partial, self._target)
+        except FileExistsError:
+            raise self._exists() from None
+        except OSError as error:  # a file system without hard links, such as FAT
+            if error.errno not in NO_LINKS or os.path.lexists(self._target):
+                raise
+            os.replace(self._partial, self._target)
+        else:
+            self._partial.unlink()
 
     def _write(self, data: bytes) -> None:
         self._crc = google_crc32c.extend(self._crc, data)
-        self._file.write(data)
+        with self._errors():
+            self._file.write(data)
+
+    def _exists(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self._target} exists: a backup is never replaced, name another"
+        )
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self._target} cannot be written: {error.strerror}"
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +144,7 @@ class ArchiveWriter:
         traceback: TracebackType | None,
     ) -> None:
         """Remove an unfinished file."""
-        if not self._file.closed:
+        with contextlib.suppress(OSError):  # closing writes the rest, which a full disk refuses
             self._file.close()
         if error is not None:
             with contextlib.suppress(OSError):
@@ -174,7 +211,7 @@ def _parsed(source: Path, number: int, line: bytes) -> Saved | Summary:
         summary = Summary(
             *(body["cluster"], body["incarnation"], body["next"]), body["made_ms"], body["records"]
         )
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptStorageError(str(source), f"{where} is not a record: {error}") from error
     if not all(type(each) is int for each in summary[1:]):
         raise CorruptStorageError(str(source), f"{where} is not the end of a backup")

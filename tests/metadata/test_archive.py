@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,61 @@ def test_one_that_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_two_backups_to_one_name_never_mix(tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+
+    def write_slowly() -> None:
+        with ArchiveWriter(target) as slow:
+            slow.add(RECORDS[0])
+            written(target)
+            slow.finish(SUMMARY)
+
+    with pytest.raises(ConfigurationError, match="never replaced"):
+        write_slowly()
+    assert verify_archive(target) == SUMMARY
+    assert [each.name for each in tmp_path.iterdir()] == ["backup"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "/"])
+def test_a_directory_is_never_replaced(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="never replaced"):
+        ArchiveWriter(Path(name))
+
+
+def test_a_long_name_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        written(tmp_path / ("x" * 256))
+    assert written(tmp_path / ("x" * 255)).exists()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    """`/dev/full` says what a full disk says, also when the file is closed."""
+
+    def write_to_a_full_disk() -> None:
+        with ArchiveWriter(tmp_path / "backup") as archive:
+            full = os.open("/dev/full", os.O_WRONLY)
+            os.dup2(full, archive._file.fileno())
+            os.close(full)
+            archive.finish(SUMMARY)
+
+    with pytest.raises(ConfigurationError, match="backup cannot be written: No space left"):
+        write_to_a_full_disk()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_system_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(code, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert verify_archive(written(tmp_path / "backup")) == SUMMARY
+    assert [each.name for each in tmp_path.iterdir()] == ["backup"]
+
+
 def test_every_beginning_is_refused(tmp_path: Path) -> None:
     data = written(tmp_path / "backup").read_bytes()
     short = tmp_path / "short"
@@ -87,3 +144,10 @@ def test_another_file_is_not_a_backup(tmp_path: Path, content: bytes) -> None:
         verify_archive(tmp_path / "other")
     with pytest.raises(ConfigurationError, match="cannot be read"):
         verify_archive(tmp_path / "missing")
+
+
+def test_a_line_nested_without_end_is_damage(tmp_path: Path) -> None:
+    source = tmp_path / "deep"
+    source.write_bytes(b"quire-backup 1\n" + b"[" * 100_000 + b"\n")
+    with pytest.raises(CorruptStorageError, match="line 2 is not a record"):
+        verify_archive(source)

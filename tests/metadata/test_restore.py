@@ -178,6 +178,9 @@ def test_cut_short_anywhere_it_is_repeated_and_nothing_is_believed_before(tmp_pa
                     await LedgerIds(new, random.Random(2)).next()
                 with pytest.raises(ConfigurationError, match=r"not empty|another backup"):
                     await restore(new, tmp_path / "other")
+                # adopted now, the repetition would put old records over newer ones
+                with pytest.raises(ConfigurationError, match="restore of a backup was cut short"):
+                    await adopt(new)
                 await restore(new, tmp_path / "backup")
                 await adopt(new)
                 assert (await new.get(ledger_path(4))).value == b"a ledger"
