@@ -39,8 +39,7 @@ async def trim_log(
 
     async def find(manifest: LogManifest) -> Position:
         found = await find_place(manifest, before, open_segment)
-        await check_reached(manifest, found, open_segment)
-        return found
+        return await check_reached(manifest, found, open_segment)
 
     position = await look(describe, find)
 

@@ -125,6 +125,12 @@ class LogManifest:
         start = Position(self.segments[0].number if self.segments else self.next_segment, 0, 0)
         return max(self.trimmed_to, start)
 
+    @property
+    def offset_trimmed_to(self) -> int | None:
+        """Offset of the first record after the trim point; None while it lies inside a segment."""
+        inside = bool(self.segments) and self.trimmed_to > self.segments[0].start
+        return None if inside else self.first_offset
+
     def segment_from(self, number: int) -> Segment | None:
         """The first segment with this number or a higher one."""
         return next((each for each in self.segments if each.number >= number), None)
@@ -234,10 +240,12 @@ class LogManifest:
         return manifest._without_trimmed()._checked()
 
     def trim(self, to: Position) -> LogManifest:
-        """Remove every record before a position; never moves the point back.
+        """Remove every record before a position; never brings a record back.
 
-        Segments wholly before it leave the log, the one it lies in stays whole. Equal to `self`
-        when there is nothing to do. Raises `InvalidRequestError` when it is beyond the end.
+        Segments wholly before it leave the log, the one it lies in stays whole. Once the last
+        removed record is known, the point is the position directly after it: readers that have
+        come so far lost nothing. Equal to `self` when there is nothing to do. Raises
+        `InvalidRequestError` when it is beyond the end.
         """
         if to > Position(self.next_segment, 0, 0):
             raise InvalidRequestError(
@@ -259,12 +267,13 @@ class LogManifest:
         gone = list(takewhile(lambda each: each.ends_by(self.trimmed_to), self.segments))
         if not gone:
             return self
-        first_offset = gone[-1].end_offset
+        first_offset, end = gone[-1].end_offset, gone[-1].end_position
         assert first_offset is not None
+        assert end is not None
+        left = replace(self, segments=self.segments[len(gone) :], first_offset=first_offset)
         return replace(
-            self,
-            segments=self.segments[len(gone) :],
-            first_offset=first_offset,
+            left,
+            trimmed_to=self.trimmed_to if left.offset_trimmed_to is None else end,
             trimmed_transaction=gone[-1].end.last_txid if gone[-1].end else NO_TXID,
             trimmed_timestamp_ms=gone[-1].last_timestamp_ms or 0,
             doomed=(*self.doomed, *(each.ledger for each in gone if each.is_hot)),

@@ -24,15 +24,17 @@ def check_place(position: Position) -> None:
 
 async def check_reached(
     manifest: LogManifest, position: Position, open_segment: OpenSegment
-) -> None:
-    """Raises `InvalidRequestError` for what is no position, and unless everything that will ever be
+) -> Position:
+    """Return the same place, in front of segments that were closed without a record.
+
+    Raises `InvalidRequestError` for what is no position, and unless everything that will ever be
     before it is acknowledged; and what reading raises. Of sealed segments nothing is read, and of
     what is behind the position only when what is before it leaves that open.
     """
     check_place(position)
     if position > Position(manifest.next_segment, 0, 0):
-        _refuse(manifest, position, Position(manifest.next_segment, 0, 0))
-    opened = manifest.open_segments
+        raise _not_reached(manifest, position, Position(manifest.next_segment, 0, 0))
+    opened, place = manifest.open_segments, position
     before = [each for each in opened if each.start < position]
     wanted = position.entry + bool(position.slot)
     for segment in reversed(before):
@@ -41,17 +43,18 @@ async def check_reached(
         if not is_closed and not (is_inside and last + 1 >= wanted):
             break
         if last >= 0:
-            return  # everything in the segments before is acknowledged
+            return place  # everything in the segments before is acknowledged
+        place = segment.start
     else:
-        return
+        return place
     for later in opened[len(before) :]:
         if (await _end(later, open_segment, _acknowledged))[0] >= 0:
-            return
+            return place
     if is_inside:  # acknowledged, perhaps, and not announced yet
         last, _ = await _end(segment, open_segment, _acknowledged)
         if last + 1 >= wanted:
-            return
-    _refuse(manifest, position, Position(segment.number, last + 1, 0))
+            return place
+    raise _not_reached(manifest, position, Position(segment.number, last + 1, 0))
 
 
 async def _confirmed(reader: SegmentReader) -> EntryId:
@@ -75,6 +78,6 @@ async def _end(
         await reader.close()
 
 
-def _refuse(manifest: LogManifest, position: Position, end: Position) -> None:
+def _not_reached(manifest: LogManifest, position: Position, end: Position) -> InvalidRequestError:
     text = f"log {manifest.name!r} has no position {position} yet: it ends at {end}"
-    raise InvalidRequestError(text)
+    return InvalidRequestError(text)

@@ -50,7 +50,7 @@ from quire.log.reading.gaps import (
     is_lost,
 )
 from quire.log.reading.manifest_reader import ManifestReader
-from quire.log.reading.seek import Asked, find_in_front, find_start, is_behind_last_slot
+from quire.log.reading.seek import Asked, find_in_front, find_start, is_after_removed
 from quire.log.reading.segment_reader import RecordBatch, SegmentReader, open_segment
 from quire.log.reading.start import Course
 from quire.log.reading.threshold import Threshold
@@ -375,7 +375,9 @@ class LogReader(Handle):
         here = self._course.next
         if here >= manifest.trimmed_to:
             return
-        if await is_behind_last_slot(manifest, here, self._open_segment):
+        if self._course.ends_at(manifest.offset_trimmed_to) or await is_after_removed(
+            manifest, here, self._open_segment
+        ):
             self._course.next = manifest.trimmed_to
             return
         raise PositionTrimmedError(self.name, str(here), str(manifest.first_position))

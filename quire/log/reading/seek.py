@@ -109,17 +109,30 @@ async def _is_below(reader: SegmentReader, entry: EntryId, threshold: Threshold)
         return False
 
 
-async def is_behind_last_slot(
+async def is_after_removed(
     manifest: LogManifest, position: Position, open_segment: OpenSegment
 ) -> bool:
-    """Whether only the slot says that a position before the trim point is behind the last record
-    that was removed. Where nobody can say how many the entry had, it may have lost some.
+    """Whether a position before the trim point is after the last record that was removed: by its
+    slot, or because the trim point is at a later segment's start.
+
+    Only the segment can tell, so it must still be listed. If its entry is lost, records after the
+    position may have been removed.
     """
-    segment = manifest.segment_from(position.segment)
-    if segment is None or (position.segment, position.entry + 1, 0) != manifest.trimmed_to:
+    segment, point = manifest.segment_from(position.segment), manifest.trimmed_to
+    if segment is None or segment.number != position.segment:
+        return False
+    following = manifest.segment_from(segment.number + 1)
+    is_inside = point == (position.segment, position.entry + 1, 0)
+    is_at_end = point.segment > segment.number and (following is None or point <= following.start)
+    if not (is_inside or is_at_end):
         return False
     reader = await open_segment(segment)
     try:
+        last = await reader.last_confirmed()
+        if is_at_end or last < position.entry:
+            last = await reader.last_acknowledged()  # as everything before the trim point is
+        if is_at_end and position.entry != last:
+            return position.entry == last + 1
         return (await reader.header(position.entry)).count <= position.slot
     except (IntegrityError, NoSuchEntryError):
         return False

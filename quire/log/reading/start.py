@@ -51,6 +51,10 @@ class Course:
             self.threshold = Threshold()
         return RecordBatch(batch.segment, batch.entry, slot, batch.batch)
 
+    def ends_at(self, offset: int | None) -> bool:
+        """Whether all records before an offset were taken, and none from it on."""
+        return offset is not None and offset == self._offset
+
     def leave_out(self, end: Position) -> None:
         """Go behind records that are lost, up to a position. What was asked for stays so."""
         self.next = end
