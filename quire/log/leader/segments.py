@@ -48,9 +48,8 @@ from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest.record import Look, ManifestRecord
 from quire.log.manifest.recovery import check_kept, ledger_labels, recover_segment
-from quire.log.reading.reach import check_place
 from quire.log.records.encryption import Encryption
-from quire.log.records.position import Position
+from quire.log.records.position import Position, check_position
 
 Taken: TypeAlias = LedgerFencedError | LedgerClosedError | NoSuchLedgerError
 """What tells a leader that its ledger is another one's by now."""
@@ -375,7 +374,7 @@ class Chain:
         """Raises `InvalidRequestError` for what is no position, and when a trim would remove
         records not written yet.
         """
-        check_place(position)
+        check_position(position)
         end = Position(self.current.number, self.current.confirmed.last_entry + 1, 0)
         if position > end:
             raise InvalidRequestError(

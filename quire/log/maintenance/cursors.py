@@ -34,9 +34,15 @@ from quire.log.maintenance.advancing import EVERY, SECONDS, advance_with
 from quire.log.maintenance.cursor_record import CursorInfo, CursorRecord
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import EDIT_ATTEMPTS_MAX, ManifestRecord
-from quire.log.reading.reach import check_reached
 from quire.log.reading.reader import LogReader
-from quire.log.reading.search import OpenSegment, find_place, find_tail, look, offset_of
+from quire.log.reading.search import (
+    OpenSegment,
+    check_reached,
+    find_place,
+    find_tail,
+    look,
+    offset_of,
+)
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name

@@ -13,8 +13,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.log.maintenance.retention import delete_doomed
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import ManifestRecord
-from quire.log.reading.reach import check_reached
-from quire.log.reading.search import OpenSegment, find_place, look
+from quire.log.reading.search import OpenSegment, check_reached, find_place, look
 from quire.log.records.position import Position
 
 

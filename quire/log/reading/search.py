@@ -24,7 +24,7 @@ from quire.errors import (
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.times import TimeSearch
 from quire.log.reading.segment_reader import SegmentReader
-from quire.log.records.position import LATEST, Position, check_offset
+from quire.log.records.position import LATEST, Position, check_offset, check_position
 
 LOOKS_MAX: Final = 5
 """Looks that are begun because trims, offloads or take-overs overtook the ones before."""
@@ -287,6 +287,69 @@ async def find_acknowledged_tail(manifest: LogManifest, open_segment: OpenSegmen
                 offset = (await reader.header(last)).next_offset
                 return LogEnd(Position(segment.number, last + 1, 0), offset)
     return await find_tail(manifest, open_segment)
+
+
+async def check_reached(
+    manifest: LogManifest, position: Position, open_segment: OpenSegment
+) -> Position:
+    """Check that a log has reached a position: every record that will ever be before it is
+    acknowledged. A trim or a cursor beyond that would give up records acknowledged later.
+
+    Return the same place, moved before segments that were closed without a record. Sealed segments
+    are not read, and entries after the position only if the entries before it leave the question
+    open. Raises `InvalidRequestError` for a value that is not a position or is not reached, and the
+    errors of reading.
+    """
+    check_position(position)
+    if position > Position(manifest.next_segment, 0, 0):
+        raise _not_reached(manifest, position, Position(manifest.next_segment, 0, 0))
+    opened, place = manifest.open_segments, position
+    before = [each for each in opened if each.start < position]
+    wanted = position.entry + bool(position.slot)
+    for segment in reversed(before):
+        last, is_closed = await _end(segment, open_segment, _confirmed)
+        is_inside = segment.number == position.segment
+        if not is_closed and not (is_inside and last + 1 >= wanted):
+            break
+        if last >= 0:
+            return place  # everything in the segments before is acknowledged
+        place = segment.start
+    else:
+        return place
+    for later in opened[len(before) :]:
+        if (await _end(later, open_segment, _acknowledged))[0] >= 0:
+            return place
+    if is_inside:  # acknowledged, perhaps, and not announced yet
+        last, _ = await _end(segment, open_segment, _acknowledged)
+        if last + 1 >= wanted:
+            return place
+    raise _not_reached(manifest, position, Position(segment.number, last + 1, 0))
+
+
+async def _confirmed(reader: SegmentReader) -> EntryId:
+    return await reader.last_confirmed()
+
+
+async def _acknowledged(reader: SegmentReader) -> EntryId:
+    return await reader.last_acknowledged()
+
+
+async def _end(
+    segment: Segment,
+    open_segment: OpenSegment,
+    find: Callable[[SegmentReader], Awaitable[EntryId]],
+) -> tuple[EntryId, bool]:
+    """Return the last entry of an open segment, and whether it is closed by now."""
+    reader = await open_segment(segment)
+    try:
+        return await find(reader), reader.is_closed
+    finally:
+        await reader.close()
+
+
+def _not_reached(manifest: LogManifest, position: Position, end: Position) -> InvalidRequestError:
+    text = f"log {manifest.name!r} has no position {position} yet: it ends at {end}"
+    return InvalidRequestError(text)
 
 
 async def _bisect(reader: SegmentReader, last: int, offset: int) -> Position | None:

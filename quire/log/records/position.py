@@ -77,6 +77,13 @@ def to_ms(time: datetime) -> int:
     return -((_EPOCH - time) // _MILLISECOND)
 
 
+def check_position(position: Position) -> None:
+    """Raise `InvalidRequestError` for a value that is not a position, as with a slot below 0: a
+    record that held it could not be read again.
+    """
+    Position.parse(str(position))
+
+
 def check_offset(offset: object) -> None:
     """Raises `InvalidRequestError` for an invalid offset, also for text that means a position:
     `Position.parse` reads such text.

@@ -8,10 +8,11 @@ not shown. Not here: whether a directory as a whole is sound (check.py).
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from quire.errors import CorruptStorageError
@@ -34,7 +35,6 @@ from quire.storage.journal.record import (
     read_records,
 )
 from quire.storage.journal.segments import SPARE_SUFFIX
-from quire.storage.offline.view import BytesFile
 
 Row: TypeAlias = "dict[str, str | int | bool | None]"
 
@@ -170,3 +170,37 @@ def _state(state: LedgerState) -> Row:
         "hint": state.hint,
         "explicit_lac": state.packet_lac if state.packet else None,
     }
+
+
+class BytesFile:
+    """Bytes in memory as a `File` of port 3, for reading only.
+
+    Code that reads files through the port can so read a file that a running bookie has locked.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    async def read(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size]
+
+    def will_read(self, offset: int, size: int) -> None:
+        """Nothing to do."""
+
+    async def write(
+        self, offset: int, data: Sequence[bytes | memoryview], *, sync: bool = False
+    ) -> None:
+        raise OSError(errno.EROFS, "these bytes are for reading")
+
+    async def truncate(self, size: int) -> None:
+        raise OSError(errno.EROFS, "these bytes are for reading")
+
+    async def sync(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""
