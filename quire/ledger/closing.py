@@ -1,5 +1,9 @@
 """The close of a ledger by its writer: by one caller at a time, once, and not if it is abandoned.
 
+    OPEN ──begin──→ CLOSING ──finish──→ CLOSED        the record has the end
+      │                │                  ↑
+      └────────────────┴──abandon─→ ABANDONED         left to the next client that opens the ledger
+
 A task of the writer sends a close's requests to bookies and to the metadata store, whichever caller
 asked for the close. So `abandon` ends the close itself, as a crash would, and not only its callers.
 A request that is on its way then may still be carried out.
@@ -12,52 +16,87 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Final
 
 from quire.aio.tasks import Tasks
 from quire.entry import LedgerId
 from quire.errors import HandleClosedError
 
 
-class Closing:
-    """How far the close of one writer's ledger is."""
+class Stage(StrEnum):
+    """How far the close of a ledger is, for its writer."""
 
-    __slots__ = ("_ledger", "_tasks", "_turn", "is_abandoned", "is_begun", "is_done")
+    OPEN = "open"
+    CLOSING = "closing"
+    """The writer takes nothing new."""
+    CLOSED = "closed"
+    ABANDONED = "abandoned"
+
+
+class Event(StrEnum):
+    """What happens to a close."""
+
+    BEGIN = "begin"
+    FINISH = "finish"
+    ABANDON = "abandon"
+
+
+TRANSITIONS: Final[dict[tuple[Stage, Event], Stage]] = {
+    (Stage.OPEN, Event.BEGIN): Stage.CLOSING,
+    (Stage.OPEN, Event.ABANDON): Stage.ABANDONED,
+    (Stage.CLOSING, Event.BEGIN): Stage.CLOSING,
+    (Stage.CLOSING, Event.FINISH): Stage.CLOSED,
+    (Stage.CLOSING, Event.ABANDON): Stage.ABANDONED,
+    (Stage.CLOSED, Event.BEGIN): Stage.CLOSED,
+    (Stage.CLOSED, Event.ABANDON): Stage.CLOSED,
+    (Stage.ABANDONED, Event.BEGIN): Stage.ABANDONED,
+    (Stage.ABANDONED, Event.ABANDON): Stage.ABANDONED,
+    # The record was written before the task noticed that it was cancelled.
+    (Stage.ABANDONED, Event.FINISH): Stage.CLOSED,
+}
+"""A missing pair is a defect of the writer."""
+
+
+class Closing:
+    """The close of one writer's ledger."""
+
+    __slots__ = ("_ledger", "_tasks", "_turn", "stage")
 
     def __init__(self, ledger: LedgerId, tasks: Tasks) -> None:
-        self.is_begun = False
-        """Whether the writer takes nothing new."""
-        self.is_done = False
-        """Whether the ledger is closed."""
-        self.is_abandoned = False
-        """Whether the close is left to another client."""
+        self.stage = Stage.OPEN
         self._ledger = ledger
         self._tasks = tasks
         self._turn = asyncio.Lock()
 
     @property
+    def is_begun(self) -> bool:
+        """Whether the writer takes nothing new."""
+        return self.stage is not Stage.OPEN
+
+    @property
     def is_decided(self) -> bool:
-        """Whether this writer has nothing to do for it any more."""
-        return self.is_done or self.is_abandoned
+        """Whether this writer has nothing to do for the close any more."""
+        return self.stage in (Stage.CLOSED, Stage.ABANDONED)
 
     def abandon(self) -> None:
         """Close no more; the owner cancels its tasks. A ledger that is closed stays so."""
-        self.is_begun = True
-        self.is_abandoned = not self.is_done
+        self._move(Event.ABANDON)
 
     async def run(self, close: Callable[[], Awaitable[None]], abandon: Callable[[], None]) -> None:
         """Call `close` when no other caller is closing. Cancelling calls `abandon`.
 
         Raises `HandleClosedError` when the writer is abandoned meanwhile: the ledger may be open.
         """
-        was_abandoned = self.is_abandoned
-        self.is_begun = True
+        before = self.stage
+        self._move(Event.BEGIN)
         async with self._turn:
             try:
                 await close()
             except asyncio.CancelledError:
                 abandon()
                 raise
-        if not self.is_done and not was_abandoned:
+        if self.stage is not Stage.CLOSED and before is not Stage.ABANDONED:
             raise HandleClosedError(f"writer of ledger {self._ledger}")
 
     async def carry_out(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -65,6 +104,10 @@ class Closing:
 
         async def close() -> None:
             await work()
-            self.is_done = True
+            self._move(Event.FINISH)
 
         await self._tasks.run(close(), f"close of ledger {self._ledger}")
+
+    def _move(self, event: Event) -> None:
+        assert (self.stage, event) in TRANSITIONS, f"{event} while {self.stage}"
+        self.stage = TRANSITIONS[self.stage, event]
