@@ -21,7 +21,7 @@ from typing import Final
 from quire.aio.backoff import Backoff
 from quire.aio.handle import Handle
 from quire.aio.home import Home
-from quire.entry import NO_ENTRY, Entry, EntryId, LedgerId, Sealer
+from quire.entry import Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
     HandleClosedError,
     InvalidRequestError,
@@ -30,6 +30,7 @@ from quire.errors import (
 )
 from quire.ledger.fetch import EntryFetcher
 from quire.ledger.info import LedgerInfo, info_of
+from quire.ledger.known import KnownLedger
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead
@@ -62,13 +63,9 @@ class LedgerReader(Handle):
         opened: VersionedMetadata,
         options: LedgerOptions,
     ) -> None:
-        self.records = records
-        self.bookies = bookies
-        self.sealer = sealer
-        self.options = options
-        self._current = opened
+        self._known = KnownLedger(records, bookies, sealer, opened, options)
+        self._options = options
         self._fetcher = EntryFetcher(bookies, sealer, options)
-        self._lac = NO_ENTRY
         self._home = Home()
         self._closed = asyncio.Event()
 
@@ -79,7 +76,7 @@ class LedgerReader(Handle):
     @property
     def ledger(self) -> LedgerId:
         """The ledger's id."""
-        return self.sealer.ledger
+        return self._known.ledger
 
     @property
     def info(self) -> LedgerInfo:
@@ -89,72 +86,68 @@ class LedgerReader(Handle):
     @property
     def _metadata(self) -> LedgerMetadata:
         """The ledger's record as last seen."""
-        return self._current.metadata
-
-    @property
-    def _version(self) -> int:
-        """The metadata's version as last seen."""
-        return self._current.version
+        return self._known.metadata
 
     @property
     def is_closed(self) -> bool:
         """Whether the ledger is known to have its final end."""
-        return self._metadata.is_closed
-
-    @property
-    def _confirmed(self) -> EntryId:
-        """The highest entry known to be confirmed, without asking a bookie."""
-        if self._metadata.last_entry is not None:
-            return self._metadata.last_entry
-        return max(self._lac, self._metadata.last_fragment.first - 1)
-
-    def _confirm(self, lac: EntryId) -> None:
-        """Take in a LAC that was proven. It never falls."""
-        self._lac = max(self._lac, lac)
-
-    async def _refresh(self) -> bool:
-        """Read the metadata again; returns whether it changed. Raises the store's errors."""
-        newest = await self.records.read(self.ledger)
-        changed = newest.version > self._current.version
-        if changed:
-            self._current = newest
-        return changed
+        return self._known.is_closed
 
     async def last_confirmed(self) -> EntryId:
         """Return the last entry of a closed ledger, or a LAC of an open ledger.
 
-        The LAC is at or above every LAC that was announced before the call: bookies that cover all
-        write sets were asked. The writer announces with a delay, at most `LedgerOptions.lac_idle`
-        after its last append.
+        Returns:
+            The entry's id, −1 for none. The LAC is at or above every LAC that was announced before
+            the call: bookies that cover all write sets were asked. The writer announces with a
+            delay, at most `LedgerOptions.lac_idle` after its last append.
 
-        Raises `UnreadableError` when too few bookies answer, and the store's errors.
+        Raises:
+            UnreadableError: too few bookies answer.
+            HandleClosedError: the reader was closed.
+            QuireError: the errors of the metadata store.
+
+        Cancellation: ends the question only.
         """
         self._check_open()
-        if not self.is_closed:
-            await self._refresh()
-        if not self.is_closed:
-            timeout = self.options.request_timeout
-            async with judged_by_metadata(self.records):
-                lac = await covered_lac(self.bookies, self.sealer, self._metadata, timeout)
-            self._confirm(lac)
-        return self._confirmed
+        known = self._known
+        if not known.is_closed:
+            await known.refresh()
+        if not known.is_closed:
+            timeout = self._options.request_timeout
+            async with judged_by_metadata(known.records):
+                lac = await covered_lac(known.bookies, known.sealer, known.metadata, timeout)
+            known.confirm(lac)
+        return known.confirmed
 
     async def last_acknowledged(self) -> EntryId:
         """Return the last entry, at or above every entry that was acknowledged before the call.
 
-        Linearizable, where `last_confirmed` may lag behind the writer by its announcement. Waits
-        until that entry is confirmed, which a live writer sees to; raises `UnreadableError` when it
-        is not within `LedgerOptions.request_timeout`, because the writer is gone.
+        It waits until that entry is confirmed, which a living writer sees to.
+
+        Returns:
+            The entry's id, −1 for none.
+
+        Raises:
+            UnreadableError: too few bookies answer, or the entry is not confirmed within
+                `LedgerOptions.request_timeout`, because the writer is gone.
+            HandleClosedError: the reader was closed.
+            QuireError: the errors of the metadata store.
+
+        Cancellation: ends the question only.
+
+        Guarantees: linearizable, where `last_confirmed` may lag behind the writer by its
+            announcement.
         """
         self._check_open()
-        await self._refresh()
-        if self.is_closed:
-            return self._confirmed
-        timeout, pauses = self.options.request_timeout, LAC_POLLS.pauses()
-        async with judged_by_metadata(self.records):
-            end = await covered_end(self.bookies, self.sealer, self._metadata, timeout)
+        known = self._known
+        await known.refresh()
+        if known.is_closed:
+            return known.confirmed
+        timeout, pauses = self._options.request_timeout, LAC_POLLS.pauses()
+        async with judged_by_metadata(known.records):
+            end = await covered_end(known.bookies, known.sealer, known.metadata, timeout)
         deadline = asyncio.get_running_loop().time() + timeout
-        while await self.last_confirmed() < end and not self.is_closed:
+        while await self.last_confirmed() < end and not known.is_closed:
             if asyncio.get_running_loop().time() >= deadline:
                 reason = (
                     "it is not confirmed, and its writer is silent: open the ledger, or its log, "
@@ -162,7 +155,7 @@ class LedgerReader(Handle):
                 )
                 raise UnreadableError(self.ledger, end, reason)
             await asyncio.sleep(pauses.next())
-        return self._confirmed
+        return known.confirmed
 
     async def read_entry(self, entry: EntryId) -> Entry:
         """Return one entry.
@@ -234,7 +227,7 @@ class LedgerReader(Handle):
         Cancellation: ends the reading only.
         """
         self._check_range(first, last)
-        end = min(last, self._confirmed) if self.is_closed else last
+        end = min(last, self._known.confirmed) if self.is_closed else last
         if first <= end:
             async with aclosing(self._runs(first, end)) as runs:
                 async for run in runs:
@@ -257,7 +250,7 @@ class LedgerReader(Handle):
 
         Cancellation: ends the following only.
         """
-        async with aclosing(follow(self, first)) as runs:
+        async with aclosing(self._follow(first)) as runs:
             async for run in runs:
                 for entry in run:
                     yield entry
@@ -268,13 +261,12 @@ class LedgerReader(Handle):
         Args:
             first: the first entry.
         """
-        async with aclosing(follow(self, first)) as runs:
+        async with aclosing(self._follow(first)) as runs:
             async for run in runs:
                 yield run
 
-    async def _wait_handle_closed(self) -> None:
-        """Return when the handle is closed."""
-        await self._closed.wait()
+    def _follow(self, first: EntryId) -> AsyncGenerator[list[Entry], None]:
+        return follow(self._known, self.read_runs, self._closed, first)
 
     async def close(self) -> None:
         """Close the handle; a read under way may still return entries that are on their way, and
@@ -300,7 +292,7 @@ class LedgerReader(Handle):
         """
         self._check_range(first, last)
         wanted = first - 1 if last is None else last
-        known = self._confirmed
+        known = self._known.confirmed
         if not self.is_closed and (last is None or wanted > known):
             known = await self.last_confirmed()
         if wanted <= known:
@@ -319,7 +311,7 @@ class LedgerReader(Handle):
         metadata, guess = self._metadata, PAYLOAD_BYTES_GUESS
         if metadata.length and metadata.last_entry is not None:
             guess = metadata.length // (metadata.last_entry + 1)
-        return read_ahead(fetch, first, last, self.options, guess)
+        return read_ahead(fetch, first, last, self._options, guess)
 
     async def _fetch(self, first: EntryId, last: EntryId, bytes_max: int, turn: int) -> list[Entry]:
         """Fetch by the metadata at hand, and once more if that turns out to be old.
@@ -329,12 +321,12 @@ class LedgerReader(Handle):
         not report a loss.
         """
         self._check_open()
-        used = self._version
+        used = self._known.version
         try:
             return await self._fetch_now(first, last, bytes_max, turn)
         except (UnreadableError, NoSuchEntryError):
-            await self._refresh()
-            if self._version == used:  # another call may have refreshed meanwhile
+            await self._known.refresh()
+            if self._known.version == used:  # another call may have refreshed meanwhile
                 raise
         return await self._fetch_now(first, last, bytes_max, turn)
 
@@ -344,7 +336,7 @@ class LedgerReader(Handle):
         metadata = self._metadata
         fragment = metadata.fragment_of(first)
         above = (each.first - 1 for each in metadata.fragments if each.first > first)
-        async with judged_by_metadata(self.records):
+        async with judged_by_metadata(self._known.records):
             return await self._fetcher.fetch(
                 metadata.replication,
                 fragment.bookies,

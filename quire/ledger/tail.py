@@ -19,10 +19,10 @@ The generator owns every call it makes; closing it ends them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 from quire.aio.backoff import Backoff
 from quire.bookie import LedgerTail
@@ -33,13 +33,14 @@ from quire.errors import (
     QuireError,
     RetryError,
 )
+from quire.ledger.known import KnownLedger
 from quire.ledger.metadata import LedgerState
 from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import covering
 from quire.ledger.verify import unverified_entry, verified_lac
 
-if TYPE_CHECKING:
-    from quire.ledger.reader import LedgerReader
+ReadRuns: TypeAlias = Callable[[EntryId, EntryId], AsyncGenerator[list[Entry], None]]
+"""Yields the entries of a confirmed range, in lists of consecutive ones."""
 
 WAIT_SECONDS: Final = 30.0
 """How long a bookie is asked to wait for news before it answers without any."""
@@ -64,11 +65,15 @@ class _News:
     waited: float
 
 
-async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[Entry], None]:
-    """Yield confirmed entries from `first` on as they appear. See `LedgerReader.follow`."""
+async def follow(
+    known: KnownLedger, read_runs: ReadRuns, closed: asyncio.Event, first: EntryId
+) -> AsyncGenerator[list[Entry], None]:
+    """Yield confirmed entries from `first` on as they appear, read by `read_runs`, until the ledger
+    ends. Raises `HandleClosedError` once `closed` is set. See `LedgerReader.follow`.
+    """
     following, pauses = first, BACKOFF.pauses()
     async with QuorumCall[str, _News | None]() as asking:
-        watch = _Watch(reader, asking)
+        watch = _Watch(known, closed, asking)
         while True:
             fresh, watch.fresh = watch.fresh, None
             if fresh is not None and fresh.entry == following:
@@ -77,8 +82,8 @@ async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[En
                 yield [fresh]
                 continue
             try:
-                while following <= reader._confirmed:
-                    async with aclosing(reader.read_runs(following, reader._confirmed)) as runs:
+                while following <= known.confirmed:
+                    async with aclosing(read_runs(following, known.confirmed)) as runs:
                         async for run in runs:
                             following = run[-1].entry + 1
                             pauses.reset()
@@ -86,18 +91,21 @@ async def follow(reader: LedgerReader, first: EntryId) -> AsyncGenerator[list[En
             except RetryError:
                 await asyncio.sleep(pauses.next())
                 continue
-            if reader.is_closed:
+            if known.is_closed:
                 break
             await watch.next()
-    if following > reader._confirmed + 1:
-        raise NoSuchEntryError(reader.ledger, following)
+    if following > known.confirmed + 1:
+        raise NoSuchEntryError(known.ledger, following)
 
 
 class _Watch:
     """The questions under way, and how long each of those asked is left alone next time."""
 
-    def __init__(self, reader: LedgerReader, asking: QuorumCall[str, _News | None]) -> None:
-        self._reader = reader
+    def __init__(
+        self, known: KnownLedger, closed: asyncio.Event, asking: QuorumCall[str, _News | None]
+    ) -> None:
+        self._known = known
+        self._closed = closed
         self._asking = asking
         self._failures: dict[str, int] = {}
         self.fresh: Entry | None = None
@@ -106,16 +114,16 @@ class _Watch:
 
     async def next(self) -> None:
         """Ask every bookie that has to be asked and is not yet, and take in one answer."""
-        reader, asking = self._reader, self._asking
+        known, asking = self._known, self._asking
         if not asking.is_asked(_METADATA):
             asking.ask(_METADATA, self._wait_metadata(self._rest(_METADATA)))
-        if reader._metadata.state is LedgerState.OPEN:
+        if known.metadata.state is LedgerState.OPEN:
             for bookie in self._choice():
                 if not asking.is_asked(bookie):
                     asking.ask(bookie, self._wait_tail(bookie, self._rest(bookie)))
         key, answer = await asking.next()
         if key == _HANDLE:
-            raise HandleClosedError(f"reader of ledger {reader.ledger}")
+            raise HandleClosedError(f"reader of ledger {known.ledger}")
         if isinstance(answer, QuireError):
             if key == _METADATA and not isinstance(answer, RetryError):
                 raise answer
@@ -127,27 +135,27 @@ class _Watch:
 
     def _choice(self) -> list[BookieId]:
         """Return bookies that cover every write set, those left alone for a while last."""
-        ensemble = self._reader._metadata.last_fragment.bookies
+        ensemble = self._known.metadata.last_fragment.bookies
         ranked = sorted(range(len(ensemble)), key=lambda p: ensemble[p] in self._failures)
-        count = len(covering(self._reader._metadata.replication, ranked))
+        count = len(covering(self._known.metadata.replication, ranked))
         return [ensemble[position] for position in ranked[: max(count, ASKED_MIN)]]
 
     async def _take(self, bookie: BookieId, news: _News) -> None:
-        lac = verified_lac(self._reader.sealer, news.tail)
+        lac = verified_lac(self._known.sealer, news.tail)
         if lac is not None and lac > news.above:
-            self._reader._confirm(lac)
+            self._known.confirm(lac)
             self.fresh = self._last_entry(news.tail, lac)
             self._failures.pop(bookie, None)
         elif news.waited < WAIT_SECONDS / 2:
             self._slow_down(bookie)
         if news.tail.fenced:
             with suppress(RetryError):
-                await self._reader._refresh()
+                await self._known.refresh()
 
     def _last_entry(self, tail: LedgerTail, lac: EntryId) -> Entry | None:
         if tail.frame is None or unverified_entry(tail.frame) > lac:
             return None
-        return self._reader.sealer.unseal(unverified_entry(tail.frame), tail.frame)
+        return self._known.sealer.unseal(unverified_entry(tail.frame), tail.frame)
 
     def _slow_down(self, key: str) -> None:
         self._failures[key] = self._failures.get(key, 0) + 1
@@ -158,17 +166,16 @@ class _Watch:
         return BACKOFF.seconds(failures - 1) if failures else 0.0
 
     async def _wait_handle_closed(self) -> None:
-        await self._reader._wait_handle_closed()
+        await self._closed.wait()
 
     async def _wait_metadata(self, pause: float) -> None:
         await asyncio.sleep(pause)
-        await self._reader.records.wait(self._reader.ledger, self._reader._version)
-        await self._reader._refresh()
+        await self._known.wait_change()
 
     async def _wait_tail(self, bookie: BookieId, pause: float) -> _News:
         await asyncio.sleep(pause)
-        reader, time = self._reader, asyncio.get_running_loop().time
-        above, asked_at = reader._confirmed, time()
-        call = reader.bookies.bookie(bookie).wait_tail(reader.ledger, above, WAIT_SECONDS)
-        deadline = WAIT_SECONDS + reader.options.request_timeout
+        known, time = self._known, asyncio.get_running_loop().time
+        above, asked_at = known.confirmed, time()
+        call = known.bookies.bookie(bookie).wait_tail(known.ledger, above, WAIT_SECONDS)
+        deadline = WAIT_SECONDS + known.options.request_timeout
         return _News(above, await within(deadline, bookie, call), time() - asked_at)

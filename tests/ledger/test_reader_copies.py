@@ -9,6 +9,7 @@ import pytest
 
 from quire.entry import LedgerId
 from quire.errors import NoSuchLedgerError, StoreUnavailableError, UnreadableError
+from quire.ledger.known import KnownLedger
 from quire.ledger.metadata import Fragment
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -112,7 +113,7 @@ def test_metadata_that_somebody_else_refreshed_meanwhile_is_used_too() -> None:
 
         async def refresh(method: str, ledger: LedgerId) -> None:
             if method == "read":
-                await reader._refresh()
+                await reader._known.refresh()
 
         cluster.bookies["b0"].before = refresh
         assert await ids(reader) == list(range(5))
@@ -126,11 +127,11 @@ def test_nothing_is_denied_by_metadata_that_cannot_be_checked(
     async def body(cluster: MemoryCluster) -> None:
         reader = await _moved(cluster)
 
-        async def refuse(self: LedgerReader) -> bool:
+        async def refuse(self: KnownLedger) -> None:
             raise StoreUnavailableError("memory:", "by order of the test")
 
         with monkeypatch.context() as store_down:
-            store_down.setattr(LedgerReader, "_refresh", refuse)
+            store_down.setattr(KnownLedger, "refresh", refuse)
             with pytest.raises(StoreUnavailableError):
                 await ids(reader)
         assert await ids(reader) == list(range(5))

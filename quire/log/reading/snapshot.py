@@ -240,5 +240,4 @@ async def _bisect(
 
 async def _until_closed(reader: LedgerReader) -> None:
     while not reader.is_closed:
-        await reader.records.wait(reader.ledger, reader._version)
-        await reader._refresh()
+        await reader._known.wait_change()

@@ -100,7 +100,7 @@ async def read_span(
     decryption = Decryption(span.log, keyring)
     reader = await open_source(catalog, span.ledger, span.cold, span.last, span.base, password)
     if isinstance(reader, LedgerReader):
-        reader._confirm(span.last)  # it was; the bookies that answer here may not have heard of it
+        reader._known.confirm(span.last)  # it was; bookies that answer here may not know that yet
     async with (
         AsyncExitStack() as stack,
         aclosing(reader.read_runs(span.first, span.last)) as runs,

@@ -8,10 +8,10 @@ from typing import Any
 from quire.bookie import LedgerTail
 from quire.entry import NO_ENTRY, EntryId
 from quire.ledger import numbered, read_lac, replica_sender, tail, verify, window
+from quire.ledger.known import KnownLedger
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
-from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from tests.sim.ablations.patch import Patch
 
@@ -98,9 +98,9 @@ def close_at_the_length_pushed() -> list[Patch]:
 
 def take_recovery_for_the_end() -> list[Patch]:
     def is_closed(self: Any) -> bool:
-        return self._metadata.state is not LedgerState.OPEN
+        return self.metadata.state is not LedgerState.OPEN
 
-    return [(LedgerReader, "is_closed", property(is_closed))]
+    return [(KnownLedger, "is_closed", property(is_closed))]
 
 
 def take_the_highest_entry_for_lac() -> list[Patch]:
