@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -402,6 +403,22 @@ def test_rooms_keep_their_order(package: str) -> None:
             if under(target, package) and target != package:
                 other = target.split(".")[depth]
                 assert rooms.index(other) <= rooms.index(room), f"{name} imports {target}"
+
+
+def test_no_modules_import_each_other() -> None:
+    """Neither directly nor over others, nor for types only: each can be read before its users."""
+    found = dict(modules())
+    arrows: dict[str, set[str]] = {}
+    for name, path in found.items():
+        targets = arrows[name] = set()
+        for target in imported(path):
+            while target and target not in found:
+                target = target.rpartition(".")[0]
+            targets |= {target} - {"", name}
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle of imports: {' imports '.join(reversed(error.args[1]))}")
 
 
 @pytest.mark.parametrize(("name", "path"), all_modules())
