@@ -1,12 +1,10 @@
 """The metadata store on ZooKeeper: the port's calls, and their requests.
 
-Paths live below the URI's root, which is made as needed like any parent. Versions join the id of
-the change that created a record, ZooKeeper's own version of it (which starts over when the record
-is created again), and the time of its last change. So `wait` tells one life of a record from the
-next, and a version that a client read before ZooKeeper's data was put back from an older copy from
-one that counts the same since: the time is compared for equality only. So does `put`, by a read
-first: a record that is deleted, created again and changed as often as before between the
-read and the change, a matter of milliseconds, would still be taken for the old one (T2 allows it).
+Paths live below the URI's root, which is made as needed like any parent. Versions are
+joined from ZooKeeper's own, so that they outlive neither a record nor a restore (versions.py).
+`put` compares them by a read first: a record that is deleted, created again and changed as often as
+before between the read and the change, a matter of milliseconds, would still be taken for the old
+one (T2 allows it).
 
 Every session has its own connection, and so its own ZooKeeper session and timeout; the store's
 other calls share a connection. `zookeeper_connection.py` describes the ends of requests.
@@ -31,6 +29,7 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
+from quire.metastore import versions
 from quire.metastore.changes import Change, Create, Put, check_changes, describe
 from quire.metastore.layout import check_path, check_value, parent_of
 from quire.metastore.store import Versioned
@@ -40,9 +39,6 @@ from quire.metastore.zookeeper_uri import ZooKeeperUri, parse_credentials, parse
 
 CONNECTION_SECONDS: Final = 10.0
 """ZooKeeper session timeout of the connection that sessions do not use."""
-
-TIME_BITS: Final = 48
-"""Milliseconds of 9,000 years."""
 
 PARENT_ATTEMPTS_MAX: Final = 4
 """A missing parent is created; it vanishes again only when another client deletes it as empty."""
@@ -294,8 +290,7 @@ def _creation_of(full: str, value: bytes, how: Mapping[str, bool], client: Any) 
 
 
 def _version(stat: Any) -> int:
-    version: int = (stat.czxid << 32 | stat.version) << TIME_BITS | stat.mtime % (1 << TIME_BITS)
-    return version
+    return versions.join_version(stat.czxid, stat.version, stat.mtime)
 
 
 @contextmanager

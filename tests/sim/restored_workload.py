@@ -8,6 +8,7 @@ store with production's own `adopt`. Then writers make new ledgers. What must ho
 
   I1  an id means one ledger: it has one token, and its entries are those of one writer
   I1  nothing is collected between the disaster and the adoption
+  T2  a version of a record means one value, before the disaster and after it
   L1  what was acknowledged of a ledger that is in the store is there when it is recovered, also if
       it was written to ensembles that the record of the day of the backup does not name
 
@@ -42,6 +43,7 @@ from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS, LEDGERS
 from tests.sim.clients import ClientMachine, join
 from tests.sim.history import Violation, require
+from tests.sim.store import Snapshot
 from tests.sim.world import SimWorld
 
 GIVEN_UP_SECONDS: Final = 2.0
@@ -61,6 +63,8 @@ class RestoredWorkload:
         world.budget.set(replication.ack_quorum)
         self.acks = 0
         self.loses_counter = rng.random() < 0.3
+        self.meant: dict[tuple[str, int], bytes] = {}
+        """Values of the store's records, by path and version."""
         self.tokens: dict[LedgerId, str] = {}
         self.acked: dict[LedgerId, set[EntryId]] = defaultdict(set)
         self.deleted: set[LedgerId] = set()
@@ -150,7 +154,7 @@ class RestoredWorkload:
 
     # -- the store ---------------------------------------------------------------------------------
 
-    def _disaster(self, backup: dict[str, bytes]) -> None:
+    def _disaster(self, backup: Snapshot) -> None:
         world, tree = self.world, self.world.tree
         if self.loses_counter:
             world.note_fault("counter lost")
@@ -158,13 +162,12 @@ class RestoredWorkload:
                 tree.delete(LEDGER_IDS, None)
             return
         world.note_fault("store put back")
-        records = dict(backup)
+        records = backup.records
         cluster = Cluster.decode(records[CLUSTER])
         begun = replace(cluster, incarnation=cluster.incarnation + 1, adopted=False)
-        records[CLUSTER] = begun.encode()
         following = decode_counter(records[LEDGER_IDS]).following if LEDGER_IDS in records else 0
-        records[LEDGER_IDS] = encode_counter(following, is_withheld=True)
-        tree.put_back(records)
+        counter = encode_counter(following, is_withheld=True)
+        tree.put_back(backup, {CLUSTER: begun.encode(), LEDGER_IDS: counter})
         found = [
             LedgerMetadata.decode(path, value)
             for path, value in records.items()
@@ -207,12 +210,19 @@ class RestoredWorkload:
     def _changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
         try:
+            self._check_meaning(path, value, version)
             if path == CLUSTER and value and self.lost and Cluster.decode(value).adopted:
                 self._check_kept()
             elif path.startswith(LEDGERS + "/") and path.count("/") == 4:
                 self._recorded(path, value)
         except Violation as violation:
             self.world.loop.fail(violation)
+
+    def _check_meaning(self, path: str, value: bytes | None, version: int) -> None:
+        if value is not None:
+            meant = self.meant.setdefault((path, version), value)
+            text = f"version {version} of {path} was {meant!r}, and is {value!r}"
+            require(meant == value, "T2 a version means one value", text)
 
     def _recorded(self, path: str, value: bytes | None) -> None:
         if value is None:

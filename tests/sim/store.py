@@ -1,6 +1,7 @@
 """A metadata store at the far end of a bad connection.
 
-`WatchedTree` is the truth (production's `MemoryTree`) and tells a listener of every change.
+`WatchedTree` is the truth (production's `MemoryTree`) and tells a listener of every change. Its
+versions are those of a ZooKeeper, which start anew where an older copy is put back (versions.py).
 `SimStore` is one client of it. Each call travels there and back: it may be lost on the way (nothing
 changed: `StoreUnavailableError`), or its answer may be lost (`StoreOutcomeUnknownError`, applied or
 not). One client's calls take effect in the order they were made, so whoever re-reads after an
@@ -13,9 +14,9 @@ A session lives while its heartbeats arrive; it may also be expired by decree. I
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from quire.errors import (
     HandleClosedError,
@@ -24,6 +25,7 @@ from quire.errors import (
     StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
+from quire.metastore import versions
 from quire.metastore.changes import Change, check_changes, describe
 from quire.metastore.memory import MemoryTree
 from quire.metastore.store import Versioned
@@ -62,6 +64,23 @@ class Watch:
         self.tell = tell
 
 
+class Edits(NamedTuple):
+    """What ZooKeeper says of a record's life."""
+
+    created: int
+    edits: int
+    changed_ms: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of a tree."""
+
+    records: dict[str, bytes]
+    edits: dict[str, Edits]
+    changes: int
+
+
 class WatchedTree(MemoryTree):
     """The tree, and a listener that is told (path, value or None, version) of every change.
 
@@ -71,6 +90,9 @@ class WatchedTree(MemoryTree):
     def __init__(self) -> None:
         super().__init__()
         self.listeners: list[Callable[[str, bytes | None, int], None]] = []
+        self._edits: dict[str, Edits] = {}
+        self._changes = 0
+        self._lost_ms = 0
         self._watches: list[Watch] = []
         self._is_looking = False
         self._reaper: asyncio.Handle | None = None
@@ -119,14 +141,23 @@ class WatchedTree(MemoryTree):
         self._arm_reaper()
 
     def put(self, path: str, value: bytes, version: int) -> int:
-        changed = super().put(path, value, version)
-        self._tell(path, value, changed)
-        return changed
+        super().put(path, value, version)
+        before = self._edits[path]
+        return self._stamp(path, before._replace(edits=before.edits + 1))
 
     def _insert(self, path: str, value: bytes, owner: int | None) -> int:
-        version = super()._insert(path, value, owner)
-        self._tell(path, value, version)
-        return version
+        super()._insert(path, value, owner)
+        return self._stamp(path, Edits(self._changes + 1, 0, 0))
+
+    def _stamp(self, path: str, edits: Edits) -> int:
+        """Give a record that was changed now its version."""
+        self._changes += 1
+        now_ms = int(1000 * _loop().time()) + self._lost_ms
+        self._edits[path] = edits._replace(changed_ms=now_ms)
+        record = self._records[path]
+        record.version = versions.join_version(*self._edits[path])
+        self._tell(path, record.value, record.version)
+        return record.version
 
     def _remove(self, path: str) -> None:
         super()._remove(path)
@@ -136,29 +167,33 @@ class WatchedTree(MemoryTree):
         for listener in self.listeners:
             listener(path, value, version)
 
-    def snapshot(self) -> dict[str, bytes]:
-        """Return all records that a backup has: those of sessions are not among them."""
+    def snapshot(self) -> Snapshot:
+        """Return all that a copy has: records of sessions are not among it."""
         lasting = {path: each.value for path, each in self._records.items() if each.owner is None}
-        return {path: value for path, value in lasting.items() if path != "/"}
+        records = {path: value for path, value in lasting.items() if path != "/"}
+        return Snapshot(records, {path: self._edits[path] for path in records}, self._changes)
 
-    def put_back(self, records: dict[str, bytes]) -> None:
-        """Hold these records and no others, and no session. Listeners are not told.
+    def put_back(self, copy: Snapshot, changes: Mapping[str, bytes]) -> None:
+        """Hold what a copy has and no more, and no session; then change some records. Listeners
+        are not told.
 
-        Versions go on: no version outlives the disaster. A SQLite file that was replaced stops
-        its clients; ZooKeeper's versions have the time of the change in them. The ablation "no
-        version outlives a restore" shows what happens otherwise.
+        Changes are counted on from the copy, so what counts them comes again. The clock goes on.
         """
         listeners, self.listeners = self.listeners, []
         self._deadlines.clear()
-        for path in sorted(self._records, reverse=True):
-            if path != "/":
-                del self._records[path]
+        self._records = {"/": self._records["/"]}
         self._records["/"].names.clear()
-        for path in sorted(records):
-            if path not in self._records:
-                self.create(path, records[path])
+        self._changes, self._edits = copy.changes, {}
+        self._lost_ms += 1  # it took some time
+        for path, value in sorted(copy.records.items()):
+            super()._insert(path, value, None)
+            self._edits[path] = copy.edits[path]
+            self._records[path].version = versions.join_version(*copy.edits[path])
+        for path, value in sorted(changes.items()):
+            if path in self._records:
+                self.put(path, value, self._records[path].version)
             else:
-                self._records[path].value = records[path]
+                self.create(path, value)
         self.listeners = listeners
         self.wake()
 

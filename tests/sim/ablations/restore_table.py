@@ -35,8 +35,6 @@ RESTORE: Final = (
         "no version outlives a restore",
         "restored",
         restores.take_versions_of_before_for_versions_of_now,
-        "rare: a record must be changed as often before the disaster as after it, unseen by the "
-        "client that knows it; tests/metastore/test_zookeeper_older.py has it",
     ),
     Ablation("a lost counter is not replaced", "restored", restores.begin_a_new_counter),
 )

@@ -7,11 +7,10 @@ from typing import Any
 from quire.ledger import ids, recovery, recovery_plan, stored_records
 from quire.ledger.ids import LedgerIds
 from quire.metadata import adopt
-from quire.metastore.memory import MemoryTree
+from quire.metastore import versions
 from quire.storage.maintenance import deletions
 from tests.sim.ablations.patch import Patch
 from tests.sim.faults import FaultMix, Theme
-from tests.sim.store import WatchedTree
 
 
 def churn(mix: FaultMix) -> None:
@@ -92,31 +91,10 @@ def begin_a_new_counter() -> list[Patch]:
 
 
 def take_versions_of_before_for_versions_of_now() -> list[Patch]:
-    """A record's version counts its changes, and the restored tree has the counts of the backup.
+    """A record's version counts its changes and no more."""
+    whole = versions.join_version
 
-    That is what a directory of ZooKeeper's data is that was put back from an older copy. In
-    production the version has the time of the change in it too.
-    """
-    snapshot, put_back, put = WatchedTree.snapshot, WatchedTree.put_back, MemoryTree.put
-    versions: dict[str, int] = {}
+    def join(created: int, edits: int, changed_ms: int) -> int:
+        return whole(created, edits, 0)
 
-    def noting(self: Any) -> Any:
-        versions.clear()
-        versions.update((path, each.version) for path, each in self._records.items())
-        return snapshot(self)
-
-    def counting_on(self: Any, records: Any) -> None:
-        put_back(self, records)
-        for path, record in self._records.items():
-            record.version = versions.get(path, record.version)
-
-    def counted(self: Any, path: str, value: bytes, version: int) -> int:
-        put(self, path, value, version)
-        self._records[path].version = version + 1
-        return version + 1
-
-    return [
-        (WatchedTree, "snapshot", noting),
-        (WatchedTree, "put_back", counting_on),
-        (MemoryTree, "put", counted),
-    ]
+    return [(versions, "join_version", join)]
