@@ -6,6 +6,8 @@
     /quire/bookies/<bookie>             ephemeral: a bookie that is up
     /quire/clients/<client>             ephemeral: a client that is connected
     /quire/cookies/<bookie>             the identity of a bookie's disk
+    /quire/standings/<bookie>           what an operator wishes of a bookie
+    /quire/heartbeats/<bookie>          the last account that a bookie gave of itself
     /quire/logs/<log>                   manifest
     /quire/cursors/<log>/<cursor>       how far a consumer of a log has come
     /quire/parts/<log>/<job>/<ledger>   a ledger written for a log that is to adopt it
@@ -33,6 +35,8 @@ LEDGER_IDS: Final = "/quire/ledger-ids"
 BOOKIES: Final = "/quire/bookies"
 CLIENTS: Final = "/quire/clients"
 COOKIES: Final = "/quire/cookies"
+STANDINGS: Final = "/quire/standings"
+HEARTBEATS: Final = "/quire/heartbeats"
 LOGS: Final = "/quire/logs"
 CURSORS: Final = "/quire/cursors"
 SERVICES: Final = "/quire/services"
@@ -81,6 +85,16 @@ def bookie_path(bookie: BookieId) -> str:
 def cookie_path(bookie: BookieId) -> str:
     """Return the path of a bookie's cookie."""
     return f"{COOKIES}/{check_bookie(bookie)}"
+
+
+def standing_path(bookie: BookieId) -> str:
+    """Return the path of a bookie's standing."""
+    return f"{STANDINGS}/{check_bookie(bookie)}"
+
+
+def heartbeat_path(bookie: BookieId) -> str:
+    """Return the path of a bookie's heartbeat."""
+    return f"{HEARTBEATS}/{check_bookie(bookie)}"
 
 
 def log_path(log: str) -> str:

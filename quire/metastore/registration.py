@@ -34,8 +34,7 @@ def encode_registration(
     if address.runs is not None:
         body["runs"] = address.runs
     if address.labels != NOWHERE:
-        pairs = ((level, getattr(address.labels, level)) for level in LEVELS)
-        body["labels"] = {level: label for level, label in pairs if label}
+        body["labels"] = label_fields(address.labels)
     if address.room:
         body["room"] = address.room
     return FORMAT.encode(body, unknown)
@@ -54,12 +53,20 @@ def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
     room = body.get("room", 0)
     if type(room) is not int or room < 0:
         raise CorruptRecordError(path, f"room {room!r}")
-    hello, labels = says_hello and runs is not None, _labels(path, body.get("labels", {}))
+    hello, labels = says_hello and runs is not None, read_labels(path, body.get("labels", {}))
     return BookieAddress(bookie, address, writable, runs, hello, labels, room)
 
 
-def _labels(path: str, found: object) -> Labels:
-    """Return the labels of a registration; a level of a later program is passed over."""
+def label_fields(labels: Labels) -> dict[str, str]:
+    """Return labels as a record has them."""
+    pairs = ((level, getattr(labels, level)) for level in LEVELS)
+    return {level: label for level, label in pairs if label}
+
+
+def read_labels(path: str, found: object) -> Labels:
+    """Return the labels of a record; a level of a later program is passed over. Raises
+    `CorruptRecordError`.
+    """
     try:
         assert isinstance(found, dict)
         return Labels(**{level: found[level] for level in LEVELS if level in found})

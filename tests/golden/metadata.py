@@ -26,6 +26,7 @@ from quire.log.manifest.jobs import Forgotten, Job
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.records.position import Position
 from quire.metastore.cluster import Cluster
+from quire.metastore.heartbeat import Heartbeat, Place
 from quire.metastore.levels import Member, Program, Speaks
 from quire.metastore.members import decode_client, encode_client
 from quire.metastore.record import decode_record, encode_record
@@ -34,6 +35,7 @@ from quire.metastore.registration import (
     encode_registration,
     registered_program,
 )
+from quire.metastore.standing import Standing, Wish
 from quire.service.snapshots import Snapshot
 from quire.storage.identity.cookie import BookieCookie, Part, Role
 from tests.golden.golden import Golden
@@ -140,6 +142,13 @@ READ_ONLY = BookieAddress("b" * 32, "host:3181", False)
 PROGRAM = Program("0.1.0", Speaks(1, 2))
 SERVED = (replace(BOOKIE, says_hello=True), PROGRAM)
 PLACED = replace(SERVED[0], labels=Labels("eu", "a", "r7", "h1"), room=1 << 38)
+AWAY = Standing(Wish.AWAY, "new fan", "anna@desk", 1_700_000_000_000, 1_700_000_600_000)
+DRAINING = Standing(Wish.DRAIN, "", "anna@desk", 1_700_000_000_000)
+HEARTBEAT = Heartbeat(
+    *(1_700_000_000_000, "host:3181", Labels(rack="r7", host="h1"), "0.1.0"),
+    *(Wish.AWAY, False, 12, 1),
+    (Place("/fast", "journal", 7, 9), Place("/big", "main+entries", 70, 90)),
+)
 CLIENT = Member("client", "1", "host, process 7", PROGRAM)
 AT_LEVEL = Cluster("c" * 32, counted=True, level=2)
 TERM = Term(3, "anna", "c-0000000001", "00ff")
@@ -152,6 +161,14 @@ def _bookie(data: bytes) -> BookieAddress:
 
 def _served(data: bytes) -> tuple[BookieAddress, Program]:
     return _bookie(data), registered_program("b" * 32, data)
+
+
+def _standing(data: bytes) -> Standing:
+    return Standing.decode("b" * 32, data)
+
+
+def _heartbeat(data: bytes) -> Heartbeat:
+    return Heartbeat.decode("b" * 32, data)
 
 
 def _client(data: bytes) -> Member:
@@ -210,6 +227,9 @@ METADATA = (
     _of("bookie", PLACED, lambda: encode_registration(PLACED, program=PROGRAM), _bookie, "-labels"),
     _of("bookie", SERVED, lambda: encode_registration(BOOKIE, program=PROGRAM), _served, "-level"),
     _of("client", CLIENT, lambda: encode_client("host, process 7", PROGRAM), _client),
+    _of("standing", AWAY, AWAY.encode, _standing),
+    _of("standing", DRAINING, DRAINING.encode, _standing, "-drain"),
+    _of("heartbeat", HEARTBEAT, HEARTBEAT.encode, _heartbeat),
     _of("cluster", AT_LEVEL, AT_LEVEL.encode, Cluster.decode, "-level"),
     _of("cookie", SPREAD, lambda: encode_record("cookie", 1, SPREAD.body()), _twin),
     _record("log", NEW_LOG, "-new"),
