@@ -125,7 +125,7 @@ class Ensemble:
         )
 
     @property
-    def is_behind(self) -> bool:
+    def is_lagging(self) -> bool:
         """Whether a bookie that is up has yet to get, or to ack, an entry that is confirmed."""
         return not self._is_stopped and any(
             sender.state is SenderState.UP
@@ -134,12 +134,12 @@ class Ensemble:
         )
 
     async def settle(self, seconds: float) -> None:
-        """Wait until no bookie is behind. A bookie that is down, or takes longer than `seconds`,
-        is not waited for.
+        """Wait until no bookie lags, for some seconds at most. A bookie that is down counts as one
+        that does not lag.
         """
         with suppress(TimeoutError):
             async with time_limit(seconds):
-                while self.is_behind:
+                while self.is_lagging:
                     self._moved.clear()
                     await self._moved.wait()
 

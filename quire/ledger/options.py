@@ -28,7 +28,7 @@ class LedgerOptions:
     """No append waits longer for its answer, and `close` no longer for appends in flight."""
 
     close_grace: float = 1.0
-    """`close` waits so long for bookies that are up and behind the ack quorum, and then leaves
+    """`close` waits so long for bookies that are up and slower than the ack quorum, then leaves
     their copies out. A bookie that is only slow is done in milliseconds."""
 
     entries_in_flight_max: int = 8192

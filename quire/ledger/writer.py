@@ -241,7 +241,7 @@ class LedgerWriter(Handle):
     async def close(self) -> None:
         """Wait for appends in flight, then close the ledger at LAC. Harmless when called again.
 
-        Bookies that are up and behind get `close_grace` seconds to store their copies.
+        Slow bookies that are up get `close_grace` seconds to store their copies.
 
         An append that is not confirmed within `append_timeout` fails as unknown and is cut off. If
         it was answered before (deferred sync), this call fails with `AppendOutcomeUnknownError`.

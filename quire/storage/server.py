@@ -14,7 +14,8 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -29,9 +30,10 @@ from quire.event_log import observing
 from quire.extras import needed_for
 from quire.labels import NOWHERE, Labels
 from quire.metastore import open_store
+from quire.metastore.heartbeat import Place
 from quire.metastore.store import MetadataStore
 from quire.storage.disk.port import Disk
-from quire.storage.identity.directories import open_directory
+from quire.storage.identity.directories import open_directory, places
 from quire.storage.identity.identity import identify, settle_twin
 from quire.storage.identity.registration import SESSION_SECONDS, Registration
 from quire.storage.journal.options import StorageOptions
@@ -45,6 +47,8 @@ from quire.storage.serving.births import Births, BornBookie
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.storage.serving.limits import ServiceLimits
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
+from quire.storage.serving.obedient import ObedientBookie
+from quire.storage.serving.presence import Presence
 from quire.wire.transport import split_address
 
 _log = logging.getLogger(__name__)
@@ -99,8 +103,18 @@ def _upkeep(
 
 
 def _guarded(node: BookieNode, births: Births) -> BornBookie:
-    """Return the bookie as clients reach it."""
+    """Return the bookie with the guard of ids."""
     return BornBookie(node, node.bookie, births, node.knows)
+
+
+def _present(
+    store: MetadataStore,
+    bookie: ObedientBookie,
+    look_at_places: Callable[[], Awaitable[Sequence[Place]]],
+    rng: random.Random,
+) -> Presence:
+    """Return what obeys the bookie's operator, and tells of the bookie."""
+    return Presence(store, bookie, look_at_places, clock=time.time, rng=rng)
 
 
 async def _check_store(
@@ -148,6 +162,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         with _naming_the_remedy(directory):
             disk = await open_directory(directory)  # first: a second process waits for nothing
+            look_at_places = partial(places, disk)
             if metrics is not None:
                 disk = MeteredDisk(disk, meter)
             seconds = (options or StorageOptions()).close_seconds
@@ -162,9 +177,13 @@ async def serve(
         stack.push_async_callback(node.close)
         born = _guarded(node, MetadataBirths(store, cookie.cluster))
         stack.push_async_callback(born.close)
-        bookie: Bookie = born
+        obedient = ObedientBookie(born, cookie.bookie, node.knows)
+        presence = _present(store, obedient, look_at_places, rng)
+        stack.push_async_callback(presence.close)
+        await presence.look()
+        bookie: Bookie = obedient
         if metrics is not None:
-            bookie = MeteredBookie(born, meter)
+            bookie = MeteredBookie(obedient, meter)
             shown = await stack.enter_async_context(_shown(bookie, meter, metrics))
             _log.info("bookie %s shows its figures at http://%s/metrics", cookie.bookie, shown)
         others = None if copies is None else partial(copies, store, cookie.bookie)
@@ -179,8 +198,14 @@ async def serve(
         address = await stack.enter_async_context(doors)
         address = replace(address, labels=labels.at_host(socket.gethostname()))
         registration = Registration(
-            *(store, node, address, rng, session_timeout),
+            *(store, obedient, address, rng, session_timeout),
             # The store may have been replaced by another cluster's while the bookie served.
             check_identity=partial(_check_store, disk, store, node, born),
         )
-        await registration.keep(on_ready)
+
+        def begin(ready: BookieAddress) -> None:
+            presence.start(ready)
+            if on_ready is not None:
+                on_ready(ready)
+
+        await registration.keep(begin)

@@ -54,12 +54,16 @@ STOP_CLIENT: Final = "stop client in order"
 SECOND_PROCESS: Final = "second process"
 """Another process for a bookie's disk (second_process.py): drawn last of all."""
 
+WISH: Final = "wish"
+"""An operator sets a bookie away, or drains it (wishes.py): drawn after all others."""
+
 TO_CLIENTS: Final = ("kill client", "pause client", STOP_CLIENT)
 
 RATES_MAX: Final = {
     STOP: 2.0,
     STOP_CLIENT: 2.0,
     SECOND_PROCESS: 1.0,
+    WISH: 3.0,
     "kill client": 1.0,
     "isolate": 2.0,
     "pause client": 2.0,
@@ -177,6 +181,8 @@ def draw_mix(rng: random.Random) -> FaultMix:
         mix.blows[STOP_CLIENT] = 2.0
     if rate := maybe(0.2, 0.2, RATES_MAX[SECOND_PROCESS]):
         mix.rates[SECOND_PROCESS] = rate
+    if rate := maybe(0.3, 0.2, RATES_MAX[WISH]):
+        mix.rates[WISH] = rate
     return mix
 
 

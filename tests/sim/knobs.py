@@ -20,8 +20,9 @@ from quire.log.records import producers
 from quire.run import RUN_BYTES_MAX
 from quire.storage.disk import partial_read
 from quire.storage.entries import doubtful, entry_files, file_set
+from quire.storage.identity import heart, wish_watch
 from quire.storage.maintenance import garbage, scrub
-from quire.storage.serving import births
+from quire.storage.serving import births, obedient
 from quire.wire.transport import BATCH_BYTES_MAX
 
 KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
@@ -45,6 +46,9 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (partial_read, "IN_VAIN_MAX", (1, partial_read.IN_VAIN_MAX)),
     (ids, "BLOCK_MAX", (1, 2, ids.BLOCK_MAX)),
     (pipeline, "PARTIAL_OUTSTANDING_MAX", (1, pipeline.PARTIAL_OUTSTANDING_MAX)),
+    (obedient, "CHANGE_SECONDS", (0.0, 0.1, 1.0)),
+    (wish_watch, "LOOK_SECONDS", (0.5, wish_watch.LOOK_SECONDS)),
+    (heart, "BEAT_SECONDS", (1.0, heart.BEAT_SECONDS)),
 )
 """Module, name, and the values to draw from."""
 

@@ -193,6 +193,15 @@ class BookieMachine(Machine):
         """What it did in the background in all its lives."""
         return sum((serving.upkeep for serving in self._served), Counter())
 
+    @property
+    def is_off_duty(self) -> bool:
+        """Whether its process obeys a wish to take no entries."""
+        return self.is_running and bool(self._served) and self._served[-1].bookie.is_off_duty
+
+    def has_left(self, ledger: LedgerId) -> bool:
+        """Whether it is off duty for so long that it takes no entries of a ledger."""
+        return self.is_running and bool(self._served) and self._served[-1].has_left(ledger)
+
     def boot(self) -> None:
         """Start the process, unless it runs."""
         if self.life is None and not self.is_retired:
@@ -261,6 +270,7 @@ class BookieMachine(Machine):
             return
         serving = Serving(self, life, node, CLUSTER, rng)
         self._served.append(serving)
+        await serving.begin()
         self.node, self.host.bookie = node, serving.bookie
         self.has_reserve = True
         self.ready.set()

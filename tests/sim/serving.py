@@ -4,20 +4,28 @@ production's parts, put together as `serve` does it (quire/storage/server.py).
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from quire.aio.timing import time_limit
 from quire.bookie import BookieAddress
+from quire.entry import LedgerId
+from quire.errors import OutcomeUnknownError, RetryError
+from quire.storage.identity.directories import places
 from quire.storage.identity.registration import Registration
 from quire.storage.maintenance.deletions import MetadataBirths, MetadataDeletions
 from quire.storage.maintenance.garbage import Collector
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
+from quire.storage.serving import obedient
 from quire.storage.serving.births import BornBookie
+from quire.storage.serving.obedient import ObedientBookie
+from quire.storage.serving.presence import Presence
 from tests.sim import operator
 from tests.sim.process import Incarnation
 
@@ -48,13 +56,19 @@ class Serving:
         self._scrubber = node.scrubber(lambda: operator.copies(machine, life))
         store = machine.world.store(life)
         births = MetadataBirths(store, cluster)
-        self.bookie = BornBookie(node, machine.name, births, node.knows)
+        self._born = BornBookie(node, machine.name, births, node.knows)
+        self.bookie = ObedientBookie(self._born, machine.name, node.knows)
+        self._presence = Presence(
+            *(store, self.bookie, partial(places, node._disk)),
+            clock=machine.world.clock,
+            rng=machine.world.rng(f"heart:{life}"),
+        )
         self._collector = node.collector(MetadataDeletions(store, cluster))
         self._workers += [self._scrubber, self._collector]
         here = BookieAddress(machine.name, machine.name)
         self._registration = Registration(
-            *(store, node, here, rng, SESSION_SECONDS),
-            check_identity=lambda: self.bookie.check_store(node.highest()),
+            *(store, self.bookie, here, rng, SESSION_SECONDS),
+            check_identity=lambda: self._born.check_store(node.highest()),
         )
 
     @property
@@ -68,11 +82,26 @@ class Serving:
             }
         )
 
+    def has_left(self, ledger: LedgerId) -> bool:
+        """Whether it is off duty for so long that it takes no entries of a ledger."""
+        since = self.bookie._off_since
+        now = asyncio.get_running_loop().time()
+        return since is not None and now > since + obedient.CHANGE_SECONDS * obedient.turn(ledger)
+
+    async def begin(self) -> None:
+        """Learn what the operator wishes, before anything is served."""
+        while True:
+            try:
+                await self._presence.look()
+                return
+            except (RetryError, OutcomeUnknownError):
+                await asyncio.sleep(operator.RETRY_SECONDS)
+
     async def keep(self) -> None:
         """Work, and be found by clients, until cancelled."""
         for worker in self._workers:
             worker.start()
-        await self._registration.keep()
+        await self._registration.keep(self._presence.start)
 
     async def end_in_order(self) -> None:
         """Finish what is under way, for a while, and close the storage."""
@@ -82,7 +111,8 @@ class Serving:
                 await host.reception(machine.world.network, machine.name).drain()
         host.bookie = None  # nobody reaches it any more
         await host.end_streams()
-        await self.bookie.close()
+        await self._presence.close()
+        await self._born.close()
         for worker in self._workers:
             await worker.close()
         with suppress(OSError):

@@ -11,7 +11,7 @@ from quire.bookie import LedgerTail
 from quire.election.ballot import Term, encode_term
 from quire.election.election import Leader
 from quire.entry import DigestKind, LedgerId, Sealer
-from quire.errors import LedgerFencedError, NoSuchEntryError
+from quire.errors import LedgerFencedError, NoSuchEntryError, ReadOnlyBookieError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
@@ -64,6 +64,23 @@ class Door:
 
     def names(self) -> list[str]:
         return [violation.name[:2] for violation in self.found]
+
+
+def test_a_bookie_off_duty_takes_no_entries_and_denies_nothing() -> None:
+    door = Door()
+    off_duty = ReadOnlyBookieError("b0", "an operator's wish is in force: away")
+    door.watch.has_left = lambda bookie, ledger: True
+    door.ask("add", off_duty, key=KEY, run=run_of(0), recovery=False)
+    door.add(1, recovery=True)
+    assert door.names() == []
+    door.add(2)
+    assert door.names() == ["B1"]
+    assert "takes no entries" in door.found[-1].name
+    for method in ("read", "read_tail", "list_entries"):
+        door.ask(method, off_duty, first=0, last=5, fence_key=KEY)
+        assert "denies nothing" in door.found[-1].name
+    door.ask("add", off_duty, key=KEY, run=run_of(3), recovery=True)
+    assert len(door.found) == 5
 
 
 def test_an_honest_bookie_passes() -> None:

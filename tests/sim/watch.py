@@ -22,7 +22,7 @@ from typing import Any
 
 from quire.bookie import LedgerTail
 from quire.entry import HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
-from quire.errors import NoSuchEntryError, NoSuchLedgerError
+from quire.errors import NoSuchEntryError, NoSuchLedgerError, ReadOnlyBookieError
 from quire.ledger.metadata import LedgerMetadata, LedgerState
 from quire.metastore.layout import LEDGERS
 from quire.run import scan_run
@@ -56,6 +56,7 @@ class _Request:
     hint: EntryId
     in_limbo: bool = False
     barred: bool = False
+    left: bool = False
 
 
 def _nobody(bookie: BookieId, ledger: LedgerId, entry: EntryId) -> bool:
@@ -82,6 +83,8 @@ class BookieWatch:
         self.is_excused: Callable[[BookieId, LedgerId, EntryId], bool] = _nobody
         """Whether a bookie need not hold an entry any more that it vouched for."""
         self.is_in_limbo: Callable[[BookieId, LedgerId], bool] = _never
+        self.has_left: Callable[[BookieId, LedgerId], bool] = _never
+        """Whether a bookie takes no entries of a ledger because an operator wishes so."""
         self.on_add: Callable[[LedgerId], None] = _unheard_add
         """Told that an ordinary add has come to a bookie."""
         """Whether a bookie may have lost something of a ledger, and says so."""
@@ -115,12 +118,13 @@ class BookieWatch:
         barred = (bookie, args["ledger"]) in self._barred
         return _Request(
             *(bookie, life, method, args, state, state.fenced, state.acked_max, expected, hint),
-            *(in_limbo, barred),
+            *(in_limbo, barred, self.has_left(bookie, args["ledger"])),
         )
 
     def end(self, token: Any, outcome: Any) -> None:
         request: _Request = token
         try:
+            self._obeyed(request, outcome)
             if request.args.get("ledger") in self._deleted:
                 self._outlived(request, outcome)
             elif request.method == "add":
@@ -135,6 +139,22 @@ class BookieWatch:
                 self._tail(request, outcome)
         except Violation as violation:
             self._report(violation)
+
+    def _obeyed(self, request: _Request, outcome: Any) -> None:
+        """A wish of an operator keeps ordinary entries away, and nothing else."""
+        is_ordinary = request.method == "add" and not request.args["recovery"]
+        require(
+            not (is_ordinary and request.left and outcome is None),
+            "B15 a bookie off duty takes no entries",
+            f"{request.life} accepted an ordinary add to ledger {request.args.get('ledger')}",
+        )
+        require(
+            is_ordinary
+            or request.method in ("write_lac", "sync")  # refused by a ledger in limbo
+            or not isinstance(outcome, ReadOnlyBookieError),
+            "B15 a bookie off duty denies nothing",
+            f"{request.life} answers {request.method}: {outcome}",
+        )
 
     def _outlived(self, request: _Request, outcome: Any) -> None:
         """What a bookie answered about a ledger that was deleted."""

@@ -29,7 +29,7 @@ from quire.storage.node import BookieNode
 from tests.sim.checkers import FinalLedger
 from tests.sim.clients import ClientMachine
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
-from tests.sim.faults import SECOND_PROCESS, STOP, STOP_CLIENT, TO_CLIENTS, FaultMix, Injector
+from tests.sim.faults import SECOND_PROCESS, STOP, STOP_CLIENT, TO_CLIENTS, WISH, FaultMix, Injector
 from tests.sim.history import LedgerHistory, LogHistory, Stopwatch, Violation
 from tests.sim.knobs import Knobs
 from tests.sim.log_conformance import LogConformance
@@ -41,6 +41,7 @@ from tests.sim.operator import REPAIR_SECONDS, REPAIRED_SHARE, lose_files
 from tests.sim.store import STORE
 from tests.sim.streams import draw_limits
 from tests.sim.watch import BookieWatch, MetadataWatch
+from tests.sim.wishes import take_drains_back, wish
 
 SWIZZLE_SHARE: Final = 0.35
 """How many of the lines of a swizzle are clogged."""
@@ -78,6 +79,7 @@ class SimWorld(World):
         self.knobs = Knobs(self.rng("knobs"))
         self.bookie_watch.is_excused = self.is_excused
         self.bookie_watch.is_in_limbo = self.is_in_limbo
+        self.bookie_watch.has_left = self.has_left
         network.watch = self.bookie_watch
         self.tree.listeners += [
             self.metadata_watch.changed,
@@ -137,6 +139,10 @@ class SimWorld(World):
         async with self.all_ends("every bookie serves"):
             while not all(machine.ready.is_set() for machine in self.bookies):
                 await self.serving()
+        take_drains_back(self)
+        async with self.all_ends("B15 every bookie is on duty again"):
+            while any(machine.is_off_duty for machine in self.bookies):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
 
     @asynccontextmanager
     async def all_ends(self, what: str) -> AsyncIterator[None]:
@@ -189,6 +195,8 @@ class SimWorld(World):
             self.say("world", "expires a session")
             self.tree.end_session(rng.choice(sessions))
             return _nothing
+        if kind == WISH:
+            return wish(self, rng)
         if kind in ("bit rot", "disk lost", *LATE):
             return self.damage(kind, rng)
         return self.to_bookie(kind, rng.choice(running), rng) if running else None
@@ -330,6 +338,10 @@ class SimWorld(World):
         """Whether a bookie says that it may have lost something of a ledger."""
         found = (each.node for each in self.bookies if each.name == bookie and each.was_repaired)
         return any(node is not None and node.doubts(ledger) for node in found)
+
+    def has_left(self, bookie: str, ledger: LedgerId) -> bool:
+        """Whether a bookie is off duty for so long that it takes no entries of a ledger."""
+        return any(each.name == bookie and each.has_left(ledger) for each in self.bookies)
 
     def is_excused(self, bookie: str, ledger: LedgerId, entry: EntryId) -> bool:
         """Whether a bookie that was hurt may deny what it vouched for: it is not its own."""

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,25 @@ from quire.errors import (
     DirectoryInUseError,
     NoSuchNodeError,
     QuireError,
+    ReadOnlyBookieError,
     StoreWentBackError,
     WrongBookieError,
 )
 from quire.ledger.remote import RemoteBookie
 from quire.metastore import open_store
-from quire.metastore.layout import BOOKIES, CLUSTER, LEDGER_IDS, bookie_path, cookie_path
+from quire.metastore.heartbeat import Heartbeat
+from quire.metastore.layout import (
+    BOOKIES,
+    CLUSTER,
+    LEDGER_IDS,
+    bookie_path,
+    cookie_path,
+    heartbeat_path,
+    standing_path,
+)
 from quire.metastore.registration import decode_registration
+from quire.metastore.standing import SERVING, Standing, Wish
+from quire.metastore.store import MetadataStore
 from quire.run import pack_run
 from quire.storage.identity.identity import format_directory
 from quire.storage.journal.options import StorageOptions
@@ -93,6 +105,51 @@ def test_a_bookie_is_registered_while_it_serves(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(main())
+
+
+def test_a_bookie_obeys_its_standing_and_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        bookie = await format_directory(
+            tmp_path / "bookie", uri_of(tmp_path), entries=[tmp_path / "big"]
+        )
+        await give_out(uri_of(tmp_path), below=8)
+        store = await open_store(uri_of(tmp_path))
+        drain = Standing(Wish.DRAIN, "old disk", "anna@desk", 1)
+        version = await store.create(standing_path(bookie), drain.encode())
+        async with served(tmp_path) as address:
+            assert not address.writable
+            stub = RemoteBookie(address)
+            with pytest.raises(ReadOnlyBookieError, match="an operator's wish is in force: drain"):
+                await stub.add(7, KEY, run_of(0))
+            await stub.add(7, KEY, run_of(0), recovery=True)
+            beat = await heartbeat(store, bookie, Wish.DRAIN)
+            assert (beat.address, beat.writable) == (address.address, False)
+            assert [(each.path, each.holds) for each in beat.disks] == [
+                (str(tmp_path / "bookie"), "main+journal"),
+                (str(tmp_path / "big"), "entries"),
+            ]
+            assert all(0 < each.free_bytes < each.total_bytes for each in beat.disks)
+            await store.put(standing_path(bookie), SERVING.encode(), version)
+            assert (await heartbeat(store, bookie, Wish.SERVE)).writable
+            await stub.add(7, KEY, run_of(1))
+            await stub.close()
+        await store.close()
+
+    asyncio.run(main())
+
+
+async def heartbeat(store: MetadataStore, bookie: str, wish: Wish) -> Heartbeat:
+    """The bookie's heartbeat, as soon as it obeys a wish."""
+    path, version = heartbeat_path(bookie), None
+    async with asyncio.timeout(SOON):
+        while True:
+            with suppress(NoSuchNodeError):
+                record = await store.get(path)
+                version = record.version
+                found = Heartbeat.decode(bookie, record.value)
+                if found.wish is wish:
+                    return found
+            await store.wait(path, version)
 
 
 def test_a_directory_is_served_once(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ found before anything is read, and the bookie is refused: entries it acknowledge
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
+from quire.metastore.heartbeat import Place
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
 from quire.storage.identity.cookie import BookieCookie, Part, Role, read_cookie
@@ -32,6 +34,18 @@ async def open_directory(directory: Path, *, read_only: bool = False) -> Disk:
     """
     main = LocalDisk(directory, read_only=read_only)
     return await with_parts(main, lambda path: open_local(path, read_only=read_only))
+
+
+async def places(disk: Disk) -> list[Place]:
+    """Return the directories of a disk that `open_directory` opened, and their space. Raises
+    OSError.
+    """
+    disks = disk.purposes if isinstance(disk, SpreadDisk) else [(disk, "main+journal+entries")]
+    spaces = await asyncio.gather(*(each.space() for each, _ in disks))
+    return [
+        Place(str(getattr(each, "root", "")), holds, space.free_bytes, space.total_bytes)
+        for (each, holds), space in zip(disks, spaces, strict=True)
+    ]
 
 
 async def with_local_parts(main: Disk) -> Disk:

@@ -171,8 +171,8 @@ class Registration:
             _log.warning("bookie %s takes new entries again", self._bookie_id)
         else:
             _log.warning(
-                "bookie %s takes no new entries: its disk is nearly full, or does not answer "
-                "(%.1f of %.1f GB free)",
+                "bookie %s takes no new entries: its disk is nearly full or does not answer, or an "
+                "operator set it away or drains it (%.1f of %.1f GB free)",
                 self._bookie_id,
                 info.disk_free_bytes / 1e9,
                 info.disk_total_bytes / 1e9,

@@ -34,6 +34,14 @@ class SpreadDisk:
         self._homes: dict[str, Disk] = {}
         """By path of the entry logs that were listed, made or sought."""
 
+    @property
+    def purposes(self) -> list[tuple[Disk, str]]:
+        """The disks, each with its purposes: `main`, `journal`, `entries`, joined by `+`."""
+        roles = (("main", [self._main]), ("journal", [self._journal]), ("entries", self._entries))
+        return [
+            (disk, "+".join(role for role, disks in roles if disk in disks)) for disk in self._disks
+        ]
+
     def _of(self, path: str) -> Disk:
         directory = path.partition("/")[0]
         return self._journal if directory == JOURNAL else self._main

@@ -27,11 +27,12 @@ from prometheus_client.registry import Collector
 from quire.bookie import Bookie, BookieInfo
 from quire.errors import ConfigurationError, QuireError
 from quire.storage.serving.metered import BOUNDS, Durations, Meter
+from quire.version import __version__
 
 ANSWER_SECONDS: Final = 5.0
 """How long a bookie may take to say how it is."""
 
-MAY_FALL: Final = ("mending_ledgers_left",)
+MAY_FALL: Final = ("mending_ledgers_left", "standing_away", "standing_draining")
 """Figures among a bookie's counters that are gauges: they go down as well."""
 
 _BUCKETS: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
@@ -74,7 +75,8 @@ def _up(value: int) -> Metric:
 
 
 def _state(info: BookieInfo) -> Iterator[Metric]:
-    yield InfoMetricFamily("quire_bookie", "Which bookie this is.", {"bookie": info.bookie})
+    which = {"bookie": info.bookie, "version": __version__}
+    yield InfoMetricFamily("quire_bookie", "Which bookie this is.", which)
     for name, value, meaning in (
         ("writable", info.writable, "Whether it takes new entries."),
         ("disk_free_bytes", info.disk_free_bytes, "Room on the disk that is fullest."),

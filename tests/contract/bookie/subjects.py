@@ -21,6 +21,7 @@ from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
+from quire.storage.serving.obedient import ObedientBookie
 from quire.testing.bookie import MemoryBookie
 from tests.sim.disk import SimDisk
 
@@ -115,6 +116,18 @@ async def local_node(path: Path) -> AsyncIterator[Subject]:
 
 
 @asynccontextmanager
+async def obedient_node(path: Path) -> AsyncIterator[Subject]:
+    """The same, off duty when it is to take no new entries."""
+    async with local_node(path) as inner:
+        bookie = ObedientBookie(inner.bookie, "b1", lambda ledger: False)
+
+        async def make_read_only() -> None:
+            bookie.take_none("away")
+
+        yield Subject(bookie, make_read_only, inner.retire)
+
+
+@asynccontextmanager
 async def metered_node(path: Path) -> AsyncIterator[Subject]:
     """The same with a meter above and below it."""
     meter, disk = Meter(), FillableDisk(path)
@@ -163,6 +176,7 @@ OPENERS: dict[str, Opener] = {
     "memory": memory,
     "node": local_node,
     "metered-node": metered_node,
+    "obedient-node": obedient_node,
     "simulated-node": simulated_node,
     "remote-memory": remote(memory),
     "remote-node": remote(local_node),

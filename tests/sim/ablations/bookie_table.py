@@ -9,6 +9,7 @@ from tests.sim.ablations import (
     disks,
     mixes,
     retirement,
+    wishing,
 )
 from tests.sim.ablations.patch import Ablation
 
@@ -171,4 +172,20 @@ BOOKIE: Final = (
     ),
     Ablation("one disk has one process", "ledger", disks.lock_no_directory, "", mixes.crowded),
     Ablation("damage is told of the entry asked for", "gap", bookies.tell_of_the_chunk),
+    Ablation(
+        "a bookie off duty takes no entries",
+        "ledger",
+        wishing.take_entries_off_duty,
+        "",
+        mixes.wishes,
+    ),
+    Ablation(
+        "a bookie off duty takes part in recoveries",
+        "ledger",
+        wishing.refuse_recoveries_off_duty,
+        "",
+        mixes.wishes,
+    ),
+    Ablation("a bookie off duty is read", "ledger", wishing.deny_off_duty, "", mixes.wishes),
+    Ablation("an away ends by itself", "ledger", wishing.never_come_back, "", mixes.wishes),
 )

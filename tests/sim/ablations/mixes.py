@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sim.faults import SECOND_PROCESS, STOP_CLIENT, FaultMix, Theme
+from tests.sim.faults import SECOND_PROCESS, STOP_CLIENT, WISH, FaultMix, Theme
 
 
 def race(mix: FaultMix) -> None:
@@ -121,3 +121,9 @@ def signals(mix: FaultMix) -> None:
 def crowded(mix: FaultMix) -> None:
     """Second processes on the disks of bookies that run."""
     mix.rates = {SECOND_PROCESS: 3.0, "crash": 0.5}
+
+
+def wishes(mix: FaultMix) -> None:
+    """Bookies that are sent away and drained all the time, and roles that change hands."""
+    mix.rates = {**mix.rates, WISH: 6.0, "swizzle": 1.0}
+    mix.mending = 0.5
