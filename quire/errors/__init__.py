@@ -69,6 +69,7 @@
     │   ├── DirectoryInUseError        another process works on the directory
     │   ├── CorruptEntryError          a frame fails its digest or names another entry
     │   ├── CorruptRecordError         a metadata record cannot be believed
+    │   │   └── MissingPageError           a page of a log's manifest is not there
     │   ├── CorruptStorageError        a file of a bookie is damaged
     │   ├── EntryUnknownError          a bookie cannot say whether it ever had the entry
     │   ├── WrongBookieError           the server or directory belongs to another bookie or cluster
@@ -110,6 +111,7 @@ from quire.errors.base import (
     LogReplacedError,
     LogSealedError,
     MissingExtraError,
+    MissingPageError,
     NodeExistsError,
     NoSuchCursorError,
     NoSuchEntryError,
@@ -205,6 +207,7 @@ __all__ = [
     "ManifestExistsError",
     "MissingExtraError",
     "MissingKeyError",
+    "MissingPageError",
     "NoSuchCursorError",
     "NoSuchEntryError",
     "NoSuchLedgerError",

@@ -434,6 +434,16 @@ class CorruptRecordError(IntegrityError):
         self.reason = reason
 
 
+class MissingPageError(CorruptRecordError):
+    """A page that a log's manifest names is not there. A manifest that was read earlier may be out
+    of date: read it again.
+    """
+
+    def __init__(self, path: str, log_id: str) -> None:
+        super().__init__(path, f"the page is missing, and the manifest of log {log_id} names it")
+        self.args = (path, log_id)
+
+
 class CorruptStorageError(IntegrityError):
     """A file of a bookie is damaged where damage cannot be the trace of a crash."""
 

@@ -4,24 +4,29 @@ A store that was put back from a backup begins a new *incarnation*. It has lost 
 confirmed, so nothing may be served, given out or deleted on its word until an operator adopts it
 (protocol.md, I1). Fields that this program does not know are kept when the record is rewritten.
 
-Pure, but for the last two functions.
+Pure, but for the last two functions and `Level`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
 from quire.errors import CorruptRecordError, NoSuchNodeError, StoreWentBackError
 from quire.fields import NOTHING, Unknown
 from quire.metastore.layout import CLUSTER
-from quire.metastore.levels import FIRST_LEVEL, check_level
+from quire.metastore.levels import FIRST_LEVEL, SPEAKS, check_level
 from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
 FORMAT: Final = RecordFormat(
     "cluster", frozenset({"cluster", "incarnation", "adopted", "counted", "level", "raising"})
 )
+
+
+RECHECK_SECONDS: Final = 60.0
+"""Time between two looks at a level that is too low to write a format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,30 @@ class Cluster:
                 f"it was put back from a backup (incarnation {self.incarnation}), and it was not "
                 "adopted",
             )
+
+
+class Level:
+    """The feature level of a cluster, for programs that write shared records.
+
+    A level never falls. So one that was high enough once is not read again; a lower one is, after
+    `RECHECK_SECONDS`.
+    """
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._seen = 0
+        self._again_at = 0.0
+
+    async def allows(self, level: int) -> bool:
+        """Return whether the formats of a level may be written. Raises the store's errors."""
+        now = asyncio.get_running_loop().time()
+        if self._seen < level <= SPEAKS.highest and (not self._seen or now >= self._again_at):
+            try:
+                self._seen = Cluster.decode((await self._store.get(CLUSTER)).value).level
+            except (NoSuchNodeError, CorruptRecordError):  # then only the oldest may be written
+                self._seen = FIRST_LEVEL
+            self._again_at = now + RECHECK_SECONDS
+        return self._seen >= level
 
 
 async def adopted_incarnation(store: MetadataStore) -> int:

@@ -9,6 +9,8 @@
     /quire/standings/<bookie>           what an operator wishes of a bookie
     /quire/heartbeats/<bookie>          the last account that a bookie gave of itself
     /quire/logs/<log>                   manifest
+    /quire/pages/<log id>/<2 digits>/<14 digits>   a page of a manifest
+    /quire/log-jobs/<log id>            the jobs whose work a log ingested
     /quire/cursors/<log>/<cursor>       how far a consumer of a log has come
     /quire/parts/<log>/<job>/<ledger>   a ledger written for a log that is to adopt it
     /quire/services/<service>           the newest snapshot of a service
@@ -38,6 +40,8 @@ COOKIES: Final = "/quire/cookies"
 STANDINGS: Final = "/quire/standings"
 HEARTBEATS: Final = "/quire/heartbeats"
 LOGS: Final = "/quire/logs"
+PAGES: Final = "/quire/pages"
+LOG_JOBS: Final = "/quire/log-jobs"
 CURSORS: Final = "/quire/cursors"
 SERVICES: Final = "/quire/services"
 PARTS: Final = "/quire/parts"
@@ -100,6 +104,23 @@ def heartbeat_path(bookie: BookieId) -> str:
 def log_path(log: str) -> str:
     """Return the path of a log's manifest. Raises `InvalidRequestError` as `quote_name`."""
     return f"{LOGS}/{quote_name(log)}"
+
+
+def pages_path(log_id: str) -> str:
+    """Return the path below which the pages of the log with this identity are."""
+    return f"{PAGES}/{quote_name(log_id)}"
+
+
+def page_path(log_id: str, page: str) -> str:
+    """Return the path of a page, which has 16 digits. They are parted, because ZooKeeper lists no
+    more than some 40,000 records.
+    """
+    return f"{pages_path(log_id)}/{page[:2]}/{page[2:]}"
+
+
+def log_jobs_path(log_id: str) -> str:
+    """Return the path of the record of the jobs of the log with this identity."""
+    return f"{LOG_JOBS}/{quote_name(log_id)}"
 
 
 def cursors_path(log: str) -> str:

@@ -27,6 +27,9 @@ from quire.version import SPEAKS as SPEAKS
 from quire.version import Speaks as Speaks
 from quire.version import __version__
 
+PAGES_LEVEL: Final = SPEAKS.highest + 1
+"""The level from which on manifests are written in pages: none yet."""
+
 
 class Program(NamedTuple):
     """A program, as a registration describes it."""

@@ -122,6 +122,12 @@ def decode_record(path: str, kind: str, data: bytes) -> tuple[int, dict[str, Any
     return int(header[2]), body
 
 
+def checksum_of(record: bytes) -> int:
+    """Return the CRC32C of a whole record, for a record that names it."""
+    crc: int = google_crc32c.value(record)
+    return crc
+
+
 def _checksum(title: bytes, text: bytes) -> int:
     crc: int = google_crc32c.extend(google_crc32c.value(title + b"\n"), text)
     return crc
