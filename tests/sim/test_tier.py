@@ -31,7 +31,7 @@ WAITING = f"cold/{ID}/_attempts/00000001-7-0000abcd.parquet"
 MOVED = replace(
     SECOND,
     tiers=(FILE.tier,),
-    segments=(replace(SECOND.segments[0], cold=FILE), *SECOND.segments[1:]),
+    rows=(replace(SECOND.segments[0], cold=FILE), *SECOND.segments[1:]),
 )
 
 

@@ -222,9 +222,9 @@ def test_manifest_watch_catches() -> None:
     assert desk.names() == ["C5", "C1"]
     assert desk.put(SECOND, FIRST) == ["C4"]
     other = Segment(1, 7, 1, 0, 0, SegmentEnd(0, 1, 1, 5, 0))
-    changed = replace(SECOND, segments=(other, replace(SECOND.segments[1], first_offset=1)))
+    changed = replace(SECOND, rows=(other, replace(SECOND.segments[1], first_offset=1)))
     assert desk.put(SECOND, changed) == ["C4"]
-    assert desk.put(SECOND, replace(SECOND, segments=SECOND.segments[1:], first_offset=2)) == ["C4"]
+    assert desk.put(SECOND, replace(SECOND, rows=SECOND.segments[1:], first_offset=2)) == ["C4"]
 
 
 def test_manifest_watch_catches_the_deletion_of_a_listed_ledger() -> None:

@@ -77,9 +77,7 @@ def test_audit_names_what_is_wrong(spark: SparkSession, cluster: str) -> None:
         one, other, *rest = manifest.segments
         assert other.end is not None
         end = other.end._replace(last_timestamp_ms=other.end.last_timestamp_ms + 1)
-        return dataclasses.replace(
-            manifest, segments=(one, dataclasses.replace(other, end=end), *rest)
-        )
+        return dataclasses.replace(manifest, rows=(one, dataclasses.replace(other, end=end), *rest))
 
     edit(cluster, "wrong", damage)
     (found,) = audit_logs(spark, options)

@@ -23,7 +23,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from quire.log.manifest.manifest import OPEN_SEGMENTS_MAX, LogManifest, Segment
+from quire.log.manifest.codec import OPEN_SEGMENTS_MAX
+from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.records.position import Position
 from tests.spec.events import Event, Kind
 

@@ -151,7 +151,7 @@ WRONG: dict[str, tuple[list[Step], str]] = {
         "C3",
     ),
     "gone from the middle": (
-        [*FOLLOWED, became(replace(TAKEN, segments=TAKEN.segments[1:], doomed=(1,)))],
+        [*FOLLOWED, became(replace(TAKEN, rows=TAKEN.segments[1:], doomed=(1,)))],
         "KEPT",
     ),
     "forgotten before it is deleted": (

@@ -1,7 +1,8 @@
 """Capacity: the largest manifest of a log, and the space kept for calls that must always work.
 
-A store takes values up to `VALUE_BYTES_MAX`. The manifest has a row for each segment, so a log that
-rolls and never trims comes to that limit. What makes it grow is refused before, in this order:
+A store takes values up to `VALUE_BYTES_MAX`. Without pages (page_tree.py) the manifest has a row
+for each segment, so a log that rolls and never trims comes to that limit. Growth is refused before,
+in this order:
 
     WARNING_BYTES          the leader warns: from half of the limit on
     GROWTH_BYTES_MAX       rolls, ingests, offloads are refused; a leader stays in its segment
@@ -27,7 +28,7 @@ GROWTH_BYTES_MAX: Final = VALUE_BYTES_MAX * 90 // 100
 TAKEOVER_BYTES_MAX: Final = VALUE_BYTES_MAX * 97 // 100
 
 PART_BYTES: Final = 160
-"""Bytes of the row of one ingested segment, at most."""
+"""Bytes of the row of one ingested segment, at most. In a paged manifest it goes into a page."""
 
 
 def manifest_bytes(manifest: LogManifest) -> int:
@@ -41,8 +42,10 @@ def check_growth(manifest: LogManifest, more: int = 0) -> int:
     Raises `LogFullError`.
     """
     size = manifest_bytes(manifest)
-    if size + more > GROWTH_BYTES_MAX:
-        raise LogFullError(manifest.name, size, GROWTH_BYTES_MAX, len(manifest.segments))
+    if manifest.is_paged:
+        more = 0
+    if size + more > GROWTH_BYTES_MAX and not manifest.will_page:
+        raise LogFullError(manifest.name, size, GROWTH_BYTES_MAX, manifest.segment_count)
     return size
 
 
@@ -52,18 +55,18 @@ def check_takeover(manifest: LogManifest) -> int:
     Raises `LogFullError`.
     """
     size = manifest_bytes(manifest)
-    if size > TAKEOVER_BYTES_MAX:
-        raise LogFullError(manifest.name, size, TAKEOVER_BYTES_MAX, len(manifest.segments))
+    if size > TAKEOVER_BYTES_MAX and not manifest.will_page:
+        raise LogFullError(manifest.name, size, TAKEOVER_BYTES_MAX, manifest.segment_count)
     return size
 
 
 def warning(manifest: LogManifest) -> str | None:
     """Return what to warn of; None while the manifest is below half of the limit."""
     size = manifest_bytes(manifest)
-    if size < WARNING_BYTES:
+    if size < WARNING_BYTES or manifest.will_page:
         return None
     return (
         f"manifest of log {manifest.name!r} has {size} of {VALUE_BYTES_MAX} bytes with "
-        f"{len(manifest.segments)} segments, and stops growing at {GROWTH_BYTES_MAX}: trim the "
+        f"{manifest.segment_count} segments, and stops growing at {GROWTH_BYTES_MAX}: trim the "
         "log, set retention, or make segments larger (roll_bytes, roll_entries, roll_seconds)"
     )

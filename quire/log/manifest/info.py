@@ -96,9 +96,14 @@ def info_of(manifest: LogManifest) -> LogInfo:
         dict(manifest.settings),
         manifest_bytes(manifest),
         warning(manifest),
-        len(manifest.doomed) + len(manifest.doomed_files),
+        _pending(manifest),
         manifest.tiers,
     )
+
+
+def _pending(manifest: LogManifest) -> int:
+    paged = sum(each.reference.of.segments for each in manifest.doomed_pages)
+    return paged + len(manifest.doomed) + len(manifest.doomed_files)
 
 
 def _segment(segment: Segment) -> SegmentInfo:

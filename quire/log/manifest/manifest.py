@@ -26,33 +26,48 @@ Pure: no clock and no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, takewhile
 from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
 from quire.fields import NOTHING, Unknown
-from quire.log.manifest.ages import NO_AGES, Ages, Reading, ages_of_row
-from quire.log.manifest.jobs import Forgotten, Limits, Memory, check_continues, job_from_row
+from quire.log.manifest.ages import NO_AGES, Ages, Reading
+from quire.log.manifest.codec import broken_invariants, decode_manifest, encode_manifest
+from quire.log.manifest.jobs import Forgotten, Limits, Memory, check_continues
 from quire.log.manifest.jobs import Job as Job
-from quire.log.manifest.schema import FIELDS, check_types
+from quire.log.manifest.page import Page, Reference, Summary
+from quire.log.manifest.page_tree import (
+    NO_BORDER,
+    NO_PAGES,
+    Border,
+    Levels,
+    Pages,
+    Place,
+    all_rows,
+    mapped,
+    pack,
+    places_of,
+    row_before,
+    row_from,
+    rows_of_ledger,
+    trim_below,
+    trimmed_levels,
+)
 from quire.log.manifest.segment import EMPTY as EMPTY
 from quire.log.manifest.segment import Segment as Segment
 from quire.log.manifest.segment import SegmentEnd as SegmentEnd
-from quire.log.manifest.segment import segment_from_row
 from quire.log.manifest.times import begin_ms
 from quire.log.records.position import BEGINNING, Position
 from quire.log.records.txids import NO_TXID
-from quire.metastore.record import RecordFormat
 
-VERSION: Final = 1
-COLD_VERSION: Final = 2
-FORMAT: Final = RecordFormat("log", FIELDS, (VERSION, COLD_VERSION))
-OPEN_SEGMENTS_MAX: Final = 2
 FIRST_SEGMENT: Final = 1
 DEFAULT_LIMITS: Final = Limits()
+
+
+class JobsNeededError(Exception):
+    """A question needs the jobs of a log, which have a record of their own (jobs_record.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,8 @@ class LogManifest:
     log_id: str
     created_ms: int
     epoch: int = 0
-    segments: tuple[Segment, ...] = ()
+    rows: tuple[Segment, ...] = ()
+    """The segments, but for those in pages (page_tree.py): the youngest and the open ones."""
     next_segment: int = FIRST_SEGMENT
     first_offset: int = 0
     """Offset of the first record of the first segment, or of the next record without a segment."""
@@ -89,55 +105,115 @@ class LogManifest:
     ages: Ages = NO_AGES
     """How much time the log has counted, and when segments were sealed by that."""
     unknown: Unknown = NOTHING
+    is_paged: bool = False
+    """Whether the record is of the version that may have pages, and has its jobs elsewhere."""
+    levels: Levels = ()
+    border: Border = NO_BORDER
+    doomed_pages: tuple[Place, ...] = ()
+    """Pages with ledgers and files that are still to be deleted."""
+    has_jobs: bool = field(default=True, compare=False)
+    """Whether `jobs` and `forgotten_jobs` are at hand."""
+    will_page: bool = field(default=False, compare=False)
+    """Whether the next change moves old rows into pages, so that the record gets small."""
+    pages: Pages = field(default=NO_PAGES, compare=False, repr=False)
+    """The pages at hand: questions and edits that need others raise `PagesNeededError`."""
 
     # Questions of a reader or leader.
 
     @property
     def open_segments(self) -> tuple[Segment, ...]:
         """The segments without an end: their leader may still write them."""
-        return tuple(each for each in self.segments if each.end is None)
+        return tuple(each for each in self.rows if each.end is None)
+
+    @property
+    def places(self) -> list[Place]:
+        """The pages with segments that the head names, the oldest first."""
+        return places_of(self.levels)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments. Raises `PagesNeededError` unless all pages are at hand."""
+        if not self.levels:
+            return self.rows
+        return (*all_rows(self.places, self.border.first, self.pages), *self.rows)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments the log has."""
+        paged = sum(each.reference.of.segments for each in self.places)
+        return paged - self.border.segments + len(self.rows)
+
+    @property
+    def live_bytes(self) -> int:
+        """Payload bytes of the sealed segments."""
+        paged = sum(each.reference.of.bytes for each in self.places)
+        return paged - self.border.bytes + sum(each.bytes or 0 for each in self.rows)
+
+    @property
+    def first_number(self) -> int:
+        """The number of the first segment, or of the next one in an empty log."""
+        if self.levels:
+            return self.border.first
+        return self.rows[0].number if self.rows else self.next_segment
 
     @property
     def tail(self) -> Segment | None:
         """The last segment, None if the log has no segment."""
-        return self.segments[-1] if self.segments else None
+        return self.rows[-1] if self.rows else None
 
     @property
     def end_offset(self) -> int | None:
         """Offset of the next record; None while an open segment hides it."""
-        return self.segments[-1].end_offset if self.segments else self.first_offset
+        return self.rows[-1].end_offset if self.rows else self.first_offset
 
     @property
     def last_txid(self) -> int:
         """The last txid of the sealed segments, or `NO_TXID`."""
-        ends = [each.end.last_txid for each in self.segments if each.end]
+        ends = [each.end.last_txid for each in self.rows if each.end]
         return ends[-1] if ends else self.trimmed_transaction
 
     @property
     def last_timestamp_ms(self) -> int:
         """The time that the last record of the sealed segments bears, or 0."""
-        times = [each.end.last_timestamp_ms for each in self.segments if each.end]
+        times = [each.end.last_timestamp_ms for each in self.rows if each.end]
         return times[-1] if times else self.trimmed_timestamp_ms
 
     @property
     def first_position(self) -> Position:
         """The first position that can be read."""
-        start = Position(self.segments[0].number if self.segments else self.next_segment, 0, 0)
-        return max(self.trimmed_to, start)
+        return max(self.trimmed_to, Position(self.first_number, 0, 0))
 
     @property
     def offset_trimmed_to(self) -> int | None:
         """Offset of the first record after the trim point; None while it lies inside a segment."""
-        inside = bool(self.segments) and self.trimmed_to > self.segments[0].start
+        inside = bool(self.rows) and self.trimmed_to > Position(self.first_number, 0, 0)
         return None if inside else self.first_offset
 
     def segment_from(self, number: int) -> Segment | None:
-        """The first segment with this number or a higher one."""
-        return next((each for each in self.segments if each.number >= number), None)
+        """The first segment with this number or a higher one. Raises `PagesNeededError`."""
+        if self.levels and number < self.rows[0].number:
+            found = row_from(self.places, max(number, self.border.first), self.pages)
+            return found or self.rows[0]
+        return next((each for each in self.rows if each.number >= number), None)
+
+    def segment_before(self, number: int) -> Segment | None:
+        """The last segment with a lower number. Raises `PagesNeededError`."""
+        inside = [each for each in self.rows if each.number < number]
+        if inside or number <= self.first_number:
+            return inside[-1] if inside else None
+        return row_before(self.places, number, self.pages)
+
+    def with_ledger(self, ledger: LedgerId) -> list[Segment]:
+        """The segments that have a ledger, or had it: one at most. Raises `PagesNeededError`."""
+        paged = rows_of_ledger(self.places, ledger, self.border.first, self.pages)
+        return [each for each in self.rows if each.ledger == ledger] or list(paged)
 
     def lists(self, ledger: LedgerId) -> bool:
-        """True when the ledger is one of the log's segments, and not given up for a file."""
-        return any(each.ledger == ledger and each.is_hot for each in self.segments)
+        """True when the ledger is one of the log's segments, and not given up for a file.
+
+        Raises `PagesNeededError`, but not for a ledger that was created later than any in a page.
+        """
+        return any(each.is_hot for each in self.with_ledger(ledger))
 
     # Edits.
 
@@ -185,8 +261,8 @@ class LogManifest:
                 end._replace(last_timestamp_ms=now_ms, last_txid=manifest.last_txid),
                 ingested=True,
             )
-            segments = (*manifest.segments, segment)
-            manifest = replace(manifest, segments=segments, next_segment=segment.number + 1)
+            rows = (*manifest.rows, segment)
+            manifest = replace(manifest, rows=rows, next_segment=segment.number + 1)
         return manifest._checked()
 
     def has_done(self, job: Job) -> bool:
@@ -217,13 +293,15 @@ class LogManifest:
 
     @property
     def _memory(self) -> Memory:
+        if not self.has_jobs:
+            raise JobsNeededError
         return Memory(self.jobs, self.forgotten_jobs)
 
     def append_segment(self, ledger: LedgerId, now_ms: int) -> LogManifest:
         """Add an open segment at the end."""
         segment = Segment(self.next_segment, ledger, self.epoch, now_ms, self.end_offset)
-        segments = (*self.segments, segment)
-        return replace(self, segments=segments, next_segment=self.next_segment + 1)._checked()
+        rows = (*self.rows, segment)
+        return replace(self, rows=rows, next_segment=self.next_segment + 1)._checked()
 
     def seal_segment(self, number: int, end: SegmentEnd) -> LogManifest:
         """Seal the first open segment; the next one learns its first offset. Empty ones go."""
@@ -232,12 +310,14 @@ class LogManifest:
         sealed = replace(segment, end=end)
         if rest:
             rest[0] = replace(rest[0], first_offset=sealed.end_offset)
-        head = tuple(each for each in self.segments if each.number < number)
+        head = tuple(each for each in self.rows if each.number < number)
         if end.records == 0:
-            manifest = replace(self, segments=(*head, *rest), doomed=(*self.doomed, segment.ledger))
+            manifest = replace(self, rows=(*head, *rest), doomed=(*self.doomed, segment.ledger))
         else:
-            manifest = replace(self, segments=(*head, sealed, *rest))
-        return manifest._without_trimmed()._checked()
+            manifest = replace(self, rows=(*head, sealed, *rest))
+        if not manifest.levels:  # else the first segment is in a page, and was left by the trim
+            manifest = manifest._without_trimmed()
+        return manifest._checked()
 
     def trim(self, to: Position) -> LogManifest:
         """Remove every record before a position; never brings a record back.
@@ -251,34 +331,101 @@ class LogManifest:
             raise InvalidRequestError(
                 f"log {self.name!r} cannot be trimmed to {to}: it has no segment {to.segment} yet"
             )
-        gone = [
-            each.end_position for each in takewhile(lambda each: each.ends_by(to), self.segments)
-        ]
-        left = self.segments[len(gone) :]
-        inside = bool(left) and to > left[0].start
-        point = to if inside else (gone[-1] if gone else None)
+        last = self._last_ended_by(to)
+        left = self.segment_from(last.number + 1 if last else 0)
+        point = last.end_position if last else None
+        if left is not None and to > left.start:
+            point = to
         return (
             replace(self, trimmed_to=max(self.trimmed_to, point or BEGINNING))
             ._without_trimmed()
             ._checked()
         )
 
+    def _last_ended_by(self, position: Position) -> Segment | None:
+        """The last segment that lies wholly before a position."""
+        found = self.segment_from(position.segment)
+        if found is None or not found.ends_by(position):
+            found = self.segment_before(found.number if found else self.next_segment)
+        while found is not None and found.end is None:
+            found = self.segment_before(found.number)
+        return found
+
     def _without_trimmed(self) -> LogManifest:
-        gone = list(takewhile(lambda each: each.ends_by(self.trimmed_to), self.segments))
-        if not gone:
+        last = self._last_ended_by(self.trimmed_to)
+        if last is None or last.end is None or last.number < self.first_number:
             return self
-        first_offset, end = gone[-1].end_offset, gone[-1].end_position
+        first_offset, end = last.end_offset, last.end_position
         assert first_offset is not None
         assert end is not None
-        left = replace(self, segments=self.segments[len(gone) :], first_offset=first_offset)
+        left, gone = self._without_pages(last)
+        gone += [each for each in self.rows if each.number <= last.number]
+        rows = tuple(each for each in self.rows if each.number > last.number)
+        left = replace(left, rows=rows, first_offset=first_offset)
         return replace(
             left,
             trimmed_to=self.trimmed_to if left.offset_trimmed_to is None else end,
-            trimmed_transaction=gone[-1].end.last_txid if gone[-1].end else NO_TXID,
-            trimmed_timestamp_ms=gone[-1].last_timestamp_ms or 0,
+            trimmed_transaction=last.end.last_txid,
+            trimmed_timestamp_ms=last.end.last_timestamp_ms,
             doomed=(*self.doomed, *(each.ledger for each in gone if each.is_hot)),
             doomed_files=(*self.doomed_files, *(each.cold.uri for each in gone if each.cold)),
         )
+
+    def _without_pages(self, last: Segment) -> tuple[LogManifest, list[Segment]]:
+        """Doom the pages that end with a segment or before; return the trimmed rows of another."""
+        if not self.levels:
+            return self, []
+        if last.number >= self.rows[0].number:
+            doomed = (*self.doomed_pages, *self.places)
+            return replace(self, levels=(), border=NO_BORDER, doomed_pages=doomed), []
+        first = self.segment_from(last.number + 1)
+        assert first is not None, "rows follow the pages"
+        if first.number >= self.rows[0].number:
+            doomed = (*self.doomed_pages, *self.places)
+            return replace(self, levels=(), border=NO_BORDER, doomed_pages=doomed), []
+        gone = [each for each in self.places if each.reference.of.last < first.number]
+        oldest = self.places[len(gone)]
+        inner = trim_below([oldest], self.border.first, first.number, self.pages)
+        left = trimmed_levels(
+            [[each for each in level if each.of.last >= first.number] for level in self.levels]
+        )
+        border = Border(first.number, inner.bytes, inner.segments)
+        doomed = (*self.doomed_pages, *gone, *inner.doomed)
+        manifest = replace(self, levels=left, border=border, doomed_pages=doomed)
+        return manifest, list(inner.rows)
+
+    # Pages.
+
+    def paged(self) -> LogManifest:
+        """Return the manifest in its version with pages, and with old rows in pages."""
+        rows, levels = pack(self.rows, self.levels, self._add)
+        border = self.border
+        if levels and not self.levels:
+            border = Border(places_of(levels)[0].reference.of.first)
+        return replace(self, is_paged=True, rows=rows, levels=levels, border=border)
+
+    def with_segments(
+        self, change: Callable[[Segment], Segment], is_wanted: Callable[[Summary], bool]
+    ) -> LogManifest:
+        """Return the manifest with segments changed: rows, and those in wanted pages.
+
+        Raises `PagesNeededError`.
+        """
+
+        def change_left(segment: Segment) -> Segment:
+            return change(segment) if segment.number >= self.border.first else segment
+
+        def is_left(reference: Reference) -> bool:
+            return reference.of.last >= self.border.first and is_wanted(reference.of)
+
+        levels = tuple(
+            mapped(level, each, change_left, is_left, self.pages, self._add)
+            for level, each in enumerate(self.levels)
+        )
+        return replace(self, rows=tuple(map(change, self.rows)), levels=levels)
+
+    def _add(self, page: Page) -> Reference:
+        return self.pages.add(page, self.log_id, self.tiers)
 
     def aged(self, now: Reading) -> LogManifest:
         """Count the time until now, and mark sealed segments (ages.py). The change must be made by
@@ -286,15 +433,20 @@ class LogManifest:
         """
         open_ones = self.open_segments
         sealed = open_ones[0].number if open_ones else self.next_segment
-        first = self.segments[0].number if self.segments else self.next_segment
-        return replace(self, ages=self.ages.marked(now, first, sealed))
+        return replace(self, ages=self.ages.marked(now, self.first_number, sealed))
 
-    def forget(self, ledgers: Iterable[LedgerId], files: Iterable[str] = ()) -> LogManifest:
-        """Take deleted ledgers and files off the lists of those still to be deleted."""
-        deleted, removed = frozenset(ledgers), frozenset(files)
+    def forget(
+        self,
+        ledgers: Iterable[LedgerId],
+        files: Iterable[str] = (),
+        pages: Iterable[str] = (),
+    ) -> LogManifest:
+        """Take deleted ledgers, files and pages off the lists of those still to be deleted."""
+        deleted, removed, emptied = frozenset(ledgers), frozenset(files), frozenset(pages)
         left = tuple(each for each in self.doomed_files if each not in removed)
         doomed = tuple(each for each in self.doomed if each not in deleted)
-        return replace(self, doomed=doomed, doomed_files=left)
+        kept = tuple(each for each in self.doomed_pages if each.reference.name not in emptied)
+        return replace(self, doomed=doomed, doomed_files=left, doomed_pages=kept)
 
     def seal_log(self) -> LogManifest:
         """Let the log take no more records, ever. Every segment must be sealed."""
@@ -315,28 +467,7 @@ class LogManifest:
 
     def check(self) -> tuple[str, ...]:
         """Return the names of the invariants that do not hold; empty when all is well."""
-        pairs = list(pairwise(self.segments))
-        ledgers = [*(each.ledger for each in self.segments if each.is_hot), *self.doomed]
-        open_ones = self.open_segments
-        starts = [self.first_offset, *(each.end_offset for each in self.segments)]
-        ids = [each.end.last_txid for each in self.segments if each.end]
-        holds = {
-            "numbers": all(one.number < other.number for one, other in pairs)
-            and all(FIRST_SEGMENT <= each.number < self.next_segment for each in self.segments),
-            "epochs": all(one.epoch <= other.epoch for one, other in pairs)
-            and all(each.epoch <= self.epoch for each in self.segments),
-            "ledgers": len(set(ledgers)) == len(ledgers),
-            "two-open": len(open_ones) <= OPEN_SEGMENTS_MAX
-            and self.segments[len(self.segments) - len(open_ones) :] == open_ones,
-            "offsets": [each.first_offset for each in self.segments] == starts[:-1],
-            "transactions": [self.trimmed_transaction, *ids]
-            == sorted([self.trimmed_transaction, *ids]),
-            "sealed": not (self.sealed and open_ones),
-            "trim": self.trimmed_to <= Position(self.next_segment, 0, 0),
-            "cold": all(each.end for each in self.segments if each.cold),
-            "ages": self.ages.check(),
-        }
-        return tuple(name for name, held in holds.items() if not held)
+        return broken_invariants(self)
 
     def _checked(self) -> LogManifest:
         broken = self.check()
@@ -345,45 +476,14 @@ class LogManifest:
 
     def encode(self) -> bytes:
         """Return the metadata record."""
-        body = {name: getattr(self, name) for name in FIELDS}
-        body["segments"] = [each.row(self.tiers) for each in self.segments]
-        body["jobs"] = [each.row() for each in self.jobs]
-        body["trimmed_to"] = str(self.trimmed_to)
-        body["settings"] = dict(self.settings)
-        body["ages"] = self.ages.row()
-        if self.ages == NO_AGES:
-            del body["ages"]
-        if not self.retired:
-            del body["retired"]
-        if not self.trimmed_timestamp_ms:
-            del body["trimmed_timestamp_ms"]
-        if not self.forgotten_jobs:
-            del body["forgotten_jobs"]
-        if self.tiers:
-            return FORMAT.encode(body, self.unknown, COLD_VERSION)
-        del body["tiers"], body["doomed_files"]
-        return FORMAT.encode(body, self.unknown)
+        return encode_manifest(self)
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> LogManifest:
         """Return the manifest of a record. Raises `CorruptRecordError`, naming the path."""
-        version, body, unknown = FORMAT.decode(path, data)
+        fields = decode_manifest(path, data)
         try:
-            check_types(body)
-            body["tiers"] = tuple(body.get("tiers", ()))
-            body["doomed_files"] = tuple(body.get("doomed_files", ()))
-            if (version == COLD_VERSION) != bool(body["tiers"]):
-                raise ValueError(f"version {version} with {len(body['tiers'])} tiers")
-            rows = body["segments"]
-            body["segments"] = tuple(segment_from_row(row, body["tiers"]) for row in rows)
-            body["trimmed_to"] = Position.parse(body["trimmed_to"])
-            body["doomed"] = tuple(body["doomed"])
-            body["jobs"] = tuple(map(job_from_row, body.get("jobs", ())))
-            forgotten = body.get("forgotten_jobs", ())
-            body["forgotten_jobs"] = tuple(Forgotten(*row) for row in forgotten)
-            if "ages" in body:
-                body["ages"] = ages_of_row(body["ages"])
-            manifest = cls(**body, unknown=unknown)
+            manifest = cls(**fields)
             broken = manifest.check()
         except (TypeError, ValueError, KeyError) as error:
             raise CorruptRecordError(path, f"not a log manifest: {error}") from error

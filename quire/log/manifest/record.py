@@ -4,28 +4,46 @@ An edit is a function from the manifest as it is now (None if it does not exist)
 It is applied to whatever was read, again after every conflict, and again after an unknown outcome;
 so it has to recognise its own work (return its argument) and to refuse by raising. This is
 the only place that writes a manifest, which is why an unknown outcome is settled in one place.
+
+Pages are written with the head that names them, in one transaction, or before it where they do not
+fit. A lost attempt's pages are never used again: the next attempt has new names. A sweep
+deletes the old ones (maintenance/page_sweep.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from random import Random
+from typing import Final, TypeAlias, TypeVar
 
 from quire.errors import (
     ConflictError,
+    MissingPageError,
     NoSuchLogError,
     NoSuchNodeError,
     StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
-from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest import capacity
+from quire.log.manifest.jobs_record import read_jobs
+from quire.log.manifest.manifest import JobsNeededError, LogManifest
+from quire.log.manifest.page_tree import PagesNeededError
+from quire.log.manifest.pages_at_hand import PAGES_MAX, PagesAtHand, ask
+from quire.metastore import levels
 from quire.metastore.changes import Change, Create, Delete, Put
-from quire.metastore.layout import log_path
+from quire.metastore.cluster import Level
+from quire.metastore.layout import VALUE_BYTES_MAX, log_jobs_path, log_path, page_path
 from quire.metastore.store import MetadataStore
 
 EDIT_ATTEMPTS_MAX: Final = 64
 """Each lost attempt is another process's success, so this many in a row are not an accident."""
+
+TOGETHER_BYTES_MAX: Final = VALUE_BYTES_MAX // 4
+"""New pages, in bytes, that are written in the transaction of their head: some 40. The head, the
+jobs and the changes of a caller have the rest."""
+
+T = TypeVar("T")
 
 Edit: TypeAlias = Callable[[LogManifest | None], LogManifest]
 
@@ -54,21 +72,45 @@ def once(edit: Edit, error: Exception) -> Edit:
 
 
 class ManifestRecord:
-    """One log's manifest in a store. Stateless: any number may exist for one log."""
+    """One log's manifest in a store. Any number may exist for one log."""
 
-    def __init__(self, store: MetadataStore, name: str) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        name: str,
+        rng: Random | None = None,
+        level: Level | None = None,
+    ) -> None:
+        """`rng` names pages: without it nothing is edited. `level` allows formats."""
         self.name = name
         self.path = log_path(name)
-        self._store = store
+        self.store = store
+        self._rng = rng
+        self._level = level or Level(store)
+        self._pages: PagesAtHand | None = None
+        self._all: PagesAtHand | None = None
+        self._last: tuple[bytes, LogManifest] | None = None
+        """The record that was read or written last, and its manifest: most are read again."""
 
     async def find(self) -> tuple[LogManifest | None, int | None]:
         """Return manifest and version, both None when the log does not exist."""
         try:
-            found = await self._store.get(self.path)
+            found = await self.store.get(self.path)
         except NoSuchNodeError:
             return None, None
-        manifest = LogManifest.decode(self.path, found.value)
+        manifest = self._decode(found.value)
+        if not manifest.is_paged and len(found.value) >= capacity.WARNING_BYTES:
+            will_page = await self._level.allows(levels.PAGES_LEVEL)
+            manifest = replace(manifest, will_page=will_page)
         return replace(manifest, ages=manifest.ages.seen(found.written_ms)), found.version
+
+    def _decode(self, value: bytes) -> LogManifest:
+        if self._last is None or self._last[0] != value:
+            manifest = LogManifest.decode(self.path, value)
+            if self._pages is None or self._pages.log_id != manifest.log_id:
+                self._pages = PagesAtHand(self.store, manifest.log_id, self._rng, PAGES_MAX)
+            self._last = value, replace(manifest, pages=self._pages)
+        return self._last[1]
 
     async def read(self) -> tuple[LogManifest, int]:
         """Return manifest and version. Raises `NoSuchLogError`."""
@@ -77,16 +119,66 @@ class ManifestRecord:
             raise NoSuchLogError(self.name)
         return manifest, version
 
+    async def read_whole(self) -> LogManifest:
+        """Return the manifest with all its pages and jobs at hand, however many they are.
+
+        Raises `NoSuchLogError`, `MissingPageError`, `CorruptRecordError`, and the store's errors.
+        """
+        missing: int | None = None
+        while True:
+            manifest, version = await self.read()
+            try:
+                return await self.whole(manifest)
+            except MissingPageError:
+                if version == missing:
+                    raise
+                missing = version
+
+    async def whole(self, manifest: LogManifest) -> LogManifest:
+        """Return a manifest with all its pages and jobs at hand. Raises as `ask`.
+
+        A page that was fetched once by this object is not fetched again.
+        """
+        if self._all is None or self._all.log_id != manifest.log_id:
+            self._all = PagesAtHand(self.store, manifest.log_id, self._rng)
+        whole = replace(await self.with_jobs(manifest), pages=self._all)
+        await ask(whole, lambda: whole.segments)
+        return whole
+
+    async def ask(self, manifest: LogManifest, question: Callable[[LogManifest], T]) -> T:
+        """Return the answer to a question that may need pages and jobs.
+
+        Raises `MissingPageError`, `CorruptRecordError`, the errors of the question, and the store's
+        errors.
+        """
+        if self._pages is not None and manifest.log_id == self._pages.log_id:
+            manifest = replace(manifest, pages=self._pages.for_edit())
+        while True:
+            try:
+                return question(manifest)
+            except PagesNeededError as needed:
+                await manifest.pages.load(needed.places, manifest.tiers)
+            except JobsNeededError:
+                manifest = await self.with_jobs(manifest)
+
+    async def with_jobs(self, manifest: LogManifest) -> LogManifest:
+        """Return the manifest with its jobs at hand."""
+        if manifest.has_jobs:
+            return manifest
+        found = await read_jobs(self.store, manifest.log_id)
+        return replace(manifest, jobs=found.jobs, forgotten_jobs=found.forgotten, has_jobs=True)
+
     async def wait(self, version: int | None) -> None:
         """Return when the manifest may no longer be at `version` (None: may exist)."""
-        await self._store.wait(self.path, version)
+        await self.store.wait(self.path, version)
 
     async def edit(
         self, edit: Edit, *, look: Look | None = None, along: Sequence[Change] = ()
     ) -> LogManifest:
         """Apply an edit and return the manifest as it then is.
 
-        If the edit creates the record, the changes of `along` are made with it or not at all.
+        If the edit creates the record, the changes of `along` are made with it or not at all. An
+        edit that needs pages or jobs that are not at hand is applied again when they are.
 
         The result of `look` holds when the edit is made, if its writers change it together with
         `unchanged`: the manifest was read before.
@@ -94,22 +186,29 @@ class ManifestRecord:
         Raises the errors of the edit, which are final: the manifest lacks the change, and an
         earlier change with an unknown outcome can no longer land, because the version moved on.
         Raises `StoreOutcomeUnknownError` when it could not be settled, `StoreUnavailableError` when
-        nothing was changed, `ConflictError` after `EDIT_ATTEMPTS_MAX` conflicts.
+        nothing was changed, `ConflictError` after `EDIT_ATTEMPTS_MAX` conflicts, `MissingPageError`
+        when a page of the present manifest is lost.
         """
         unknown: StoreOutcomeUnknownError | None = None
+        missing: int | None = None
         for _ in range(EDIT_ATTEMPTS_MAX):
+            version: int | None = None
             try:
                 before, version = await self.find()
                 if look is not None:
                     await look()
+                before, after = await self._apply(edit, before)
             except StoreUnavailableError as error:
                 raise unknown or error from error
-            after = edit(before)
+            except MissingPageError:
+                if version == missing:
+                    raise
+                missing = version  # it is lost, or the manifest has changed
+                continue
             if after == before:
-                return after
+                return self._shown(after)
             try:
-                await self._write(after, version, along)
-                return after
+                return await self._write(before, after, version, along)
             except (ConflictError, NoSuchNodeError):
                 continue  # changed, or deleted: the edit decides
             except StoreOutcomeUnknownError as error:
@@ -119,6 +218,30 @@ class ManifestRecord:
         raise unknown or ConflictError(
             f"log {self.name!r} changed {EDIT_ATTEMPTS_MAX} times while it was being changed"
         )
+
+    async def _apply(
+        self, edit: Edit, before: LogManifest | None
+    ) -> tuple[LogManifest | None, LogManifest]:
+        """Return the manifest that an edit was applied to, with its pages, and the result."""
+        if before is not None and self._pages is not None:
+            before = replace(before, pages=self._pages.for_edit())
+        while True:
+            try:
+                return before, edit(before)
+            except PagesNeededError as needed:
+                assert before is not None
+                await before.pages.load(needed.places, before.tiers)
+            except JobsNeededError:
+                assert before is not None
+                before = await self.with_jobs(before)
+
+    def _shown(self, manifest: LogManifest) -> LogManifest:
+        """Return a manifest as `find` does: with few pages at hand, and without its jobs."""
+        if self._pages is not None and manifest.log_id == self._pages.log_id:
+            manifest = replace(manifest, pages=self._pages)
+        if manifest.is_paged:
+            manifest = replace(manifest, jobs=(), forgotten_jobs=(), has_jobs=False)
+        return manifest
 
     def unchanged(self, manifest: LogManifest | None, version: int | None) -> Sequence[Change]:
         """Return the change that can be made only while the record is as it was found.
@@ -130,14 +253,76 @@ class ManifestRecord:
         return (Put(self.path, manifest.encode(), version),)
 
     async def _write(
-        self, manifest: LogManifest, version: int | None, along: Sequence[Change]
-    ) -> None:
-        if version is None and along:
-            await self._store.commit([Create(self.path, manifest.encode()), *along])
-        elif version is None:
-            await self._store.create(self.path, manifest.encode())
+        self,
+        before: LogManifest | None,
+        after: LogManifest,
+        version: int | None,
+        along: Sequence[Change],
+    ) -> LogManifest:
+        """Write a manifest with its new pages and its jobs, and return it."""
+        changes: list[Change] = []
+        if after.is_paged or await self._level.allows(levels.PAGES_LEVEL):
+            if before is None:
+                self._pages = PagesAtHand(self.store, after.log_id, self._rng, PAGES_MAX)
+                after = replace(after, pages=self._pages.for_edit())
+            after = after.paged()
+            changes += await self._write_pages(after)
+            changes += await self._jobs_change(before, after)
+        value = after.encode()
+        if version is None:
+            changes += [Create(self.path, value), *along]
         else:
-            await self._store.put(self.path, manifest.encode(), version)
+            changes.append(Put(self.path, value, version))
+        await self._make(changes)
+        after = self._shown(after)
+        self._last = value, after
+        return after
+
+    async def _make(self, changes: Sequence[Change]) -> None:
+        if len(changes) > 1:
+            await self.store.commit(changes)
+            return
+        (change,) = changes
+        if isinstance(change, Put):
+            await self.store.put(change.path, change.value, change.version)
+        else:
+            assert isinstance(change, Create)
+            await self.store.create(change.path, change.value)
+
+    async def _write_pages(self, after: LogManifest) -> list[Change]:
+        """Return the changes that create the pages that are new in a manifest.
+
+        Pages that do not fit a transaction are created here: a crash leaves pages that no manifest
+        names. A name that is taken is a conflict, like any other.
+        """
+        pages = after.pages
+        if not isinstance(pages, PagesAtHand):
+            return []
+        fresh = pages.fresh_of(after.places)
+        changes = [Create(page_path(after.log_id, name), fresh[name]) for name in sorted(fresh)]
+        if sum(len(each.value) for each in changes) > TOGETHER_BYTES_MAX:
+            for each in changes:
+                await self.store.create(each.path, each.value)
+            changes = []
+        if self._pages is not None:
+            for name in sorted(fresh):
+                self._pages.hold(name, pages.page(name))
+        return list(changes)
+
+    async def _jobs_change(self, before: LogManifest | None, after: LogManifest) -> list[Change]:
+        """Return the change that writes the jobs of a manifest, if they are others than before."""
+        known = before is not None and before.is_paged
+        old = (before.jobs, before.forgotten_jobs) if before is not None and known else ((), ())
+        if not after.has_jobs or (after.jobs, after.forgotten_jobs) == old:
+            return []
+        found = await read_jobs(self.store, after.log_id)
+        wanted = found._replace(jobs=after.jobs, forgotten=after.forgotten_jobs)
+        return [wanted.change(after.log_id)]
+
+    async def forget_jobs(self, log_id: str) -> Sequence[Change]:
+        """Return the change that deletes the record of a log's jobs, if there is one."""
+        found = await read_jobs(self.store, log_id)
+        return [] if found.version is None else [Delete(log_jobs_path(log_id), found.version)]
 
     async def delete(self, version: int, along: Sequence[Change] = ()) -> None:
         """Delete the record if it is still at `version`, and make other changes with it or none.
@@ -145,7 +330,7 @@ class ManifestRecord:
         Raises `ConflictError`, `NoSuchLogError`, and the errors of the other changes.
         """
         try:
-            await self._store.commit([Delete(self.path, version), *along])
+            await self.store.commit([Delete(self.path, version), *along])
         except NoSuchNodeError as error:
             if error.path == self.path:
                 raise NoSuchLogError(self.name) from None

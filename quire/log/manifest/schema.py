@@ -5,7 +5,7 @@ A checksum says that a record is as it was written, not that this program wrote 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, TypeAlias
 
 from quire.fields import split_row
@@ -49,6 +49,21 @@ def _cold(row: Any) -> bool:
         and len(row) == len(types)
         and all(check(value) for check, value in zip(types, row, strict=True))
     )
+
+
+def _reference(row: Any) -> bool:
+    if not isinstance(row, list):
+        return False
+    row, _ = split_row(row)
+    return len(row) == 17 and _text(row[0]) and all(map(_number, row[1:]))
+
+
+def _doomed_page(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2 and _number(row[0]) and _reference(row[1])
+
+
+def _border(row: Any) -> bool:
+    return _all(_number)(row) and len(row) == 3
 
 
 def _job(row: Any) -> bool:
@@ -110,6 +125,9 @@ _CHECKS: Final[dict[str, _Check]] = {
     "tiers": _all(_text),
     "doomed_files": _all(_text),
     "ages": _ages,
+    "levels": _all(_all(_reference)),
+    "border": _border,
+    "doomed_pages": _all(_doomed_page),
 }
 
 FIELDS: Final = frozenset(_CHECKS)
@@ -125,14 +143,53 @@ OPTIONAL: Final = frozenset(
         "tiers",
         "doomed_files",
         "ages",
+        "levels",
+        "border",
+        "doomed_pages",
     }
 )
+
+_PAGE_CHECKS: Final[dict[str, _Check]] = {
+    "log_id": _text,
+    "level": _number,
+    "rows": lambda value: isinstance(value, list),
+}
+
+PAGE_FIELDS: Final = frozenset(_PAGE_CHECKS)
+"""The fields of a page's record."""
+
+_JOBS_CHECKS: Final[dict[str, _Check]] = {
+    "log_id": _text,
+    "jobs": _all(_job),
+    "forgotten_jobs": _all(_forgotten),
+}
+
+JOBS_FIELDS: Final = frozenset(_JOBS_CHECKS)
+"""The fields of the record of a log's jobs."""
 
 
 def check_types(body: Mapping[str, Any]) -> None:
     """Raise TypeError, naming the field, unless everything has its type."""
-    for name, check in _CHECKS.items():
-        if name not in body and name in OPTIONAL:
+    _check(body, _CHECKS, OPTIONAL)
+
+
+def check_page_types(body: Mapping[str, Any]) -> None:
+    """Raise TypeError, naming the field, unless everything in a page has its type."""
+    _check(body, _PAGE_CHECKS)
+    if not _all(_reference if body["level"] else _segment)(body["rows"]):
+        raise TypeError(f"rows are {body['rows']!r}")
+
+
+def check_jobs_types(body: Mapping[str, Any]) -> None:
+    """Raise TypeError, naming the field, unless everything in a record of jobs has its type."""
+    _check(body, _JOBS_CHECKS)
+
+
+def _check(
+    body: Mapping[str, Any], checks: Mapping[str, _Check], optional: Container[str] = ()
+) -> None:
+    for name, check in checks.items():
+        if name not in body and name in optional:
             continue
         if name not in body or not check(body[name]):
             raise TypeError(f"{name} is {body.get(name)!r}")

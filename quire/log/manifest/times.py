@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from quire.entry import EntryId
 from quire.log.manifest.ages import APART_MS
+from quire.log.manifest.page import Summary
 from quire.log.manifest.segment import Segment
 from quire.log.records.position import Position
 
@@ -40,7 +41,9 @@ def earliest_ms(segment: Segment, before_ms: int) -> int:
 
 
 class TimeSearch:
-    """Looks for the first record not older than a time. Is shown all segments in order."""
+    """Looks for the first record not older than a time. Is shown all segments in order, or the
+    summaries of pages in place of them.
+    """
 
     def __init__(self, time_ms: int, now_ms: int) -> None:
         self.time_ms = time_ms
@@ -60,6 +63,14 @@ class TimeSearch:
         if last_ms is None or last_ms >= self.time_ms:
             return False
         self._note_older(segment.start, last_ms)
+        return True
+
+    def passes_all(self, of: Summary) -> bool:
+        """Note all segments of a page, if each of them is older and none is undated."""
+        is_dated = of.min_ms >= self.floor_ms and of.drop_ms <= APART_MS
+        if of.max_ms >= self.time_ms or not is_dated:
+            return False
+        self._dated_ms, self.position = max(self._dated_ms, of.max_ms), None
         return True
 
     def look(self, segment: Segment, entry: EntryId, before_ms: int | None, at_ms: int) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 
 from quire.aio.retry import retry
-from quire.errors import NoSuchLogError
+from quire.errors import MissingPageError, NoSuchLogError
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import ManifestRecord
 from quire.metastore.layout import LOGS, unquote_name
@@ -39,8 +39,11 @@ async def watch_manifest(record: ManifestRecord, rng: Random) -> AsyncGenerator[
 
     A log of the same name that was made meanwhile is not taken for it. Raises `NoSuchLogError` when
     the log does not exist at first.
+
+    All pages are at hand (`ManifestRecord.whole`).
     """
     seen: LogManifest | None = None
+    missing: int | None = None
     while True:
         found, version = await retry(record.find, rng)
         if found is None and seen is None:
@@ -48,6 +51,13 @@ async def watch_manifest(record: ManifestRecord, rng: Random) -> AsyncGenerator[
         if found is None or found.retired or (seen is not None and found.log_id != seen.log_id):
             return
         if found != seen:
+            try:
+                whole = await retry(partial(record.whole, found), rng)
+            except MissingPageError:
+                if version == missing:
+                    raise
+                missing = version  # it is lost, or the manifest has changed
+                continue
             seen = found
-            yield found
+            yield whole
         await retry(partial(record.wait, version), rng)

@@ -233,7 +233,7 @@ def test_only_what_is_certain_is_an_orphan() -> None:
     assert not is_orphan(log, "notes.txt")
     sealed = log.append_segment(101, 0).seal_segment(1, manifest.SegmentEnd(0, 1, 1, 1, 0))
     named = replace(sealed.segments[0], cold=cold)
-    sealed = replace(sealed, segments=(named, *sealed.segments[1:]))
+    sealed = replace(sealed, rows=(named, *sealed.segments[1:]))
     assert not is_orphan(sealed, cold.name)
     assert is_orphan(sealed, "00000001-100-bbbbbbbb.parquet")
     trimmed = sealed.trim(Position(2, 0, 0))

@@ -154,7 +154,7 @@ def test_a_foreign_file_is_not_read(tmp_path: Path) -> None:
             assert first.cold is not None
             away = first.cold._replace(name="../../secret.txt")
             (tmp_path / "secret.txt").write_text("x")
-            await rewrite(client, segments=(replace(first, cold=away), *rest))
+            await rewrite(client, rows=(replace(first, cold=away), *rest))
             with pytest.raises(CorruptStorageError, match="no file of a log"):
                 await cluster.new_client().read()
 

@@ -24,7 +24,7 @@ from quire.log.cold import parquet, tier
 from quire.log.cold import reader as cold_reader
 from quire.log.cold.checksums import Summing
 from quire.log.maintenance.offload import target_uri
-from quire.log.manifest import manifest
+from quire.log.manifest import codec
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.schema import FIELDS
 from quire.log.reading import gaps as gap
@@ -174,8 +174,8 @@ def test_an_older_program_refuses_the_manifest(
 
     data = asyncio.run(main())
     assert data.startswith(b"quire log v2 ")
-    older = RecordFormat("log", FIELDS, (manifest.VERSION,))
-    monkeypatch.setattr(manifest, "FORMAT", older)
+    older = RecordFormat("log", FIELDS, (codec.VERSION,))
+    monkeypatch.setattr(codec, "FORMAT", older)
     with pytest.raises(CorruptRecordError, match="upgrade quire"):
         LogManifest.decode(PATH, data)
 

@@ -27,7 +27,7 @@ def with_segments(count: int) -> LogManifest:
         Segment(each, 1_000_000 + each, 3, 1_790_000_000_000, 400_000 * (each - 1), ends)
         for each in range(1, count + 1)
     )
-    return LogManifest(NAME, "id", 1, epoch=3, segments=segments, next_segment=count + 1)
+    return LogManifest(NAME, "id", 1, epoch=3, rows=segments, next_segment=count + 1)
 
 
 def test_the_limits_leave_space_for_what_must_always_work() -> None:

@@ -184,7 +184,7 @@ def test_record_round_trip_and_damage() -> None:
         ({"trimmed_to": Position(9, 0, 0)}, "trim"),
         (
             {
-                "segments": tuple(
+                "rows": tuple(
                     Segment(n, n, 1, 0, first_offset=0 if n == 1 else None) for n in (1, 2, 3)
                 ),
                 "next_segment": 4,

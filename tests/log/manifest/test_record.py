@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -33,7 +34,7 @@ def _add(name: str) -> Edit:
 
 def _record() -> tuple[FaultyStore, ManifestRecord]:
     store = FaultyStore(MemoryStore())
-    return store, ManifestRecord(store, NAME)
+    return store, ManifestRecord(store, NAME, Random(7))
 
 
 def test_edits_of_many_clients_all_arrive() -> None:

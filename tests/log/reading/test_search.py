@@ -196,7 +196,7 @@ def test_what_is_sealed_is_found_when_nobody_knows_the_end(find: Find) -> None:
         log = GrowingLog(END, END, 0, Writer.PROMPT)
         sealed, *others = log.manifest.segments
         sealed = replace(sealed, end=SegmentEnd(2, 1, 3, 3, 2, 2))
-        manifest = replace(log.manifest, segments=(sealed, *others))
+        manifest = replace(log.manifest, rows=(sealed, *others))
 
         async def open_segment(segment: Segment) -> SegmentReader:
             assert segment == sealed, "its bookies are down"

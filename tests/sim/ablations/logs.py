@@ -108,9 +108,9 @@ def roll_over_a_newer_leader() -> list[Patch]:
 def take_unknown_for_failed() -> list[Patch]:
     whole = manifest_record.ManifestRecord._write
 
-    async def write(self: Any, manifest: Any, version: int | None, along: Any) -> None:
+    async def write(self: Any, *args: Any) -> Any:
         try:
-            await whole(self, manifest, version, along)
+            return await whole(self, *args)
         except StoreOutcomeUnknownError:
             raise LostRaceError("it failed, surely") from None
 
