@@ -140,8 +140,8 @@ async def offload(
     moved: list[str] = []
     for segment in segments:
         file: ColdFile = await work.write(segment, tier, password=password)
-        manifest = await work.commit({segment.number: file})
-        moved += [file.uri for each in manifest.segments if each.cold == file]
+        await work.commit({segment.number: file})
+        moved += [file.uri for each in await work.find([segment.number]) if each.cold == file]
         if not keep_ledgers:
             await work.release()
     return moved

@@ -119,7 +119,7 @@ async def _check_start(
     """Raise `PositionTrimmedError` if the first record wanted was trimmed."""
     if isinstance(start, datetime) or start in (BEGINNING, 0):
         return
-    manifest = await logs.describe(name)
+    manifest = await logs.find(name)
     if isinstance(start, Position):
         is_trimmed = start < manifest.trimmed_to
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from random import Random
 
@@ -18,8 +17,9 @@ from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.deletion import Attachment, delete_log
 from quire.log.maintenance.ingest import Ingest
 from quire.log.maintenance.offload import Offload, gc_each
-from quire.log.maintenance.orphans import find_orphans, find_unlisted, rebuild_log
+from quire.log.maintenance.orphans import find_unlisted, rebuild_log
 from quire.log.maintenance.retention import Floor
+from quire.log.maintenance.sweeping import sweep_logs
 from quire.log.maintenance.trimming import trim_log
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.manifest import LogManifest
@@ -43,6 +43,7 @@ from quire.log.reading.span import Slice, Span, read_span_anywhere
 from quire.log.reading.threshold import Threshold
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
+from quire.metastore.cluster import Level
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
 from quire.steady import SteadyClock, own_clock
@@ -80,13 +81,14 @@ class LogDirectory:
         self._catalog = catalog
         self._rng = rng
         self._clock = clock
+        self._level = Level(store)
         self._clocks = Clocks(clock, steady or own_clock(rng))
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
 
     def _record(self, name: str) -> ManifestRecord:
-        return ManifestRecord(self._store, name)
+        return ManifestRecord(self._store, name, self._rng, self._level)
 
     async def open(
         self,
@@ -128,7 +130,7 @@ class LogDirectory:
         options = options or LogOptions()
         record = self._record(name)
         opener = self._opener(name, options.password, options.keyring)
-        restoration = Restoration(partial(self.describe, name), opener)
+        restoration = Restoration(partial(self.find, name), opener)
         take_over = TakeOver(
             record,
             self._catalog,
@@ -207,7 +209,7 @@ class LogDirectory:
             await self.recover(name, password=password)
         is_awaited = follow and wait_for_log
         if not is_awaited:
-            await self._describe_living(name)
+            await self._find_living(name)
         if start == LATEST:
             try:
                 start, log_id = await self._find_end(name, log_id, password)
@@ -240,11 +242,11 @@ class LogDirectory:
             UnauthorizedError: the password is wrong.
             UnreadableError: too few bookies answer to decide how a ledger ends.
         """
-        manifest = await self._describe_living(name)
+        manifest = await self._find_living(name)
         try:
             await recover_open_segments(self._catalog, manifest, password)
         except NoSuchLedgerError:  # trimmed, or taken over, since the manifest was read
-            if (await self._describe_living(name)).segments == manifest.segments:
+            if (await self._find_living(name)).open_segments == manifest.open_segments:
                 raise
 
     async def _find_end(
@@ -256,7 +258,7 @@ class LogDirectory:
         async def find(seen: LogManifest) -> tuple[Position, str]:
             return (await find_tail(seen, opener)).position, log_id or seen.log_id
 
-        return await look(lambda: self._describe_living(name), find)
+        return await look(lambda: self._find_living(name), find)
 
     def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
         """Return the named cursors of a log. The password is needed to find the end of the log and
@@ -302,7 +304,7 @@ class LogDirectory:
         """
         find = find_acknowledged_tail if linearizable else find_tail
         opener = self._opener(name, password)
-        return await look(lambda: self._describe_living(name), lambda seen: find(seen, opener))
+        return await look(lambda: self._find_living(name), lambda seen: find(seen, opener))
 
     async def last_txid(self, name: str, *, password: bytes = b"") -> int:
         """Return the last txid of a log, ids of trimmed records included; −1 for a log
@@ -310,17 +312,23 @@ class LogDirectory:
         `tail`.
         """
         return await look(
-            lambda: self._describe_living(name),
+            lambda: self._find_living(name),
             lambda seen: find_last_txid(self._catalog, seen, password),
         )
 
     async def describe(self, name: str) -> LogManifest:
-        """Return a log's manifest, also while the log is being deleted. Raises `NoSuchLogError`."""
+        """Return a log's manifest with all segments, also during a deletion. Raises
+        `NoSuchLogError`.
+        """
+        return await self._record(name).read_whole()
+
+    async def find(self, name: str) -> LogManifest:
+        """Return a log's manifest; pages are fetched as needed. Raises `NoSuchLogError`."""
         return (await self._record(name).read())[0]
 
-    async def _describe_living(self, name: str) -> LogManifest:
+    async def _find_living(self, name: str) -> LogManifest:
         """Return the manifest of a log that is there for readers. Raises `NoSuchLogError`."""
-        manifest = await self.describe(name)
+        manifest = await self.find(name)
         if manifest.retired:
             raise NoSuchLogError(name)
         return manifest
@@ -334,9 +342,7 @@ class LogDirectory:
         Never fences. Raises `NoSuchLogError`, `UnauthorizedError`, and the errors of
         `take_snapshot`.
         """
-        return await take_snapshot(
-            name, self._catalog, self.describe, password=password, bounds=bounds
-        )
+        return await take_snapshot(name, self._catalog, self.find, password=password, bounds=bounds)
 
     def read_span(
         self, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
@@ -345,7 +351,7 @@ class LogDirectory:
         (`span.read_span_anywhere`).
         """
         return read_span_anywhere(
-            self._catalog, span, self.describe, password=password, keyring=keyring
+            self._catalog, span, self.find, password=password, keyring=keyring
         )
 
     async def create(self, name: str, settings: Mapping[str, str] | None = None) -> LogManifest:
@@ -354,10 +360,8 @@ class LogDirectory:
         Optional before writing: `open` creates a missing log. Raises `LogExistsError` if the log
         exists, and `ConfigurationError` for an invalid option.
         """
-        log_id = self._new_id()
-        new = LogManifest(name, log_id, int(self._clock() * 1000)).set_options(
-            as_stored(settings or {})
-        )
+        log_id, stored = self._new_id(), as_stored(settings or {})
+        new = LogManifest(name, log_id, int(self._clock() * 1000)).set_options(stored)
         LogOptions().with_stored(new.settings)
 
         def edit(found: LogManifest | None) -> LogManifest:
@@ -465,21 +469,19 @@ class LogDirectory:
         )
 
     async def gc(self) -> Sequence[LedgerId]:
-        """Delete the ledgers of logs that no log lists, nor ever will, and return them.
+        """Delete the ledgers of logs that no log lists, nor ever will, and return them; likewise
+        pages that no manifest names.
 
         One with records stays where its log has no manifest: that may be lost (`unlisted`).
         """
-        orphans = await find_orphans(self._catalog, self.describe, int(self._clock() * 1000))
-        for ledger in orphans:
-            with suppress(NoSuchLedgerError):
-                await self._catalog.delete(ledger)
-        return orphans
+        now_ms = int(self._clock() * 1000)
+        return await sweep_logs(self._store, self._catalog, self.list, self._record, now_ms)
 
     async def unlisted(self) -> Mapping[str, Sequence[LedgerId]]:
         """Return, by log, the closed ledgers with records that belong to a log without a manifest.
         `rebuild` recreates the manifest from them.
         """
-        return await find_unlisted(self._catalog, self.describe)
+        return await find_unlisted(self._catalog, self.find)
 
     async def gc_files(self) -> Sequence[str]:
         """Delete files of cold segments that no log names or will name, and return their URIs.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from quire.log.maintenance.offload import Offload
 from quire.log.manifest.cold_files import ColdFile
@@ -28,6 +28,10 @@ class SyncOffload:
     def commit(self, files: Mapping[int, ColdFile]) -> LogManifest:
         """See `Offload.commit`."""
         return self._portal.call(self._offload.commit(files))
+
+    def find(self, numbers: Iterable[int]) -> list[Segment]:
+        """See `Offload.find`."""
+        return self._portal.call(self._offload.find(numbers))
 
     def release(self) -> LogManifest:
         """See `Offload.release`."""

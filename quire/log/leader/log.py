@@ -44,7 +44,9 @@ from quire.log.leader.roller import Roller
 from quire.log.leader.segments import Chain
 from quire.log.leader.takeover import Tenure
 from quire.log.maintenance.cursors import LogCursors
-from quire.log.maintenance.retention import Floor, apply_retention, delete_doomed
+from quire.log.maintenance.doomed import delete_doomed, delete_singles
+from quire.log.maintenance.page_sweep import DailySweep
+from quire.log.maintenance.retention import Floor, apply_retention
 from quire.log.manifest.ages import APART_MS
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
@@ -102,6 +104,7 @@ class Log(Handle):
             locate=self._locate,
         )
         self._roller = Roller(self._chain, rng, live, self._pipeline.nudge)
+        self._sweep = DailySweep(record)
         self._home = Home()
         self._failure = Failure()
         self._over = asyncio.Event()
@@ -421,7 +424,7 @@ class Log(Handle):
             await self._pipeline.drained()
             await self._tasks.stop()
             manifest = await retry(finish, self._rng, timeout=self.options.open_timeout)
-            await delete_doomed(self._catalog, manifest, self._chain.edit)
+            await delete_singles(self._catalog, manifest, self._chain.edit)
             self._end_with(Event.SEAL if seal_log else Event.FINISH, error)
         except DeposedError as deposed:
             self._end(deposed)
@@ -489,3 +492,4 @@ class Log(Handle):
         await apply_retention(
             self._catalog, self._live, chain.reading, chain.edit, slowest, self._floor
         )
+        await self._sweep.run()

@@ -12,17 +12,20 @@ candidate that cannot read producer state (missing key, missing pyarrow) deposes
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from quire.entry import EntryId
 from quire.errors import (
     ConflictError,
     CorruptEntryError,
+    MissingPageError,
     NoSuchLedgerError,
     PositionTrimmedError,
 )
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.page import Summary
+from quire.log.manifest.pages_at_hand import Walk
 from quire.log.reading.search import OpenSegment, find_offset
 from quire.log.records.batch import Batch
 from quire.log.records.position import BEGINNING, Position
@@ -60,10 +63,10 @@ class Restoration:
         Raises as `advance`, and `ConflictError` when the log was trimmed meanwhile.
         """
         manifest = await self._describe()
-        sealed = tuple(each for each in manifest.segments if each.end is not None)
+        sealed = tuple(each for each in manifest.rows if each.end is not None)
         try:
-            return await self.advance(replace(manifest, segments=sealed))
-        except NoSuchLedgerError as error:
+            return await self.advance(replace(manifest, rows=sealed))
+        except (NoSuchLedgerError, MissingPageError) as error:
             raise ConflictError(f"log {manifest.name!r} was trimmed meanwhile") from error
 
     async def advance(self, manifest: LogManifest) -> Producers:
@@ -76,24 +79,24 @@ class Restoration:
         if manifest.log_id != self._log_id:
             self._log_id = manifest.log_id
             self._begin(BEGINNING)
-        written = [each for each in manifest.segments if not each.ingested]
-        if not await self._skip_to_snapshot(manifest, written):
+        if not await self._skip_to_snapshot(manifest):
             return self._producers
-        for segment in written:
-            is_noted = segment.number < self._at.segment or segment.ends_by(self._at)
-            if not (is_noted or await self._note_segment(segment)):
+        written = Walk(manifest, self._at.segment, skips=_is_ingested, wants=_is_written)
+        async for segment in written:
+            if not (segment.ends_by(self._at) or await self._note_segment(segment)):
                 break
         return self._producers
 
     def _begin(self, position: Position) -> None:
         self._producers, self._at = Producers(), position
 
-    async def _skip_to_snapshot(self, manifest: LogManifest, written: Sequence[Segment]) -> bool:
+    async def _skip_to_snapshot(self, manifest: LogManifest) -> bool:
         """Skip the batches before the last snapshot; False when all batches are read.
 
         Looks at the last confirmed batch, unless it is noted.
         """
-        for segment in reversed(written):
+        written = Walk(manifest, skips=_is_ingested, wants=_is_written, is_backward=True)
+        async for segment in written:
             if segment.ends_by(self._at):
                 return False
             reader = await self._open_segment(segment)
@@ -135,6 +138,14 @@ class Restoration:
             return reader.is_over
         finally:
             await reader.close()
+
+
+def _is_ingested(of: Summary) -> bool:
+    return of.ingested == of.segments
+
+
+def _is_written(segment: Segment) -> bool:
+    return not segment.ingested
 
 
 def _columns(batch: Batch, segment: Segment, entry: EntryId) -> dict[int, bytes]:

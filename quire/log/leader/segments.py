@@ -46,6 +46,7 @@ from quire.log.manifest.capacity import check_takeover
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
+from quire.log.manifest.pages_at_hand import lists, segment_from
 from quire.log.manifest.record import Look, ManifestRecord
 from quire.log.manifest.recovery import check_kept, ledger_labels, recover_segment
 from quire.log.records.encryption import Encryption
@@ -283,7 +284,7 @@ class Chain:
         if spare is None:
             return
         spare.abandon()
-        if manifest is None or not manifest.lists(spare.ledger):
+        if manifest is None or not await lists(manifest, spare.ledger):
             with suppress(QuireError):
                 await self._catalog.delete(spare.ledger)
 
@@ -335,7 +336,7 @@ class Chain:
             await check_kept(self._catalog, ledger, kept[0].entry, payloads, password)
 
     async def _recover(self, segment: LiveSegment) -> SegmentEnd:
-        listed = (await self.find_mine()).segment_from(segment.number)
+        listed = await segment_from(await self.find_mine(), segment.number)
         if listed is None or listed.ledger != segment.writer.ledger:
             raise DeposedError(self.name, self.epoch, f"segment {segment.number} is gone")
         try:

@@ -28,6 +28,7 @@ from quire.errors import (
     DecryptionError,
     LeadershipLostError,
     LogFullError,
+    MissingPageError,
     NoSuchLedgerError,
     QuireError,
 )
@@ -169,7 +170,7 @@ class TakeOver:
             await self._check_access(base)
             await self._catalog.check_bookies(replication)
             return await recover_open_segments(self._catalog, base, self._options.password)
-        except NoSuchLedgerError:
+        except (NoSuchLedgerError, MissingPageError):
             if (await self._record.find())[1] == version:
                 raise
             raise LostRaceError("a ledger was deleted by a newer leader, or trimmed") from None

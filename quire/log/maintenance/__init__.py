@@ -1,6 +1,7 @@
 """Changes of a log beside its leader: trim, retention, deletion, offload, ingest, cursors, orphans.
 
-Read `trimming.py`, `retention.py` (which segments are old enough), `deletion.py`,
+Read `trimming.py`, `retention.py` (which segments are old enough), `doomed.py` (deletes ledgers and
+files that left), `deletion.py`, `page_sweep.py` (pages that no manifest names), `sweeping.py`,
 `orphans.py` (ledgers that no log lists), `offload.py` (segments into files), `ingest.py` (ledgers
 written elsewhere), `parts.py` (how they are written), `cursors.py`, `cursor_record.py` and
 `advancing.py` (places of consumers).

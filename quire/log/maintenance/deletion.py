@@ -1,9 +1,8 @@
-"""Deleting a log: fenced and emptied first, so that nobody goes on writing what is being removed.
+"""Deleting a log: fenced and emptied first, so that no leader writes into it any more.
 
-The manifest is retired, then everything that it names is deleted, then its record, with what is of
-no use without it. A deletion that was cut short is repeated from where it stands. What is deleted
-is the log that was there at first: another one of its name, made when somebody else had deleted it
-meanwhile, stays.
+The manifest is retired, then everything that it names is deleted, then its record, with the records
+that are useless without it. A deletion that was cut short is repeated from where it stands. A
+deletion is of the log that it found first: a log of the same name that is made meanwhile stays.
 """
 
 from __future__ import annotations
@@ -25,9 +24,11 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.maintenance.cursors import CURSORS_AT_ONCE, LogCursors
+from quire.log.maintenance.doomed import delete_pages
 from quire.log.maintenance.ingest import Ingest
+from quire.log.maintenance.page_sweep import delete_all_pages
 from quire.log.manifest.cold_files import tier_of
-from quire.log.manifest.manifest import EMPTY, LogManifest
+from quire.log.manifest.manifest import EMPTY, LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
 from quire.log.manifest.recovery import ATTEMPTS_MAX
 from quire.log.reading.source import door
@@ -35,7 +36,7 @@ from quire.metastore.changes import Change
 
 
 class Attachment(Protocol):
-    """What somebody keeps beside a log, and goes with it: the snapshot of a service."""
+    """Data beside a log that goes with it: the snapshot of a service."""
 
     async def leave(self, log_id: str) -> Sequence[Change]:
         """Delete what goes with this log, and return the changes that forget it. Repeatable."""
@@ -51,7 +52,7 @@ async def delete_log(
     attached: Sequence[Attachment] = (),
     forget_tiers: Collection[str] = (),
 ) -> None:
-    """Delete a log with everything in it, and what is attached to it.
+    """Delete a log with everything in it and attached to it.
 
     All tiers are asked before anything is deleted, so that a place that does not answer leaves the
     log whole. The files of `forget_tiers` stay where they are: tiers of the log, by their URI or
@@ -70,15 +71,39 @@ async def delete_log(
         manifest = await record.edit(_retire_as(manifest))
     else:
         raise ConflictError(f"log {record.name!r} was taken over at every attempt")
-    for ledger in manifest.doomed:
-        with suppress(NoSuchLedgerError):
-            await catalog.delete(ledger)
+    await delete_ledgers(record, catalog, manifest)
     for tier in _tiers_left(manifest, forget_tiers):
         await asyncio.to_thread(door(tier).delete_tier, tier, log_id)
     for job in await ingest.jobs():
         await _read_same(record, log_id)  # jobs go by the log's name
         await ingest.drop(job)
     await _delete_records(record, cursors, log_id, attached)
+
+
+async def delete_ledgers(
+    record: ManifestRecord, catalog: LedgerCatalog, manifest: LogManifest
+) -> None:
+    """Delete the ledgers of a retired log, page by page. A repetition continues."""
+
+    async def delete(segment: Segment) -> bool:
+        with suppress(NoSuchLedgerError):
+            await catalog.delete(segment.ledger)
+        return True
+
+    async def edit(change: Callable[[LogManifest], LogManifest]) -> LogManifest:
+        def edit_same(found: LogManifest | None) -> LogManifest:
+            if found is None:
+                raise NoSuchLogError(record.name)
+            if found.log_id != manifest.log_id:
+                raise LogReplacedError(record.name)
+            return change(found)
+
+        return await record.edit(edit_same)
+
+    for ledger in manifest.doomed:
+        with suppress(NoSuchLedgerError):
+            await catalog.delete(ledger)
+    await delete_pages(manifest, edit, delete)
 
 
 def _tiers_left(manifest: LogManifest, forgotten: Collection[str]) -> list[str]:
@@ -110,7 +135,7 @@ async def _ask(manifest: LogManifest, tiers: Collection[str]) -> None:
 
 
 async def _fence(catalog: LedgerCatalog, manifest: LogManifest, password: bytes) -> None:
-    """Close what is open. How it ends is no matter, and a ledger that is gone has no writer."""
+    """Close the open ledgers. Any end will do, and a ledger that is gone has no writer."""
     for segment in manifest.open_segments:
         with suppress(NoSuchLedgerError):
             await (await catalog.open(segment.ledger, password=password)).close()
@@ -119,13 +144,14 @@ async def _fence(catalog: LedgerCatalog, manifest: LogManifest, password: bytes)
 async def _delete_records(
     record: ManifestRecord, cursors: LogCursors, log_id: str, attached: Sequence[Attachment]
 ) -> None:
-    """Delete manifest, cursors and what is attached at once: of a log that is gone nobody would
-    look for them.
+    """Delete manifest, cursors and attachments at once: without the manifest no program finds the
+    others.
     """
     for _ in range(ATTEMPTS_MAX):
         version = await _read_same(record, log_id)
         await cursors._forget(log_id, but=CURSORS_AT_ONCE)
-        along = [*await cursors._deletions(log_id)]
+        await delete_all_pages(record.store, log_id)
+        along = [*await cursors._deletions(log_id), *await record.forget_jobs(log_id)]
         for each in attached:
             along += await each.leave(log_id)
         try:
@@ -146,7 +172,7 @@ async def _read_same(record: ManifestRecord, log_id: str) -> int:
 def _retire_as(seen: LogManifest) -> Callable[[LogManifest | None], LogManifest]:
     """The edit that begins the epoch in which a log has no segments; nothing when it changed.
 
-    As if nothing had been written to what was open: it goes with all the rest.
+    Open segments count as empty: they go with all the rest.
     """
     ends = {each.number: EMPTY for each in seen.open_segments}
 

@@ -28,6 +28,7 @@ from quire.errors import (
     ConflictError,
     CorruptEntryError,
     InvalidRequestError,
+    MissingPageError,
     NoSuchLedgerError,
     NoSuchNodeError,
     OvertakenError,
@@ -40,6 +41,8 @@ from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.jobs import Limits
 from quire.log.manifest.manifest import EMPTY, Job, LogManifest, SegmentEnd
 from quire.log.manifest.options import LogOptions
+from quire.log.manifest.page_tree import Place, below
+from quire.log.manifest.pages_at_hand import lists
 from quire.log.manifest.record import ManifestRecord, once
 from quire.log.manifest.recovery import (
     ATTEMPTS_MAX,
@@ -57,7 +60,7 @@ FORMAT: Final = RecordFormat("part", frozenset())
 
 
 class _RaceLostError(Exception):
-    """Somebody took the log over since its open segments were recovered. Never leaves here."""
+    """Another client took the log over since its segments were recovered. Never leaves here."""
 
 
 class Ingest:
@@ -132,7 +135,7 @@ class Ingest:
                 f"sequence {job.sequence} of job {job.name!r} is not in 0..2**63-1"
             )
         seen, _ = await self._record.find()
-        if remember and seen is not None and _is_done(seen, parts, job):
+        if remember and seen is not None and await self._find_done(seen, parts, job):
             await self._sweep(job.name)
             return seen
         for attempt in range(ATTEMPTS_MAX):
@@ -152,7 +155,9 @@ class Ingest:
         Raises `ForgottenJobError` when the log has forgotten the job.
         """
         manifest, _ = await self._record.find()
-        return manifest is not None and manifest.has_done(job)
+        if manifest is None:
+            return False
+        return await self._record.ask(manifest, lambda now: now.has_done(job))
 
     async def jobs(self) -> list[str]:
         """Return the names of jobs that have parts which were neither ingested nor deleted."""
@@ -177,13 +182,14 @@ class Ingest:
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
         remembered = job if remember else None
-        if _is_done(base, parts, remembered):
+        if await self._find_done(base, parts, remembered):
             return base
-        # Behind the manifest, because whoever deletes a log deletes the parts before it.
+        # After the manifest, because a deletion of a log deletes the parts before it.
         found = [(ledger, await self._end_of(ledger, password)) for ledger in parts]
         full = [(ledger, end) for ledger, end in found if end.records]
         ends: dict[int, SegmentEnd] = {}
-        _check_space(base.aged(self._clocks.reading()), remembered, len(full))
+        aged = base.aged(self._clocks.reading())
+        await self._record.ask(aged, lambda now: _check_space(now, remembered, len(full)))
         if full:
             await check_password(self._catalog, base, password)
             try:
@@ -201,15 +207,25 @@ class Ingest:
                 return now
             _check_follows(now, job, after)
             check_writable(now)
-            aged = now.aged(self._clocks.reading())
+            fresh = now.aged(self._clocks.reading())
             if not full:
-                return now if remembered is None else aged.note_job(remembered, _limits(now))
+                return now if remembered is None else fresh.note_job(remembered, _limits(now))
             if _shape(now) != _shape(base):
                 raise _RaceLostError
-            return aged.ingest(ends, full, remembered, self._now_ms(), _limits(now))
+            return fresh.ingest(ends, full, remembered, self._now_ms(), _limits(now))
 
         # If it was deleted meanwhile, the parts went with it: look at them again.
         return await self._record.edit(once(edit, _RaceLostError()))
+
+    async def _find_done(
+        self, manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None
+    ) -> bool:
+        """As `_is_done`. It also looks into doomed pages: whatever was ingested before this
+        manifest was read is in it, until its ledger is deleted.
+        """
+        if await self._record.ask(manifest, lambda now: _is_done(now, parts, job)):
+            return True
+        return await _are_doomed(manifest, manifest.doomed_pages, parts)
 
     async def _end_of(self, ledger: LedgerId, password: bytes) -> SegmentEnd:
         """How a part ends, numbered as it numbers itself."""
@@ -241,7 +257,7 @@ class Ingest:
         """
         for _ in range(ATTEMPTS_MAX):
             manifest, version = await self._record.find()
-            if manifest is not None and manifest.lists(ledger):
+            if manifest is not None and await lists(manifest, ledger):
                 break
             with suppress(NoSuchLedgerError):
                 try:
@@ -271,8 +287,24 @@ def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) 
         manifest.check_job(job)
         if manifest.has_done(job):
             return True
-    ingested = {*(each.ledger for each in manifest.segments), *manifest.doomed}
-    return not ingested.isdisjoint(parts)
+    doomed = frozenset(manifest.doomed)
+    return any(each in doomed or manifest.with_ledger(each) for each in parts)
+
+
+async def _are_doomed(
+    manifest: LogManifest, places: Sequence[Place], parts: Sequence[LedgerId]
+) -> bool:
+    """Whether pages name a part. A missing page had its ledgers deleted."""
+    for place in places:
+        of = place.reference.of
+        if not any(of.min_ledger <= each <= of.max_ledger for each in parts):
+            continue
+        with suppress(MissingPageError):
+            page = await manifest.pages.fetch(place, manifest.tiers)
+            found = {each.ledger for each in page.segments}
+            if not found.isdisjoint(parts) or await _are_doomed(manifest, below(page), parts):
+                return True
+    return False
 
 
 def _check_follows(manifest: LogManifest, job: Job, after: int | None) -> None:

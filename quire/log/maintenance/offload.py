@@ -31,7 +31,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from quire.aio.tasks import in_thread
-from quire.entry import Entry
+from quire.entry import Entry, LedgerId
 from quire.errors import (
     ColdTierError,
     ConfigurationError,
@@ -43,10 +43,13 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.cold.checksums import Summing
-from quire.log.maintenance.retention import delete_doomed
+from quire.log.maintenance.doomed import delete_doomed
+from quire.log.manifest import page_tree
 from quire.log.manifest.capacity import check_growth, manifest_bytes
 from quire.log.manifest.cold_files import ColdFile, file_name, join, log_id_of, segment_of, tier_of
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.page import Summary
+from quire.log.manifest.pages_at_hand import Walk, ask, segment_from
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.segment_reader import open_segment
 from quire.log.reading.source import door, parquet
@@ -130,7 +133,8 @@ class Offload:
             return replace(manifest, tiers=(*manifest.tiers, tier))
 
         manifest = await self._edit(change)
-        return tier, _movable(manifest)
+        moved = [each async for each in Walk(manifest, skips=_is_all_moved, wants=_is_movable)]
+        return tier, moved
 
     async def write(self, segment: Segment, tier: str, *, password: bytes = b"") -> ColdFile:
         """Write a segment into a file, verify that by reading it, and return what to commit.
@@ -207,17 +211,23 @@ class Offload:
         def change(manifest: LogManifest) -> LogManifest:
             if any(file.tier not in manifest.tiers for file in files.values()):
                 raise LogReplacedError(manifest.name)
-            return replace(manifest, segments=tuple(map(move, manifest.segments)))
+            return manifest.with_segments(move, lambda of: any(map(of.spans, files)))
 
         try:
             manifest = await self._edit(change)
         except (NoSuchLogError, LogReplacedError):
             await self._delete(file.uri for file in files.values())
             raise
-        named = {each.cold.uri for each in manifest.segments if each.cold}
+        listed = await self._record.ask(manifest, lambda now: _numbered(now, files))
+        named = {each.cold.uri for each in listed if each.cold}
         await self._delete(file.uri for file in files.values() if file.uri not in named)
         await self._settle([file for file in files.values() if file.uri in named])
         return manifest
+
+    async def find(self, numbers: Iterable[int]) -> list[Segment]:
+        """Return the segments of some numbers that are left now. Raises `NoSuchLogError`."""
+        manifest, _ = await self._record.read()
+        return await self._record.ask(manifest, lambda now: _numbered(now, numbers))
 
     async def release(self) -> LogManifest:
         """Give up the ledgers of all segments that are in files: doom them, then delete them.
@@ -226,31 +236,47 @@ class Offload:
         stays, and readers go on with it. Raises `NoSuchLogError`, `ColdTierError`, also for a file
         that is away, when all other ledgers are given up.
         """
-        seen, _ = await self._record.read()
-        files = [each.cold for each in seen.segments if each.cold and each.is_hot]
-        await self._settle(files)
-        there = {each for each in files if await _is_there(each)}
-
-        def change(manifest: LogManifest) -> LogManifest:
-            doomed = [each.ledger for each in manifest.segments if each.cold in there]
-            segments = tuple(
-                replace(each, cold=each.cold._replace(alone=True))
-                if each.cold and each.cold in there
-                else each
-                for each in manifest.segments
-            )
-            return replace(manifest, segments=segments, doomed=(*manifest.doomed, *doomed))
-
-        manifest = await delete_doomed(self._catalog, await self._edit(change), self._edit)
-        for each in manifest.segments:
-            if each.cold in files and each.cold not in there:
+        away: list[Segment] = []
+        manifest, _ = await self._record.read()
+        held: list[Segment] = []
+        async for each in Walk(manifest, skips=_is_all_given_up, wants=_is_twice):
+            held.append(each)
+            if len(held) == page_tree.PAGE_ROWS:
+                await self._release(held, away)
+                held = []
+        manifest = await self._release(held, away)
+        for each in away:
+            found = await segment_from(manifest, each.number)
+            if found is not None and found.cold is not None and found.cold == each.cold:
                 raise ColdTierError(
-                    each.cold.uri,
-                    f"the file is missing, or is not {each.cold.size} bytes; bookies keep ledger "
+                    found.cold.uri,
+                    f"the file is missing, or is not {found.cold.size} bytes; bookies keep ledger "
                     f"{each.ledger} of segment {each.number}, and readers use it: put the file "
                     "back, then offload again",
                 )
         return manifest
+
+    async def _release(self, held: Sequence[Segment], away: list[Segment]) -> LogManifest:
+        """Give up the ledgers of some segments and delete them; note those whose file is away."""
+        files = [each.cold for each in held if each.cold]
+        await self._settle(files)
+        there = {each for each in files if await _is_there(each)}
+        away += [each for each in held if each.cold not in there]
+        numbers = [each.number for each in held]
+        doomed: list[LedgerId] = []
+
+        def give_up(segment: Segment) -> Segment:
+            if segment.cold is None or segment.cold not in there or segment.cold.alone:
+                return segment
+            doomed.append(segment.ledger)
+            return replace(segment, cold=segment.cold._replace(alone=True))
+
+        def change(manifest: LogManifest) -> LogManifest:
+            doomed.clear()
+            changed = manifest.with_segments(give_up, lambda of: any(map(of.spans, numbers)))
+            return replace(changed, doomed=(*manifest.doomed, *doomed))
+
+        return await delete_doomed(self._catalog, await self._edit(change), self._edit)
 
     async def gc(self) -> Sequence[str]:
         """Delete files that no manifest names, nor ever will, and return their URIs.
@@ -278,9 +304,15 @@ class Offload:
         # Read after the files were listed: what it says of their segments stays so.
         manifest, _ = await self._record.read()
         names = sorted(placed | attempts)
-        orphans = [join(tier, name) for name in names if is_orphan(manifest, name)]
-        cold = [each.cold for each in manifest.segments if each.cold]
-        await self._settle([each for each in cold if each.tier == tier and each.name in attempts])
+        orphans = [
+            join(tier, name)
+            for name in names
+            if await ask(manifest, lambda name=name: is_orphan(manifest, name))  # type: ignore[misc]
+        ]
+        for name in sorted(attempts):
+            found = await segment_from(manifest, segment_of(name) or 0)
+            if found is not None and found.cold and found.cold[:2] == (tier, name):
+                await self._settle([found.cold])
         await self._delete(orphans)
         return orphans
 
@@ -339,6 +371,7 @@ def _check_stays(manifest: LogManifest) -> None:
 
 def is_orphan(manifest: LogManifest, name: str) -> bool:
     """True when a file is not, and can never be, named by the manifest, whatever its tier. Pure.
+    Raises `PagesNeededError`.
 
     Two tiers may be one directory, by a link or in another spelling. Names alone keep attempts
     apart.
@@ -346,13 +379,30 @@ def is_orphan(manifest: LogManifest, name: str) -> bool:
     number = segment_of(name)
     if number is None or number >= manifest.next_segment:
         return False
-    cold = [each.cold for each in manifest.segments if each.number == number]
-    return not cold or (cold[0] is not None and cold[0].name != name)
+    found = manifest.segment_from(number)
+    if found is None or found.number != number:
+        return True
+    return found.cold is not None and found.cold.name != name
 
 
 def _is_movable(segment: Segment) -> bool:
     return segment.end is not None and segment.cold is None
 
 
-def _movable(manifest: LogManifest) -> list[Segment]:
-    return [each for each in manifest.segments if _is_movable(each)]
+def _is_all_moved(of: Summary) -> bool:
+    return of.cold == of.segments
+
+
+def _is_all_given_up(of: Summary) -> bool:
+    return of.alone == of.cold
+
+
+def _is_twice(segment: Segment) -> bool:
+    """Whether a segment is in a file, and its ledger still belongs to the log."""
+    return segment.cold is not None and segment.is_hot
+
+
+def _numbered(manifest: LogManifest, numbers: Iterable[int]) -> list[Segment]:
+    """Return the segments with these numbers. Raises `PagesNeededError`."""
+    found = {each: manifest.segment_from(each) for each in sorted(numbers)}
+    return [each for number, each in found.items() if each and each.number == number]

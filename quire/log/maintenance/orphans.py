@@ -34,6 +34,7 @@ from quire.errors import (
     ConflictError,
     CorruptRecordError,
     ManifestExistsError,
+    MissingPageError,
     NoSuchLedgerError,
     NoSuchLogError,
     QuireError,
@@ -41,6 +42,7 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.pages_at_hand import ask, lists
 from quire.log.manifest.record import ManifestRecord, once
 from quire.log.manifest.recovery import recover_segment
 from quire.log.records.batch import decode_header
@@ -82,7 +84,11 @@ class Labels:
 
 
 def is_orphan(metadata: LedgerMetadata, manifest: LogManifest | None, now_ms: int) -> bool:
-    """True when no manifest lists a ledger of a log, nor ever will, unless it is lost. Pure."""
+    """True when no manifest lists a ledger of a log, nor ever will, unless it is lost. Pure.
+
+    A ledger of a doomed page counts as one, too: it is to be deleted anyway. Raises
+    `PagesNeededError`.
+    """
     labels = Labels.of(metadata.custom_metadata)
     if labels is None:
         return False
@@ -105,12 +111,22 @@ async def find_orphans(
             manifest = await describe(labels.log)
         except NoSuchLogError:
             manifest = None
-        if not is_orphan(metadata, manifest, now_ms):
+        if not await _is_orphan(metadata, manifest, now_ms):
             continue
         if _is_anothers(labels, manifest) and not await _is_given_up(catalog, describe, metadata):
             continue
         orphans.append(metadata.ledger)
     return tuple(orphans)
+
+
+async def _is_orphan(metadata: LedgerMetadata, manifest: LogManifest | None, now_ms: int) -> bool:
+    """As `is_orphan`; a ledger that cannot be looked up now is looked up by the next sweep."""
+    if manifest is None:
+        return is_orphan(metadata, None, now_ms)
+    try:
+        return await ask(manifest, lambda: is_orphan(metadata, manifest, now_ms))
+    except MissingPageError:
+        return False
 
 
 async def find_unlisted(
@@ -151,7 +167,7 @@ async def _is_given_up(
     labels = Labels.of(metadata.custom_metadata)
     assert labels is not None
     with suppress(NoSuchLogError):
-        return not (await describe(labels.log)).lists(metadata.ledger)
+        return not await lists(await describe(labels.log), metadata.ledger)
     return True
 
 
@@ -185,9 +201,11 @@ async def rebuild_log(
     manifest = await rebuild_manifest(catalog, name, password, now_ms, new_log_id, log_id)
 
     def edit(found: LogManifest | None) -> LogManifest:
-        if found not in (None, manifest):
+        if found is None:
+            return manifest
+        if (found.log_id, found.epoch) != (manifest.log_id, manifest.epoch):
             raise ManifestExistsError(name)
-        return manifest
+        return found
 
     reason = f"log {name!r} may have been made and deleted meanwhile: rebuild it again"
     return await record.edit(once(edit, ConflictError(reason)))
@@ -227,7 +245,7 @@ async def rebuild_manifest(
         log_id,
         now_ms,
         epoch=_epoch_bound(name, max(labels.epoch for labels in mine), await catalog.skip_id()),
-        segments=segments,
+        rows=segments,
         next_segment=next_segment,
         first_offset=segments[0].first_offset or 0 if segments else 0,
         trimmed_to=_trim_point(segments, next_segment),

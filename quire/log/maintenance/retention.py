@@ -1,68 +1,22 @@
-"""Removing what a log no longer needs: ledgers that left it, and segments that are too old.
-
-The manifest changes first, ledgers and files are deleted after. What left the manifest stays on its
-lists of the doomed until it is deleted, so a crash in between costs nothing: whoever comes next
-goes on.
-"""
+"""Retention: which segments of a log are old enough, or too many, and trimming them."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from quire.aio.retry import TRANSIENT
-from quire.entry import LedgerId
-from quire.errors import (
-    ConfigurationError,
-    CorruptStorageError,
-    IntegrityError,
-    InvalidRequestError,
-    NoSuchLedgerError,
-)
+from quire.errors import IntegrityError, InvalidRequestError
 from quire.ledger.catalog import LedgerCatalog
+from quire.log.maintenance.doomed import delete_doomed
 from quire.log.manifest.ages import Reading
 from quire.log.manifest.live_options import LiveOptions
-from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.page_tree import Place, below, need
 from quire.log.manifest.record import Look
-from quire.log.reading.source import door
 from quire.log.records.position import BEGINNING, Position
 
 _log = logging.getLogger(__name__)
-
-EditManifest: TypeAlias = Callable[[Callable[[LogManifest], LogManifest]], Awaitable[LogManifest]]
-"""Something that applies a change to a log's manifest and returns the manifest as it then is."""
-
-
-async def delete_doomed(
-    catalog: LedgerCatalog, manifest: LogManifest, edit: EditManifest
-) -> LogManifest:
-    """Delete ledgers and files that left the log; what cannot be deleted now stays listed.
-
-    So does a file where pyarrow is missing: a process that has pyarrow deletes the file with the
-    next trim or gc. A place that cannot be a file of this log leaves the list, and what is there
-    stays.
-    """
-    deleted: list[LedgerId] = []
-    removed: list[str] = []
-    for ledger in manifest.doomed:
-        with suppress(*TRANSIENT):
-            with suppress(NoSuchLedgerError):
-                await catalog.delete(ledger)
-            deleted.append(ledger)
-    for uri in manifest.doomed_files:
-        with suppress(ConfigurationError, *TRANSIENT):
-            try:
-                await asyncio.to_thread(door(uri).delete_file, uri, manifest.log_id)
-            except CorruptStorageError as error:
-                _log.warning("log %r: not deleted: %s", manifest.name, error)
-            removed.append(uri)
-    if not (deleted or removed):
-        return manifest
-    return await edit(lambda now: now.forget(deleted, removed))
-
 
 Floor: TypeAlias = Callable[[], Awaitable[Position]]
 """Returns the position of the first record that some program still needs."""
@@ -130,7 +84,7 @@ async def _first_needed(floor: Floor) -> Position:
 async def _limit(
     live: LiveOptions, slowest: Callable[[], Awaitable[Position | None]]
 ) -> Position | None:
-    """Where cursors are. One that cannot be read, or is of a newer version, must end no leader."""
+    """Where cursors are. An unreadable cursor must end no leader."""
     try:
         return await slowest()
     except (IntegrityError, InvalidRequestError) as error:
@@ -146,18 +100,53 @@ def retention_point(
 
     Whole sealed segments only, oldest first, computed from one snapshot: those that were sealed
     longer than `seconds` ago when the log's time was counted last (ages.py), and those without
-    which the sealed rest still holds `bytes_max` bytes.
+    which the sealed rest still holds `bytes_max` bytes. Raises `PagesNeededError` for the page that
+    goes in part.
     """
-    total = sum(each.bytes or 0 for each in manifest.segments)
-    point: Position | None = None
     old = 0 if seconds is None else manifest.ages.older_than(1000 * seconds)
-    for segment in manifest.segments:
-        if segment.end is None:
-            break
-        total -= segment.end.bytes
-        too_old = segment.number < old
-        too_much = bytes_max is not None and total >= bytes_max
-        if not (too_old or too_much):
-            break
-        point = segment.end_position
-    return point
+    counting = _Counting(manifest, old, bytes_max)
+    if counting.take_pages(manifest.places):
+        counting.take_rows(manifest.rows)
+    return counting.point
+
+
+class _Counting:
+    """Goes through a log from its beginning, as far as segments have to go."""
+
+    def __init__(self, manifest: LogManifest, old: int, bytes_max: int | None) -> None:
+        self.point: Position | None = None
+        self._manifest = manifest
+        self._old = old
+        self._bytes_max = bytes_max
+        self._left = manifest.live_bytes
+
+    def take_pages(self, places: Sequence[Place]) -> bool:
+        """Take pages, one after the other; returns whether all have to go."""
+        first = self._manifest.first_number
+        for place in places:
+            of = place.reference.of
+            if of.last < first:
+                continue
+            if of.first >= first and self._has_to_go(of.last, of.bytes):
+                self._left -= of.bytes
+                self.point = Position(of.last + 1, 0, 0)
+                continue
+            page = need(self._manifest.pages, place)
+            if not (self.take_pages(below(page)) and self.take_rows(page.segments)):
+                return False
+        return True
+
+    def take_rows(self, segments: Sequence[Segment]) -> bool:
+        """Take segments; returns whether all have to go."""
+        for segment in segments:
+            if segment.number < self._manifest.first_number:
+                continue
+            if segment.end is None or not self._has_to_go(segment.number, segment.end.bytes):
+                return False
+            self._left -= segment.end.bytes
+            self.point = segment.end_position
+        return True
+
+    def _has_to_go(self, last: int, size: int) -> bool:
+        is_too_much = self._bytes_max is not None and self._left - size >= self._bytes_max
+        return last < self._old or is_too_much

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from quire.errors import LogReplacedError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.maintenance.retention import delete_doomed
+from quire.log.maintenance.doomed import delete_doomed
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.search import OpenSegment, check_reached, find_place, look

@@ -11,7 +11,9 @@ from random import Random
 from quire.aio.retry import retry
 from quire.errors import ColdFileMissingError, LogReplacedError, NoSuchLedgerError, NoSuchLogError
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.pages_at_hand import ask
 from quire.log.manifest.record import ManifestRecord
+from quire.log.reading.search import look
 
 
 class ManifestReader:
@@ -57,13 +59,19 @@ class ManifestReader:
 
     async def find_missing(self, error: NoSuchLedgerError) -> Segment | None:
         """Return the segment whose ledger, or file, is not where the log says; None when the log
-        does not say so any more: it was trimmed away or moved, or nobody wrote it.
+        does not say so any more: it was trimmed away or moved, or it stayed empty.
         """
-        manifest, _ = await self.read()
-        for segment in manifest.segments:
-            if isinstance(error, ColdFileMissingError):
-                if segment.cold is not None and segment.cold.uri == error.uri:
-                    return segment
-            elif segment.ledger == error.ledger and segment.is_hot:
+        return await look(self._read_one, lambda manifest: _find_missing(manifest, error))
+
+    async def _read_one(self) -> LogManifest:
+        return (await self.read())[0]
+
+
+async def _find_missing(manifest: LogManifest, error: NoSuchLedgerError) -> Segment | None:
+    for segment in await ask(manifest, lambda: manifest.with_ledger(error.ledger)):
+        if isinstance(error, ColdFileMissingError):
+            if segment.cold is not None and segment.cold.uri == error.uri:
                 return segment
-        return None
+        elif segment.is_hot:
+            return segment
+    return None

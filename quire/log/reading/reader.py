@@ -31,6 +31,7 @@ from quire.errors import (
     ColdFileMissingError,
     HandleClosedError,
     InvalidRequestError,
+    MissingPageError,
     NoSuchLedgerError,
     PositionTrimmedError,
     StoreUnavailableError,
@@ -38,6 +39,7 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.pages_at_hand import segment_from
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.gaps import (
     LOST,
@@ -121,6 +123,8 @@ class LogReader(Handle):
         self._rng = rng
         self._buffer: deque[Record] = deque()
         self._segment: SegmentReader | None = None
+        self._seen: LogManifest | None = None
+        """The manifest that was read last."""
         self._closed = False
         self._home = Home()
         self._ended_open = False
@@ -249,6 +253,7 @@ class LogReader(Handle):
                     return None
             except NoSuchLedgerError as error:
                 await self._leave()
+                self._seen = None
                 missing = await self._manifests.find_missing(error)
                 if missing is not None:
                     if isinstance(error, ColdFileMissingError):
@@ -298,16 +303,21 @@ class LogReader(Handle):
 
     async def _enter(self) -> Segment | None:
         """Return the segment to read next. None at the end of a log that is not followed."""
-        while True:
+        course = self._course
+        segment = await self._known()
+        missing: int | None = None
+        while segment is None:
             manifest, version = await self._manifests.read()
-            await self._begin(manifest)
-            await self._check_trimmed(manifest)
-            course = self._course
-            segment = manifest.segment_from(course.next.segment)
+            try:
+                segment = await self._find_segment(manifest)
+            except MissingPageError:
+                if version == missing:
+                    raise
+                missing = version  # it is lost, or the manifest has changed
+                continue
             if segment is not None:
-                if segment.number > course.next.segment:
-                    course.next = segment.start
-                return segment
+                self._seen = manifest
+                break
             if course.next > Position(manifest.next_segment, 0, 0):
                 raise InvalidRequestError(
                     f"log {self.name!r} has no position {course.next}: it ends before segment "
@@ -316,6 +326,28 @@ class LogReader(Handle):
             if manifest.sealed or not self._follow:
                 return None
             await self._manifests.wait(version)
+        if segment.number > course.next.segment:
+            course.next = segment.start
+        return segment
+
+    async def _known(self) -> Segment | None:
+        """Return the segment to read next if the manifest that was read last says how it ends: that
+        never changes. None otherwise.
+        """
+        seen, here = self._seen, self._course.next
+        if seen is None or self._start is not None or here < seen.trimmed_to:
+            return None
+        try:
+            found = await segment_from(seen, here.segment)
+        except MissingPageError:
+            return None
+        return found if found is not None and found.end is not None else None
+
+    async def _find_segment(self, manifest: LogManifest) -> Segment | None:
+        """Return the segment to read next by a manifest just read, None at its end."""
+        await self._begin(manifest)
+        await self._check_trimmed(manifest)
+        return await segment_from(manifest, self._course.next.segment)
 
     async def _open(self, segment: Segment) -> SegmentReader:
         async def attempt() -> SegmentReader:
@@ -358,6 +390,8 @@ class LogReader(Handle):
             return await seek()
         try:
             return await be_patient(seek, self._rng)
+        except MissingPageError:
+            raise  # it says nothing about records
         except LOST as error:
             has_moved = isinstance(error, NoSuchLedgerError) and (
                 await self._manifests.find_missing(error) is None
@@ -389,6 +423,8 @@ class LogReader(Handle):
         it.
         """
         manifest, version = await self._manifests.read()
+        if manifest.levels and segment.number < manifest.rows[0].number:
+            return True  # what is in a page is sealed
         later = manifest.segment_from(segment.number + 1)
         now = manifest.segment_from(segment.number)
         if now is None or now.end is not None or now.number != segment.number:

@@ -1,6 +1,7 @@
 """Finding positions: the latest one, that of an offset, and the offset of one.
 
-Sealed segments are found in the manifest alone. Inside a segment the entries are bisected: each
+Sealed segments are found in the manifest alone: what its references to pages rule out is not read.
+Inside a segment the entries are bisected: each
 says at which offset it starts, so a million entries take twenty reads.
 
 A log goes on while it is searched, and segments are looked at one after the other. Nobody may be
@@ -9,7 +10,7 @@ sent behind a record that came in between (`_walk`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -17,11 +18,13 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from quire.entry import EntryId
 from quire.errors import (
     InvalidRequestError,
+    MissingPageError,
     NoSuchLedgerError,
     PositionTrimmedError,
     UnreadableError,
 )
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.pages_at_hand import Walk, segment_from
 from quire.log.manifest.times import TimeSearch
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.records.position import LATEST, Position, check_offset, check_position
@@ -54,15 +57,16 @@ async def look(
     describe: Callable[[], Awaitable[LogManifest]], find: Callable[[LogManifest], Awaitable[T]]
 ) -> T:
     """Find something in a log, and begin again when a ledger is gone that it lists no more: it was
-    trimmed or offloaded, or a new leader dropped a segment that nobody wrote.
+    trimmed or offloaded, or a new leader dropped an empty segment. So with a page of its manifest.
 
-    Raises `NoSuchLedgerError` for one that is missing, and what both calls raise.
+    Raises `NoSuchLedgerError` or `MissingPageError` for one that is missing, and the errors of both
+    calls.
     """
     manifest, looks = await describe(), 1
     while True:
         try:
             return await find(manifest)
-        except NoSuchLedgerError:
+        except (NoSuchLedgerError, MissingPageError):
             before, manifest = manifest, await describe()
             if manifest == before or looks == LOOKS_MAX:
                 raise
@@ -70,7 +74,7 @@ async def look(
 
 
 async def _walk(
-    manifest: LogManifest, segments: Iterable[Segment], open_segment: OpenSegment
+    manifest: LogManifest, segments: Walk, open_segment: OpenSegment
 ) -> AsyncGenerator[tuple[SegmentReader, EntryId], None]:
     """Open segments in order, each with its last entry: as of one moment.
 
@@ -81,7 +85,7 @@ async def _walk(
     walk ends.
     """
     written: int | None = None
-    for segment in segments:
+    async for segment in segments:
         if segment.end is None:
             written = written or await _last_written(manifest, open_segment)
             if segment.number > written:
@@ -129,7 +133,7 @@ async def offset_of(manifest: LogManifest, position: Position, open_segment: Ope
 
     Never higher than that of the position, though records come meanwhile.
     """
-    segment = manifest.segment_from(position.segment)
+    segment = await segment_from(manifest, position.segment)
     if segment is None:
         return (await find_tail(manifest, open_segment)).offset
     if segment.first_offset is not None and position <= segment.start:
@@ -142,8 +146,9 @@ async def offset_of(manifest: LogManifest, position: Position, open_segment: Ope
             slot = position.slot if entry == position.entry else 0
             inside = header.first_offset + min(slot, header.count)
             return inside if entry <= last else header.next_offset
-    earlier = tuple(each for each in manifest.segments if each.number < segment.number)
-    return (await find_tail(replace(manifest, segments=earlier), open_segment)).offset
+    # It is open and empty: what is before it and not among the rows is sealed.
+    earlier = tuple(each for each in manifest.rows if each.number < segment.number)
+    return (await find_tail(replace(manifest, rows=earlier), open_segment)).offset
 
 
 async def find_offset(manifest: LogManifest, offset: int, open_segment: OpenSegment) -> Position:
@@ -167,7 +172,7 @@ async def find_record(manifest: LogManifest, offset: int, open_segment: OpenSegm
     found, end = await _look_up(manifest, offset, open_segment)
     if found is None:
         reason = f"offset {offset} was acknowledged, and is not announced"
-        raise UnreadableError(manifest.segments[-1].ledger, end.entry, reason)
+        raise UnreadableError(manifest.rows[-1].ledger, end.entry, reason)
     return found
 
 
@@ -178,9 +183,11 @@ async def _look_up(
     if offset < manifest.first_offset:
         first = str(manifest.first_position)
         raise PositionTrimmedError(manifest.name, f"offset {offset}", first)
-    candidates = [
-        each for each in manifest.segments if each.end_offset is None or offset < each.end_offset
-    ]
+    candidates = Walk(
+        manifest,
+        skips=lambda of: of.end_offset <= offset,
+        wants=lambda each: each.end_offset is None or offset < each.end_offset,
+    )
     position = Position(manifest.next_segment, 0, 0)
     async with aclosing(_walk(manifest, candidates, open_segment)) as walk:
         async for reader, last in walk:
@@ -225,7 +232,7 @@ async def find_time(
 
     The end when all are older, the first record left when none is.
     """
-    candidates = (each for each in manifest.segments if not search.passes(each))
+    candidates = Walk(manifest, skips=search.passes_all, wants=lambda each: not search.passes(each))
     end = Position(manifest.next_segment, 0, 0)
     async with aclosing(_walk(manifest, candidates, open_segment)) as walk:
         async for reader, last in walk:
@@ -252,9 +259,11 @@ async def find_txid(manifest: LogManifest, txid: int, open_segment: OpenSegment)
     The end when there is none, the first record left when the one meant was trimmed. No key is
     needed.
     """
-    candidates = [
-        each for each in manifest.segments if each.end is None or each.end.last_txid >= txid
-    ]
+    candidates = Walk(
+        manifest,
+        skips=lambda of: of.last_txid < txid,
+        wants=lambda each: each.end is None or each.end.last_txid >= txid,
+    )
     position = Position(manifest.next_segment, 0, 0)
     async with aclosing(_walk(manifest, candidates, open_segment)) as walk:
         async for reader, last in walk:

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from quire.entry import EntryId
 from quire.errors import IntegrityError, NoSuchEntryError
-from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.pages_at_hand import Walk, segment_from
 from quire.log.manifest.times import TimeSearch
 from quire.log.reading.gaps import LOST
 from quire.log.reading.search import OpenSegment, find_offset, find_time, find_txid
@@ -64,7 +65,7 @@ async def find_in_front(
     what was trimmed, whichever entries are lost. None when what was asked for may be in a segment
     that is still written: there nothing is left out.
     """
-    segment = next((each for each in manifest.segments if not threshold.is_above(each)), None)
+    segment = await _first_not_below(manifest, threshold)
     if segment is None or segment.end is None:
         return None
     first_left = max(segment.start, manifest.first_position)
@@ -82,6 +83,14 @@ async def find_in_front(
     finally:
         await reader.close()
     return max(place, first_left)
+
+
+async def _first_not_below(manifest: LogManifest, threshold: Threshold) -> Segment | None:
+    """Return the first segment that the manifest does not say to be below a threshold."""
+    async for segment in Walk(manifest, skips=threshold.is_above_all_of):
+        if not threshold.is_above(segment):
+            return segment
+    return None
 
 
 async def _bisect(reader: SegmentReader, last: EntryId, threshold: Threshold) -> Position:
@@ -118,10 +127,10 @@ async def is_after_removed(
     Only the segment can tell, so it must still be listed. If its entry is lost, records after the
     position may have been removed.
     """
-    segment, point = manifest.segment_from(position.segment), manifest.trimmed_to
+    segment, point = await segment_from(manifest, position.segment), manifest.trimmed_to
     if segment is None or segment.number != position.segment:
         return False
-    following = manifest.segment_from(segment.number + 1)
+    following = await segment_from(manifest, segment.number + 1)
     is_inside = point == (position.segment, position.entry + 1, 0)
     is_at_end = point.segment > segment.number and (following is None or point <= following.start)
     if not (is_inside or is_at_end):

@@ -21,6 +21,8 @@ from quire.errors import NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.page import Summary
+from quire.log.manifest.pages_at_hand import Walk, segment_from
 from quire.log.manifest.times import earliest_ms
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.search import look
@@ -65,7 +67,9 @@ async def _take(
         raise NoSuchLogError(manifest.name)
     bounds &= Bounds(first=manifest.trimmed_to)
     taking = _Snapshot(manifest, catalog, password, bounds)
-    for segment in [] if bounds.is_empty else manifest.segments:
+    if bounds.is_empty:
+        return []
+    async for segment in Walk(manifest, skips=taking.passes_page):
         if not await taking.add(segment):
             break
     return taking.spans
@@ -84,6 +88,20 @@ class _Snapshot:
         self._bounds = bounds
         self._next_offset = manifest.first_offset
         self._before_ms = 0
+
+    def passes_page(self, of: Summary) -> bool:
+        """Pass over a page if its summary tells that it has nothing within bounds."""
+        bounds = self._bounds
+        is_outside = (
+            of.last < bounds.first.segment
+            or of.end_offset <= bounds.first_offset
+            or of.max_ms < bounds.first_ms
+            or of.first > bounds.end.segment
+            or of.first_offset >= bounds.end_offset
+        )
+        if is_outside:  # the time of its last record is not known, and not before this one
+            self._next_offset, self._before_ms = of.end_offset, of.min_ms
+        return is_outside
 
     async def add(self, segment: Segment) -> bool:
         """Take a segment in; returns whether the next one counts."""
@@ -107,7 +125,7 @@ class _Snapshot:
 
     async def _is_followed(self, segment: Segment) -> bool:
         """Whether there are records behind an open segment that closing it would show."""
-        successor = self._manifest.segment_from(segment.number + 1)
+        successor = await segment_from(self._manifest, segment.number + 1)
         if successor is None:
             return False
         async with AsyncExitStack() as stack:

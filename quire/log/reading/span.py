@@ -24,6 +24,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.reader import LedgerReader
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.manifest import LogManifest
+from quire.log.manifest.pages_at_hand import segment_from
 from quire.log.reading.bounds import Bounds
 from quire.log.reading.source import open_source
 from quire.log.records.batch import (
@@ -142,22 +143,22 @@ async def read_span_anywhere(
             return
         except NoSuchLedgerError as error:
             left = span.narrow(entry, span.last)
-            span = replace(left, cold=_find_file(await describe(span.log), left, error))
+            span = replace(left, cold=await _find_file(await describe(span.log), left, error))
 
 
-def _find_file(manifest: LogManifest, span: Span, error: NoSuchLedgerError) -> ColdFile:
+async def _find_file(manifest: LogManifest, span: Span, error: NoSuchLedgerError) -> ColdFile:
     """Return the file that has a segment now which was not found where it was."""
     if manifest.log_id != span.log_id:
         raise LogReplacedError(span.log) from error
     if manifest.retired:
         raise NoSuchLogError(span.log) from error
-    found = [each.cold for each in manifest.segments if each.ledger == span.ledger]
-    if not found:
+    found = await segment_from(manifest, span.segment)
+    if found is None or found.number != span.segment:
         here = str(Position(span.segment, span.first, 0))
         raise PositionTrimmedError(span.log, here, str(manifest.first_position)) from error
-    if found[0] is None or found[0] == span.cold:
+    if found.cold is None or found.cold == span.cold:
         raise error
-    return found[0]
+    return found.cold
 
 
 def _check(span: Span, entry: EntryId, header: BatchHeader) -> None:

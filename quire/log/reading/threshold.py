@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from quire.log.manifest.page import Summary
 from quire.log.manifest.segment import Segment
 from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import AtTxid, Position, check_offset, to_ms
@@ -51,6 +52,14 @@ class Threshold(NamedTuple):
             (end_offset is not None and end_offset <= self.offset)
             or self.is_older(end.last_timestamp_ms)
             or end.last_txid < self.txid
+        )
+
+    def is_above_all_of(self, of: Summary) -> bool:
+        """Tell whether all of a page is below, as far as its summary says for every segment."""
+        return (
+            of.end_offset <= self.offset
+            or (self.floor_ms <= of.min_ms and of.max_ms < self.time_ms)
+            or of.last_txid < self.txid
         )
 
     def is_above_all_before(self, batch: RecordBatch) -> bool:

@@ -62,12 +62,13 @@ def offload_log(
             chunk = segments[start : start + step]
             found = context.parallelize(chunk, len(chunk)).map(task).collect()
             files = {number: file for number, file in found if isinstance(file, ColdFile)}
-            manifest = work.commit(files)
+            work.commit(files)
+            now = work.find([number for number, _ in found])
             if not keep_ledgers:
                 work.release()
-            mine = {each.number for each in manifest.segments if each.cold in files.values()}
+            mine = {each.number for each in now if each.cold in files.values()}
             named |= {number: files[number] for number in mine}
-            left = {each.number for each in manifest.segments if each.cold is None}
+            left = {each.number for each in now if each.cold is None}
             kept = [each for number, each in found if number in left]
             failures += [each for each in kept if isinstance(each, QuireError)]
             on_progress(start + len(chunk), len(segments))

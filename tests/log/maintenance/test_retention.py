@@ -10,7 +10,8 @@ import pytest
 
 from quire.errors import NoSuchLedgerError, StoreUnavailableError
 from quire.ledger.catalog import LedgerCatalog
-from quire.log.maintenance.retention import delete_doomed, retention_point
+from quire.log.maintenance.doomed import delete_doomed
+from quire.log.maintenance.retention import retention_point
 from quire.log.manifest.ages import Reading
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position

@@ -1,0 +1,124 @@
+"""Deleting what left a log: ledgers, files, and pages with all that they name.
+
+The manifest changes first: what left it stays on its lists of the doomed until it is deleted, so a
+crash in between costs nothing, and the next deletion goes on. A page that is doomed has the
+deletion of its segments as its content: they are deleted, then the manifest forgets the page, then
+the page goes. Pages below it go as soon as all is deleted that they name. So a page that is not
+there was deleted before; two deletions at a time do no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TypeAlias
+
+from quire.aio.retry import TRANSIENT
+from quire.entry import LedgerId
+from quire.errors import (
+    ConfigurationError,
+    CorruptStorageError,
+    MissingPageError,
+    NoSuchLedgerError,
+)
+from quire.ledger.catalog import LedgerCatalog
+from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.page_tree import Place, below
+from quire.log.reading.source import door
+
+_log = logging.getLogger(__name__)
+
+EditManifest: TypeAlias = Callable[[Callable[[LogManifest], LogManifest]], Awaitable[LogManifest]]
+"""Something that applies a change to a log's manifest and returns the manifest as it then is."""
+
+DeleteSegment: TypeAlias = Callable[[Segment], Awaitable[bool]]
+"""Deletes the ledger of a segment, and its file; False when it is to be tried again later."""
+
+
+async def delete_doomed(
+    catalog: LedgerCatalog, manifest: LogManifest, edit: EditManifest
+) -> LogManifest:
+    """Delete ledgers, files and pages that left the log. A failed deletion stays listed.
+
+    So does a file where pyarrow is missing: a program that has it deletes it with the next trim or
+    sweep. A place that cannot be a file of this log leaves the list untouched.
+    """
+    manifest = await delete_singles(catalog, manifest, edit)
+
+    async def delete(segment: Segment) -> bool:
+        deleted = await _delete_ledgers(catalog, [segment.ledger] if segment.is_hot else [])
+        files = [segment.cold.uri] if segment.cold else []
+        removed = await _delete_files(manifest, files)
+        return bool(deleted) == segment.is_hot and len(removed) == len(files)
+
+    return await delete_pages(manifest, edit, delete)
+
+
+async def delete_singles(
+    catalog: LedgerCatalog, manifest: LogManifest, edit: EditManifest
+) -> LogManifest:
+    """As `delete_doomed`, without pages: there are few of these, however long the log is."""
+    deleted = await _delete_ledgers(catalog, manifest.doomed)
+    removed = await _delete_files(manifest, manifest.doomed_files)
+    if not (deleted or removed):
+        return manifest
+    return await edit(lambda now: now.forget(deleted, removed))
+
+
+async def _delete_ledgers(catalog: LedgerCatalog, ledgers: Iterable[LedgerId]) -> list[LedgerId]:
+    """Delete ledgers, and return the deleted ones."""
+    deleted = []
+    for ledger in ledgers:
+        with suppress(*TRANSIENT):
+            with suppress(NoSuchLedgerError):
+                await catalog.delete(ledger)
+            deleted.append(ledger)
+    return deleted
+
+
+async def _delete_files(manifest: LogManifest, uris: Iterable[str]) -> list[str]:
+    """Delete files, and return the URIs that leave the list."""
+    removed = []
+    for uri in uris:
+        with suppress(ConfigurationError, *TRANSIENT):
+            try:
+                await asyncio.to_thread(door(uri).delete_file, uri, manifest.log_id)
+            except CorruptStorageError as error:
+                _log.warning("log %r: not deleted: %s", manifest.name, error)
+            removed.append(uri)
+    return removed
+
+
+async def delete_pages(
+    manifest: LogManifest, edit: EditManifest, delete: DeleteSegment
+) -> LogManifest:
+    """Delete the doomed pages with the segments that they name, the oldest first.
+
+    Raises the errors of `delete`, of pages and of the edit.
+    """
+    for place in manifest.doomed_pages:
+        if await _empty(manifest, place, delete):
+            manifest = await edit(_forget(place))
+            await manifest.pages.remove([place])
+    return manifest
+
+
+def _forget(place: Place) -> Callable[[LogManifest], LogManifest]:
+    return lambda now: now.forget((), (), [place.reference.name])
+
+
+async def _empty(manifest: LogManifest, place: Place, delete: DeleteSegment) -> bool:
+    """Delete the ledgers and pages of a page; returns whether all of them are gone."""
+    try:
+        page = await manifest.pages.fetch(place, manifest.tiers)
+    except MissingPageError:
+        return True
+    outcomes = [await delete(each) for each in page.segments]
+    lower: Sequence[Place] = below(page)
+    for each in lower:
+        outcomes.append(await _empty(manifest, each, delete))
+        if outcomes[-1]:
+            await manifest.pages.remove([each])
+    return all(outcomes)
