@@ -2,6 +2,7 @@
 
     archive.py    the bytes of a backup file (docs/formats.md)
     backup.py     reads a living store into a file, manifests before the ledgers that they name
+    logs.py       reads a manifest with its pages and jobs, for the backup
     restore.py    writes a file into an empty store, and begins a new incarnation
     adopt.py      lets a store count again: lifts the counter of ids, then says so
     check.py      compares every ledger with the entries that bookies hold

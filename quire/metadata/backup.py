@@ -5,7 +5,8 @@ The order makes the file usable although the store changes meanwhile:
     1  everything but ledgers: the cluster, cookies, manifests, cursors, jobs, snapshots, elections
     2  ledgers, as they are met
     3  a manifest or snapshot that names a ledger which step 2 did not meet was changed meanwhile:
-       it is read again, with the ledgers that it names now, until none is missing
+       it is read again, with the ledgers that it names now, until none is missing; a manifest
+       always with its pages and jobs (logs.py)
     4  the counter of ids, last: it is above every ledger of the file
 
 Sessions (registered bookies, candidates of elections) are not saved: they end with the store.
@@ -14,15 +15,16 @@ The store stays in use; any client may run a backup at any time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from quire.entry import LedgerId
 from quire.errors import ConflictError, NoSuchNodeError, QuireError
 from quire.ledger.ids import decode_counter
-from quire.log.manifest.manifest import LogManifest
 from quire.metadata.archive import ArchiveWriter, Saved, Summary
+from quire.metadata.logs import ATTEMPTS_MAX, LogReader, Naming
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import (
     BOOKIES,
@@ -30,7 +32,9 @@ from quire.metastore.layout import (
     CLUSTER,
     LEDGER_IDS,
     LEDGERS,
+    LOG_JOBS,
     LOGS,
+    PAGES,
     SERVICES,
     ledger_path,
     parse_ledger,
@@ -40,8 +44,8 @@ from quire.metastore.store import MetadataStore
 
 ROOT: Final = "/quire"
 CANDIDATES: Final = "candidates"
-ATTEMPTS_MAX: Final = 20
-"""How often records that change all the time are read again."""
+_APART: Final = (LEDGERS, LEDGER_IDS, BOOKIES, CLIENTS, PAGES, LOG_JOBS)
+"""Trees of records that other steps save, or none."""
 
 Progress = Callable[[int], None]
 
@@ -71,10 +75,12 @@ async def back_up(
     cluster = Cluster.decode((await store.get(CLUSTER)).value)
     cluster.check_adopted(store)
     with ArchiveWriter(target) as archive:
-        naming: dict[str, bytes] = {}
+        logs = LogReader(store, archive)
+        naming: dict[str, Naming] = {}
         async for record in _walk(store, ROOT):
             if record.path.startswith((LOGS + "/", SERVICES + "/")):
-                naming[record.path] = record.value
+                if (found := await _read(store, logs, record.path)) is not None:
+                    naming[record.path] = found
             else:
                 archive.add(record)
             on_progress(archive.records)
@@ -84,9 +90,10 @@ async def back_up(
                 archive.add(record)
                 met.add(parse_ledger(record.path.rpartition("/")[2]))
                 on_progress(archive.records)
-        await _settle(store, archive, naming, met)
-        for path, value in sorted(naming.items()):
-            archive.add(Saved(path, value))
+        await _settle(store, archive, logs, naming, met)
+        for _, found in sorted(naming.items()):
+            for each in found.records:
+                archive.add(each)
         following = await _following(store)
         summary = Summary(cluster.id, cluster.incarnation, following, now_ms, archive.records)
         archive.finish(summary)
@@ -101,7 +108,7 @@ async def _following(store: MetadataStore) -> LedgerId:
 
 
 async def _walk(store: MetadataStore, path: str) -> AsyncGenerator[Saved, None]:
-    """Yield the records at and below a path; ledgers, their counter and sessions are passed over
+    """Yield the records at and below a path; ledgers, pages, jobs and sessions are passed over
     from above.
     """
     try:
@@ -113,20 +120,39 @@ async def _walk(store: MetadataStore, path: str) -> AsyncGenerator[Saved, None]:
         yield Saved(path, value)
     for name in names:
         below = f"{path}/{name}"
-        if below not in (LEDGERS, LEDGER_IDS, BOOKIES, CLIENTS) and name != CANDIDATES:
+        if below not in _APART and name != CANDIDATES:
             async for record in _walk(store, below):
                 yield record
 
 
+async def _read(store: MetadataStore, logs: LogReader, path: str) -> Naming | None:
+    """Return a record that names ledgers, None if it is gone."""
+    if path.startswith(LOGS + "/"):
+        return await logs.read(path)
+    try:
+        value = (await store.get(path)).value
+    except NoSuchNodeError:
+        return None
+    ledgers: list[LedgerId] = []
+    with suppress(QuireError):  # a damaged record is saved as it is
+        _, body = decode_record(path, "snapshot", value)
+        ledgers += [each for each in (body.get("ledger"),) if type(each) is int]
+    return Naming((Saved(path, value),), frozenset(ledgers))
+
+
 async def _settle(
-    store: MetadataStore, archive: ArchiveWriter, naming: dict[str, bytes], met: set[LedgerId]
+    store: MetadataStore,
+    archive: ArchiveWriter,
+    logs: LogReader,
+    naming: dict[str, Naming],
+    met: set[LedgerId],
 ) -> None:
     """Read again what names ledgers that were not met, until it names none."""
     for _ in range(ATTEMPTS_MAX):
         missing = {
             path: lacking
-            for path, value in naming.items()
-            if (lacking := sorted(set(_named(path, value)) - met))
+            for path, found in naming.items()
+            if (lacking := sorted(found.ledgers - met))
         }
         if not missing:
             return
@@ -140,29 +166,13 @@ async def _settle(
                     continue
                 archive.add(record)
                 met.add(ledger)
-            try:
-                value = (await store.get(path)).value
-            except NoSuchNodeError:
+            now = await _read(store, logs, path)
+            if now is None:
                 del naming[path]
                 continue
-            if value == naming[path]:
+            if now == naming[path]:
                 met.update(lacking)  # the store itself lacks it: the backup is as the store is
-            naming[path] = value
+            naming[path] = now
     raise ConflictError(
         f"{', '.join(sorted(missing))} changed at every attempt to read it: try again"
     )
-
-
-def _named(path: str, value: bytes) -> Iterator[LedgerId]:
-    """Return the ledgers that a manifest or a snapshot needs."""
-    try:
-        if path.startswith(LOGS + "/"):
-            segments = LogManifest.decode(path, value).segments
-            yield from (each.ledger for each in segments if each.cold is None)
-        else:
-            _, body = decode_record(path, "snapshot", value)
-            ledger = body.get("ledger")
-            if type(ledger) is int:
-                yield ledger
-    except QuireError:
-        return  # a damaged record is saved as it is
