@@ -47,7 +47,7 @@ class Archivist:
         self.tier = SimTier(world.rng("tier"), world.note_fault)
         self.tier.files |= {path: bytearray(b"precious") for path in PRECIOUS}
         self._slips = world.rng("slips of archivists")
-        self._files = FileWatch(log, self.tier, world.loop.fail)
+        self._files = FileWatch(log, self.tier, world.loop.fail, world.manifest_watch.pages)
         if self.wanted:
             world.loop.threads = Threads(world.loop, world.rng("threads"))
             world.tree.listeners.append(self._files.changed)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from quire.log.manifest.cold_files import ATTEMPTS, ColdFile, is_any_logs, segment_of
-from quire.log.manifest.manifest import LogManifest
 from quire.metastore.layout import log_path
 from tests.sim.history import Violation, require
+from tests.sim.page_watch import PageWatch
 from tests.sim.tier import NOWHERE, SCHEME, SimTier
 
 RULE = "C10 a log's files are there"
@@ -27,7 +27,15 @@ FOREIGN = "C13 no foreign file is deleted"
 class FileWatch:
     """See the module."""
 
-    def __init__(self, log: str, tier: SimTier, report: Callable[[Violation], None]) -> None:
+    def __init__(
+        self,
+        log: str,
+        tier: SimTier,
+        report: Callable[[Violation], None],
+        pages: PageWatch | None = None,
+    ) -> None:
+        """`pages` has heard of every page before `changed` hears of the manifest that names it."""
+        self._pages = pages or PageWatch(report)
         self._path = log_path(log)
         self._tier = tier
         self._report = report
@@ -46,7 +54,7 @@ class FileWatch:
         if not value:
             self._check_gone()
             return
-        manifest = LogManifest.decode(path, value)
+        manifest = self._pages.read(path, value)
         cold = [each.cold for each in manifest.segments if each.cold]
         self._is_leaving = manifest.retired
         self._named = {each.uri.removeprefix(SCHEME): each for each in cold}

@@ -14,9 +14,11 @@ from unittest.mock import patch
 from quire.ledger import ids, recovery, run_stream, tail
 from quire.log.cold import parquet
 from quire.log.leader import pipeline
-from quire.log.manifest import capacity, jobs
+from quire.log.maintenance import page_sweep
+from quire.log.manifest import capacity, jobs, page_tree, record
 from quire.log.reading import gaps
 from quire.log.records import producers
+from quire.metastore import cluster, levels
 from quire.run import RUN_BYTES_MAX
 from quire.storage.disk import partial_read
 from quire.storage.entries import doubtful, entry_files, file_set
@@ -49,6 +51,12 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (obedient, "CHANGE_SECONDS", (0.0, 0.1, 1.0)),
     (wish_watch, "LOOK_SECONDS", (0.5, wish_watch.LOOK_SECONDS)),
     (heart, "BEAT_SECONDS", (1.0, heart.BEAT_SECONDS)),
+    (page_tree, "PAGE_ROWS", (2, 2, 3, page_tree.PAGE_ROWS)),
+    (record, "TOGETHER_BYTES_MAX", (0, 1000, record.TOGETHER_BYTES_MAX)),
+    (page_sweep, "SWEEP_SECONDS", (0.2, 2.0, page_sweep.SWEEP_SECONDS)),
+    (page_sweep, "SWEEP_AT_ONCE", (1, page_sweep.SWEEP_AT_ONCE)),
+    (cluster, "RECHECK_SECONDS", (0.1, cluster.RECHECK_SECONDS)),
+    (levels, "PAGES_LEVEL", (2,)),
 )
 """Module, name, and the values to draw from."""
 

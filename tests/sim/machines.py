@@ -98,6 +98,12 @@ class World:
         self.options = LEDGER
         self.conformance = Conformance()
 
+    def raise_level(self) -> None:
+        """Finish an upgrade: from now on the newest formats may be written."""
+        found = self.tree.get(layout.CLUSTER)
+        cluster = replace(Cluster.decode(found.value), level=SPEAKS.highest)
+        self.tree.put(layout.CLUSTER, cluster.encode(), found.version)
+
     def rng(self, name: str) -> random.Random:
         """A stream of chance of its own: one more draw in it does not shift another."""
         return random.Random(f"{self.seed}:{name}")

@@ -20,6 +20,7 @@ from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.records.position import Position
 from quire.metastore.layout import LEDGERS, LOGS
 from tests.sim.history import Violation, require
+from tests.sim.page_watch import PageWatch
 from tests.spec.log_trace import keeps_trims
 
 FindLedger = Callable[[LedgerId], LedgerMetadata | None]
@@ -36,9 +37,13 @@ class ManifestWatch:
         self._report = report
         self._find = find
         self.current: dict[str, LogManifest] = {}
+        self.pages = PageWatch(report)
         self._deleted: set[LedgerId] = set()
         self.takeovers = 0
         self.rolls = 0
+        self.migrations = 0
+        self.limits_space = True
+        """Whether those who roll are leaders, which look at the space before."""
         self.on_change: Callable[[str, LogManifest | None], None] = _unheard
         """Told of every manifest before it is checked, with the path of its record."""
         self.on_confirm: Callable[[str, Position], None] = _unheard
@@ -46,12 +51,15 @@ class ManifestWatch:
 
     def changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
+        self.pages.changed(path, value)
         if value is None and path.startswith(LEDGERS + "/") and path.count("/") >= 4:
             self._check_deletion(int(path.rpartition("/")[2]))
         if not path.startswith(LOGS + "/") or value == b"":
             return
         try:
-            after = None if value is None else LogManifest.decode(path, value)
+            after = None if value is None else self.pages.read(path, value)
+            if after is None:
+                self.pages.forget(path)
             self.on_change(path, after)
             if after is not None:
                 self._check(after)
@@ -76,9 +84,11 @@ class ManifestWatch:
             self._report(Violation("C1 listed ledgers exist", text))
         if before is not None and before.log_id == after.log_id:
             check_manifests(before, after)
+            self.migrations += after.is_paged > before.is_paged
             self._check_sealed(before, after)
             self._check_new(before, after)
-            check_space(before, after)
+            if self.limits_space:
+                check_space(before, after)
             self.takeovers += after.epoch > before.epoch
             self.rolls += after.epoch == before.epoch and after.next_segment > before.next_segment
         self.current[after.name] = after
@@ -149,7 +159,7 @@ def check_space(before: LogManifest, after: LogManifest) -> None:
     )
     size = capacity.manifest_bytes(before)
     require(
-        not is_roll or size <= capacity.GROWTH_BYTES_MAX + SLACK_BYTES,
+        not is_roll or after.is_paged or size <= capacity.GROWTH_BYTES_MAX + SLACK_BYTES,
         "a full manifest is not rolled",
         f"manifest of {size} bytes, which may grow up to {capacity.GROWTH_BYTES_MAX}, got "
         f"segment {after.tail}",
@@ -162,6 +172,9 @@ def check_manifests(before: LogManifest, after: LogManifest) -> None:
     require(after.epoch >= before.epoch, name, f"epoch {before.epoch} became {after.epoch}")
     require(after.next_segment >= before.next_segment, name, "segment numbers were taken back")
     require(keeps_trims(before, after), name, "the trim point went back")
+    require(after.is_paged >= before.is_paged, name, "pages were given up")
+    require(after.tiers[: len(before.tiers)] == before.tiers, name, "tiers left their places")
+    require(after.last_txid >= before.last_txid, name, "the last txid went back")
     olds = {segment.number: segment for segment in before.segments}
     for segment in after.segments:
         old = olds.get(segment.number)

@@ -28,6 +28,7 @@ from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_work
 from tests.sim.log_workload import LogWorkload, draw_log_workload
 from tests.sim.loop import SimLoop, new_loop
 from tests.sim.numbered_workload import NumberedWorkload
+from tests.sim.pages_workload import PagesWorkload, draw_pages_workload
 from tests.sim.process import NODE, last_words_ignored
 from tests.sim.restored_workload import RestoredWorkload
 from tests.sim.service_workload import ServiceWorkload
@@ -50,6 +51,7 @@ WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "exile": (ExileWorkload, draw_ledger_workload),
     "restored": (RestoredWorkload, draw_ledger_workload),
     "gap": (GapWorkload, draw_log_workload),
+    "pages": (PagesWorkload, draw_pages_workload),
 }
 
 LOG_EVERY: Final = 5

@@ -332,7 +332,14 @@ class SimWorld(World):
         watch = self.manifest_watch
         for machine in self.bookies:
             found += machine.upkeep
-        return found + Counter({"take-over": watch.takeovers, "roll": watch.rolls})
+        return found + Counter(
+            {
+                "take-over": watch.takeovers,
+                "roll": watch.rolls,
+                "page": watch.pages.made,
+                "manifest moved into pages": watch.migrations,
+            }
+        )
 
     def is_in_limbo(self, bookie: str, ledger: LedgerId) -> bool:
         """Whether a bookie says that it may have lost something of a ledger."""
