@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 from quire.errors import CorruptRecordError
 from quire.log.manifest.ages import NO_AGES, ages_of_row
@@ -24,8 +24,8 @@ from quire.log.manifest.segment import segment_from_row
 from quire.log.records.position import Position
 from quire.metastore.record import RecordFormat
 
-if TYPE_CHECKING:
-    from quire.log.manifest.manifest import LogManifest
+Manifest: TypeAlias = Any
+"""A `LogManifest`: its module imports this one."""
 
 VERSION: Final = 1
 COLD_VERSION: Final = 2
@@ -39,7 +39,7 @@ _PAGED: Final = ("levels", "border", "doomed_pages")
 _JOBS: Final = ("jobs", "forgotten_jobs")
 
 
-def encode_manifest(manifest: LogManifest) -> bytes:
+def encode_manifest(manifest: Manifest) -> bytes:
     """Return the record of a manifest."""
     body = {name: getattr(manifest, name) for name in FIELDS - {"segments", *_PAGED}}
     body["segments"] = [each.row(manifest.tiers) for each in manifest.rows]
@@ -63,7 +63,7 @@ def encode_manifest(manifest: LogManifest) -> bytes:
     return FORMAT.encode(body, manifest.unknown)
 
 
-def _paged_body(manifest: LogManifest, body: dict[str, Any]) -> dict[str, Any]:
+def _paged_body(manifest: Manifest, body: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a head: empty ones are left out."""
     for name in _JOBS:
         del body[name]
@@ -125,7 +125,7 @@ def _paged_fields(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def broken_invariants(manifest: LogManifest) -> tuple[str, ...]:
+def broken_invariants(manifest: Manifest) -> tuple[str, ...]:
     """Return the names of the invariants that do not hold; empty when all is well."""
     rows = manifest.rows
     pairs = list(pairwise(rows))
@@ -133,7 +133,7 @@ def broken_invariants(manifest: LogManifest) -> tuple[str, ...]:
     open_ones = manifest.open_segments
     of = [each.reference.of for each in manifest.places]
     starts = [of[-1].end_offset if of else manifest.first_offset]
-    starts += [each.end_offset for each in rows]  # type: ignore[misc]
+    starts += [each.end_offset for each in rows]
     ids = [manifest.trimmed_transaction, *(each.last_txid for each in of)]
     ids += [each.end.last_txid for each in rows if each.end]
     numbers: Sequence[int] = [*(each.last for each in of), *(each.number for each in rows)]
@@ -156,7 +156,7 @@ def broken_invariants(manifest: LogManifest) -> tuple[str, ...]:
     return tuple(name for name, held in holds.items() if not held)
 
 
-def _pages_hold(manifest: LogManifest) -> bool:
+def _pages_hold(manifest: Manifest) -> bool:
     """Whether the pages that the head names continue each other, up to sealed rows, and the log
     begins in the oldest.
     """
