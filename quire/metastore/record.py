@@ -61,6 +61,12 @@ class RecordFormat:
         assert self.fields.issuperset(body), f"{self.kind} has no {set(body) - self.fields}"
         return encode_record(self.kind, version or self.versions[0], joined(body, unknown))
 
+    @staticmethod
+    def checksum(record: bytes) -> int:
+        """Return the CRC32C of a whole record, for a record that names it."""
+        crc: int = google_crc32c.value(record)
+        return crc
+
     def decode(self, path: str, data: bytes) -> Record:
         """Verify a record read from `path` and return its content.
 
@@ -120,12 +126,6 @@ def decode_record(path: str, kind: str, data: bytes) -> tuple[int, dict[str, Any
     if not isinstance(body, dict):
         raise CorruptRecordError(path, "is not a JSON object")
     return int(header[2]), body
-
-
-def checksum_of(record: bytes) -> int:
-    """Return the CRC32C of a whole record, for a record that names it."""
-    crc: int = google_crc32c.value(record)
-    return crc
 
 
 def _checksum(title: bytes, text: bytes) -> int:

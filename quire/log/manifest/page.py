@@ -21,7 +21,7 @@ from quire.errors import CorruptRecordError
 from quire.fields import NOTHING, Unknown, joined_row, split_row
 from quire.log.manifest.schema import PAGE_FIELDS, check_page_types
 from quire.log.manifest.segment import Segment, segment_from_row
-from quire.metastore.record import RecordFormat, checksum_of
+from quire.metastore.record import RecordFormat
 
 FORMAT: Final = RecordFormat("log-page", PAGE_FIELDS)
 
@@ -163,7 +163,7 @@ def follow_each_other(parts: Iterable[Summary]) -> bool:
 
 def reference_to(page: Page, name: str, record: bytes) -> Reference:
     """Return the reference to a page, given its record."""
-    return Reference(name, checksum_of(record), page.summary())
+    return Reference(name, FORMAT.checksum(record), page.summary())
 
 
 def decode_page(
@@ -173,7 +173,7 @@ def decode_page(
 
     Raises `CorruptRecordError`, naming the path, for everything else than that very page.
     """
-    if checksum_of(data) != reference.checksum:
+    if FORMAT.checksum(data) != reference.checksum:
         raise CorruptRecordError(path, "it is not the page that the log names: checksums differ")
     _, body, unknown = FORMAT.decode(path, data)
     try:

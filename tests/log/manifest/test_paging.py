@@ -16,7 +16,6 @@ from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest.page import Page, Summary, decode_page, reference_to
 from quire.log.manifest.page_tree import Border, Place, below
 from quire.log.manifest.pages_at_hand import Walk
-from quire.metastore.record import checksum_of
 from tests.log.manifest.paging import LOG_ID, Pair, Shelf, page_rows
 from tests.support.log_cluster import run
 
@@ -171,7 +170,7 @@ def test_a_page_is_the_one_that_was_named_or_an_error(case: str) -> None:
     record, log_id, level, of = damaged(data, good.of)[case]
     reference = good._replace(of=of)
     if case in ("another", "hole"):
-        reference = reference._replace(checksum=checksum_of(record))
+        reference = reference._replace(checksum=page.FORMAT.checksum(record))
     with pytest.raises(CorruptRecordError, match="/p"):
         decode_page("/p", record, log_id, level, reference, ())
 
