@@ -9,6 +9,7 @@ from quire.bookie import BookieAddress, BookieInfo
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leaving import OpenHandles, Stage
 from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.domains import Placement
 from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.inventory import Inventory, take_inventory
 from quire.ledger.options import LedgerOptions
@@ -57,6 +58,7 @@ class LedgerClient:
         custom_metadata: Mapping[str, str] | None = None,
         deferred_sync: bool = False,
         full_quorum: bool = False,
+        placement: Placement | None = None,
     ) -> LedgerWriter:
         """Create a ledger and return its one writer.
 
@@ -69,12 +71,16 @@ class LedgerClient:
                 seen by followers, at the next `LedgerWriter.force`, or when the ledger is closed.
             full_quorum: close the ledger only when every entry is on all bookies of its write set,
                 not just on an ack quorum.
+            placement: over which regions, zones, racks or hosts the copies spread; None for the
+                placement of the client's options.
 
         Returns:
             The only writer that the ledger will ever have.
 
         Raises:
             NotEnoughBookiesError: fewer bookies than the ensemble are writable.
+                `NotEnoughDomainsError`: they are in too few domains for the placement.
+            ConfigurationError: the placement needs more domains than there are copies.
 
         Cancellation: an empty ledger may remain in the metadata store.
 
@@ -87,6 +93,7 @@ class LedgerClient:
             custom_metadata=custom_metadata,
             deferred_sync=deferred_sync,
             full_quorum=full_quorum,
+            placement=placement,
         )
         return self._handles.remember(writer, Stage.WRITER)
 

@@ -82,7 +82,11 @@ class Labels:
         return ",".join(f"{level}={value}" for level, value in given if value)
 
     def at_host(self, machine: str) -> Labels:
-        """Return the labels with a machine's name as host, unless the host is given."""
+        """Return the labels with a machine's name as host, unless the host is given.
+
+        Args:
+            machine: the name; other characters than a label has become dashes.
+        """
         if self.host:
             return self
         name = _STRANGE.sub("-", machine).strip("._-")[:63]
@@ -94,11 +98,19 @@ class Labels:
         return self.region, self.zone, self.rack, self.host
 
     def domain(self, level: str) -> Domain:
-        """Return the domain of this place at a level."""
+        """Return the domain of this place at a level.
+
+        Args:
+            level: `region`, `zone`, `rack` or `host`.
+        """
         return self.path[: LEVELS.index(level) + 1]
 
     def names(self, level: str) -> bool:
-        """Whether there is a label at a level."""
+        """Return whether there is a label at a level.
+
+        Args:
+            level: `region`, `zone`, `rack` or `host`.
+        """
         return bool(getattr(self, level))
 
 

@@ -8,6 +8,8 @@ are in `quire.inspect`.
 """
 
 from quire.entry import NO_ENTRY, BookieId, DigestKind, Entry, EntryId, LedgerId
+from quire.labels import Domain, Labels
+from quire.ledger.domains import Placement, Spread, Within
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
@@ -18,12 +20,17 @@ __all__ = [
     "NO_ENTRY",
     "BookieId",
     "DigestKind",
+    "Domain",
     "Entry",
     "EntryId",
+    "Labels",
     "LedgerId",
     "LedgerOptions",
     "LedgerReader",
     "LedgerWriter",
     "NumberedWriter",
+    "Placement",
     "Replication",
+    "Spread",
+    "Within",
 ]

@@ -185,11 +185,12 @@ async def _watch_log(settings: Settings, name: str) -> None:
 def set_(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
     """Store options that hold for every leader of a log, the present leader included.
 
-    Options: replication (ensemble/write quorum/ack quorum, from the next segment on), roll_bytes,
-    roll_entries, roll_seconds, batch_bytes, batch_records, compression (none, zstd, lz4),
-    retention_seconds, retention_bytes, retention_cursors (true: retention waits for the slowest
-    cursor), producers_max, producers_seconds, jobs_max and jobs_seconds. Other options stay as
-    they are; an option without a value is removed.
+    Options: replication (ensemble/write quorum/ack quorum, from the next segment on), placement
+    (from the next segment on), roll_bytes, roll_entries, roll_seconds, batch_bytes,
+    batch_records, compression (none, zstd, lz4), retention_seconds, retention_bytes,
+    retention_cursors (true: retention waits for the slowest cursor), producers_max,
+    producers_seconds, jobs_max and jobs_seconds. Other options stay as they are; an option
+    without a value is removed.
 
     \b
     Examples:

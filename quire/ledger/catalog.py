@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from quire.entry import BookieId, DigestKind, LedgerId, Sealer, key_check
+from quire.entry import DigestKind, LedgerId, Sealer, key_check
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
@@ -26,7 +26,7 @@ from quire.errors import (
     StoreUnavailableError,
     UnauthorizedError,
 )
-from quire.ledger.domains import Candidate
+from quire.ledger.domains import Candidate, Placement
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import choose_ensemble
@@ -84,20 +84,25 @@ class LedgerCatalog:
         custom_metadata: Mapping[str, str] | None = None,
         deferred_sync: bool = False,
         full_quorum: bool = False,
+        placement: Placement | None = None,
         along: Callable[[LedgerId], Sequence[Change]] | None = None,
     ) -> LedgerWriter:
         """Create a ledger and return its only writer.
 
         `replication` is 3/3/2 when None. With `deferred_sync` appends are answered before they are
         durable, and `LedgerWriter.force` confirms them. With `full_quorum` the ledger is closed
-        only when every entry is on all bookies of its write set; otherwise on an ack quorum. The
+        only when every entry is on all bookies of its write set; otherwise on an ack quorum. Copies
+        are placed by `placement`, by the options when None. The
         changes that `along` gives for the ledger's id are made with its record or not at all.
 
-        Raises `NotEnoughBookiesError` when too few bookies are up and writable,
+        Raises `NotEnoughBookiesError` when too few bookies are up and writable, among them
+        `NotEnoughDomainsError` when these are in too few domains for the placement,
+        `ConfigurationError` when the placement needs more copies than there are,
         `InvalidRequestError` for more than half a megabyte of `custom`, and the store's errors; a
         creation that fails or is cancelled may leave an empty ledger.
         """
-        wanted, ensemble = await self._choose(replication or Replication())
+        policy = self.placement(placement)
+        wanted, ensemble = await self._choose(replication or Replication(), policy)
         created_ms = int(self._clock() * 1000)
         token = f"{self._rng.getrandbits(TOKEN_BITS):032x}"
         for _ in range(ATTEMPTS_MAX):
@@ -108,12 +113,13 @@ class LedgerCatalog:
                 replication=wanted,
                 digest=digest,
                 key_check=key_check(sealer.access_key),
-                fragments=(Fragment(0, ensemble),),
+                fragments=(Fragment.placed(0, ensemble, policy),),
                 custom_metadata=dict(custom_metadata or {}),
                 created_ms=created_ms,
                 token=token,
                 full_quorum=full_quorum,
                 incarnation=new.incarnation,
+                placement=policy,
             )
             created = await self._create(metadata, along(sealer.ledger) if along else ())
             if created is not None:
@@ -232,30 +238,41 @@ class LedgerCatalog:
         """
         return await self._records.skip_id()
 
-    async def check_bookies(self, wanted: Replication) -> None:
+    def placement(self, given: Placement | None) -> Placement:
+        """Return the policy of a new ledger: as given, else as the options say."""
+        return self._options.placement if given is None else given
+
+    async def check_bookies(self, wanted: Replication, placement: Placement | None = None) -> None:
         """Raise `NotEnoughBookiesError` when no ledger could be created now; a moment later one
         may, or not. Raises the store's errors.
         """
-        found, writable = await self._candidates(wanted)
-        if len(writable) < found.ensemble:
-            raise NotEnoughBookiesError(found.ensemble, len(writable))
+        await self._choose(wanted, self.placement(placement))
 
-    async def _choose(self, wanted: Replication) -> tuple[Replication, tuple[BookieId, ...]]:
-        found, candidates = await self._candidates(wanted)
-        drawn = choose_ensemble(self._rng, candidates, found)
-        return found, tuple(each.bookie for each in drawn)
+    async def _choose(
+        self, wanted: Replication, placement: Placement
+    ) -> tuple[Replication, tuple[Candidate, ...]]:
+        """Draw an ensemble; if that is impossible, read the registrations again."""
+        placement.check(wanted)
+        try:
+            return self._draw(wanted, placement)
+        except NotEnoughBookiesError:
+            await self._roster.refresh()
+        return self._draw(wanted, placement)
 
-    async def _candidates(self, wanted: Replication) -> tuple[Replication, Sequence[Candidate]]:
-        """Return the bookies that can be in an ensemble; if too few, read the registrations again.
+    def _draw(
+        self, wanted: Replication, placement: Placement
+    ) -> tuple[Replication, tuple[Candidate, ...]]:
+        """Draw an ensemble from the writable bookies.
 
         With opportunistic striping it may be smaller than wanted: all bookies, at least Qw.
         """
-        if len(self._roster.writable()) < wanted.ensemble:
-            await self._roster.refresh()
-        writable, found = self._roster.candidates(), wanted
-        if self._options.opportunistic_striping and len(writable) < wanted.ensemble:
-            found = replace(wanted, ensemble=max(len(writable), wanted.write_quorum))
-        return found, writable
+        candidates, found = self._roster.candidates(), wanted
+        if self._options.opportunistic_striping:
+            usable = sum(placement.admits(each.labels) for each in candidates)
+            size = max(min(usable, wanted.ensemble), wanted.write_quorum)
+            found = replace(wanted, ensemble=size)
+        known = self._roster.places()
+        return found, choose_ensemble(self._rng, candidates, found, placement, known)
 
     async def _create(
         self, metadata: LedgerMetadata, along: Sequence[Change]

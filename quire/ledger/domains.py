@@ -133,7 +133,14 @@ class Placement:
         return ",".join([*terms, *(f"within={each}" for each in self.within)])
 
     def check(self, replication: Replication) -> None:
-        """Raise `ConfigurationError` when Qw bookies can never be in so many domains."""
+        """Raise when Qw bookies can never be in so many domains.
+
+        Args:
+            replication: the ledger's quorums.
+
+        Raises:
+            ConfigurationError: the policy needs more domains than there are copies.
+        """
         for domains in self.needs().values():
             if domains > replication.write_quorum:
                 raise ConfigurationError(
@@ -150,12 +157,20 @@ class Placement:
         return needs
 
     def wishes(self, replication: Replication) -> dict[str, int]:
-        """Return the spread to aim at, by level, the widest level first."""
+        """Return the spread to aim at, by level, the widest level first.
+
+        Args:
+            replication: the ledger's quorums.
+        """
         wishes = dict.fromkeys(LEVELS, replication.write_quorum) | dict(self.prefer)
         return {level: max(wishes[level], self.needs().get(level, 0)) for level in LEVELS}
 
     def admits(self, labels: Labels) -> bool:
-        """Whether a bookie with these labels may hold copies."""
+        """Return whether a bookie may hold copies.
+
+        Args:
+            labels: where the bookie is.
+        """
         return all(map(labels.names, self.needs())) and all(
             getattr(labels, each.level) in each.values for each in self.within
         )

@@ -29,6 +29,7 @@ from quire.errors import (
     QuireError,
     ReadOnlyBookieError,
 )
+from quire.ledger.ack_rule import AckRule
 from quire.ledger.backlog import Backlog
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
@@ -64,8 +65,12 @@ class Ensemble:
         a sender went down, `ended` when a bookie refuses this writer permanently.
         """
         begin = metadata.last_fragment.first
-        self.window = AppendWindow(metadata.replication, begin - 1)
-        self.accepted = AppendWindow(metadata.replication, begin - 1) if deferred_sync else None
+        self._placement = metadata.placement
+        self._rule = AckRule.of(metadata.replication, metadata.placement, metadata.last_fragment)
+        self.window = AppendWindow(metadata.replication, begin - 1, self._rule)
+        self.accepted = (
+            AppendWindow(metadata.replication, begin - 1, self._rule) if deferred_sync else None
+        )
         """With deferred sync, what acks say; the window then has what bookies vouched for."""
         self.backlog = Backlog(
             metadata.replication,
@@ -114,13 +119,14 @@ class Ensemble:
 
     @property
     def can_wait(self) -> bool:
-        """Whether senders that are not up may keep their place: by option, while Qa others do."""
+        """Whether senders that are not up may keep their place: by option, while others suffice."""
         down = self.ailing
         if not self._options.delay_ensemble_change or any(sender.is_read_only for sender in down):
             return False
         replication, ailing = self._context.replication, {sender.position for sender in down}
+        well = set(range(replication.ensemble)) - ailing
         return all(
-            len(ailing.intersection(replication.write_set(start))) < replication.coverage
+            self._rule.suffices(replication.write_set(start), well)
             for start in range(replication.ensemble)
         )
 
@@ -224,7 +230,10 @@ class Ensemble:
         changed = [
             sender for sender in self.senders if fragment.bookies[sender.position] != sender.bookie
         ]
-        self.window.replace([sender.position for sender in changed], fragment.first)
+        self._rule = AckRule.of(self._context.replication, self._placement, fragment)
+        self.window.replace([sender.position for sender in changed], fragment.first, self._rule)
+        if self.accepted is not None:
+            self.accepted.obey(self._rule)
         for sender in changed:
             self._forget_accepted(sender.position)
             bookie = fragment.bookies[sender.position]

@@ -24,13 +24,12 @@ from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.entry import EntryId
 from quire.errors import NotEnoughBookiesError, QuireError, StoreUnavailableError
-from quire.ledger.domains import Candidate
 from quire.ledger.ensemble import BACKOFF, Ensemble
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment
 from quire.ledger.placement import replace
 from quire.ledger.replica_sender import SenderState
-from quire.ledger.roster import Bookies
+from quire.ledger.roster import Bookies, seated
 from quire.observer import SILENT, Observer
 
 
@@ -103,7 +102,7 @@ class EnsembleChange:
     def _draw(self) -> Fragment:
         """Return the fragment that gives positions to spares; LAC is frozen then.
 
-        Raises `NotEnoughBookiesError` without a spare.
+        Raises `NotEnoughBookiesError` without a spare that the ledger's placement allows.
         """
         now = asyncio.get_running_loop().time()
         suspects = self._ensemble.suspects
@@ -111,13 +110,17 @@ class EnsembleChange:
             each for each in self._bookies.candidates() if suspects.get(each.bookie, now) <= now
         ]
         failed = [sender.position for sender in self._ensemble.ailing]
-        current = [
-            Candidate(sender.bookie, self._bookies.labels(sender.bookie))
-            for sender in self._ensemble.senders
-        ]
-        replication = self._record.metadata.replication
-        ensemble = replace(self._rng, current, failed, spares, replication)
-        return Fragment(self._freeze(), tuple(each.bookie for each in ensemble))
+        metadata = self._record.metadata
+        ensemble = replace(
+            self._rng,
+            seated(metadata.last_fragment, self._bookies),
+            failed,
+            spares,
+            metadata.replication,
+            metadata.placement,
+            self._bookies.places(),
+        )
+        return Fragment.placed(self._freeze(), ensemble, metadata.placement)
 
     def _freeze(self) -> EntryId:
         window = self._ensemble.window

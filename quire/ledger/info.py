@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from quire.entry import BookieId, DigestKind, EntryId, LedgerId
 from quire.errors import InvalidRequestError
+from quire.ledger.domains import ANYWHERE, Placement
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
 
@@ -46,6 +47,8 @@ class LedgerInfo:
     created_ms: int
     full_quorum: bool
     custom_metadata: Mapping[str, str]
+    placement: Placement = ANYWHERE
+    """The policy that its ensembles obey."""
 
     @property
     def is_closed(self) -> bool:
@@ -81,6 +84,7 @@ def info_of(metadata: LedgerMetadata) -> LedgerInfo:
         metadata.created_ms,
         metadata.full_quorum,
         dict(metadata.custom_metadata),
+        metadata.placement,
     )
 
 

@@ -11,6 +11,7 @@ Invariants, checked whenever a value is made:
   M2  The first fragment starts at entry 0 and first entries strictly ascend.
   M3  Every ensemble has E bookies, none twice.
   M4  The end is not below the last fragment: last entry ≥ its first entry − 1.
+  M5  With durability over domains, every fragment has the labels of its bookies.
 
 Transitions are methods that return the next value and refuse illegal ones. They decide nothing
 about concurrency: every change is a compare-and-set by the driver that makes it. Pure.
@@ -18,6 +19,7 @@ about concurrency: every change is a compare-and-set by the driver that makes it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -25,11 +27,14 @@ from typing import Any, Final
 
 from quire.entry import NO_ENTRY, BookieId, DigestKind, EntryId, LedgerId
 from quire.errors import (
+    ConfigurationError,
     CorruptRecordError,
     InvalidRequestError,
     LedgerClosedError,
 )
-from quire.fields import NOTHING, Unknown, joined_row, split_row
+from quire.fields import NOTHING, Unknown, joined, split, split_row
+from quire.labels import NOWHERE, Labels
+from quire.ledger.domains import ANYWHERE, Candidate, Placement
 from quire.ledger.quorum import Replication
 from quire.metastore.record import RecordFormat
 
@@ -52,6 +57,7 @@ FORMAT: Final = RecordFormat(
             "created_ms",
             "token",
             "incarnation",
+            "placement",
         }
     ),
 )
@@ -78,12 +84,25 @@ class Fragment:
 
     first: EntryId
     bookies: tuple[BookieId, ...]
+    labels: tuple[Labels, ...] = ()
+    """Where the bookies were when the fragment began, by position, if acks count domains."""
     unknown: Unknown = field(default=NOTHING, compare=False)
     """Of a later program. It does not tell one fragment from another."""
 
+    @classmethod
+    def placed(
+        cls, first: EntryId, ensemble: Iterable[Candidate], placement: Placement
+    ) -> Fragment:
+        """Return a fragment on these bookies, with their labels if the policy needs them."""
+        seats = tuple(ensemble)
+        labels = tuple(each.labels for each in seats) if placement.durable else ()
+        return cls(first, tuple(each.bookie for each in seats), labels)
+
     def row(self) -> list[Any]:
         """The fragment as the record holds it."""
-        return joined_row([self.first, list(self.bookies)], self.unknown)
+        known = {"labels": [str(each) for each in self.labels]} if self.labels else {}
+        named = joined(known, self.unknown)
+        return [self.first, list(self.bookies), *([named] if named else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +113,8 @@ class Replica:
     position: int
     old: BookieId
     new: BookieId
+    labels: Labels = NOWHERE
+    """Where the new bookie is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +125,7 @@ class LedgerMetadata:
     `incarnation` is the store's incarnation when the ledger was created, 0 in records of before
     incarnations: in a later incarnation the record may lack ensembles (docs/protocol.md, I2).
     `token` is drawn by the creator, so that it recognises its own creation after a lost answer.
+    `placement` is the policy that every ensemble of the ledger obeys.
 
     Raises `InvalidRequestError` when the parts contradict each other.
     """
@@ -121,6 +143,7 @@ class LedgerMetadata:
     token: str = ""
     full_quorum: bool = False
     incarnation: int = 0
+    placement: Placement = ANYWHERE
     unknown: Unknown = NOTHING
 
     def __post_init__(self) -> None:
@@ -146,6 +169,8 @@ class LedgerMetadata:
                 )
             if len(set(fragment.bookies)) != len(fragment.bookies):
                 return f"fragment {fragment.first} names a bookie twice"
+            if len(fragment.labels) != (self.replication.ensemble if self.placement.durable else 0):
+                return f"fragment {fragment.first} has labels of {len(fragment.labels)} bookies"
         return self._problem_of_end(firsts[-1])
 
     def _problem_of_end(self, last_first: EntryId) -> str | None:
@@ -220,7 +245,9 @@ class LedgerMetadata:
         fragment = replace(fragment, unknown=last.unknown)
         return replace(self, fragments=(*self.fragments[:-1], fragment))
 
-    def with_replica(self, first: EntryId, position: int, bookie: BookieId) -> LedgerMetadata:
+    def with_replica(
+        self, first: EntryId, position: int, bookie: BookieId, labels: Labels = NOWHERE
+    ) -> LedgerMetadata:
         """Return the value that gives one position of a finished fragment to another bookie.
 
         This is re-replication's edit: legal for every fragment but the last, and for the last too
@@ -231,7 +258,10 @@ class LedgerMetadata:
             if fragment.first == first and first != growing:
                 bookies = list(fragment.bookies)
                 bookies[position] = bookie
-                changed = replace(fragment, bookies=tuple(bookies))
+                places = list(fragment.labels)
+                if places:
+                    places[position] = labels
+                changed = replace(fragment, bookies=tuple(bookies), labels=tuple(places))
                 return replace(
                     self,
                     fragments=(*self.fragments[:index], changed, *self.fragments[index + 1 :]),
@@ -246,7 +276,9 @@ class LedgerMetadata:
         value = self
         for replica in replicas:
             if value.fragment_of(replica.first).bookies[replica.position] == replica.old:
-                value = value.with_replica(replica.first, replica.position, replica.new)
+                value = value.with_replica(
+                    replica.first, replica.position, replica.new, replica.labels
+                )
         return value
 
     def _check_open_ended(self) -> None:
@@ -280,6 +312,8 @@ class LedgerMetadata:
         }
         if self.incarnation:
             body["incarnation"] = self.incarnation
+        if self.placement != ANYWHERE:
+            body["placement"] = str(self.placement)
         return FORMAT.encode(body, self.unknown)
 
     @classmethod
@@ -291,7 +325,7 @@ class LedgerMetadata:
         _, body, unknown = FORMAT.decode(path, data)
         try:
             return _from_body(body, unknown)
-        except (KeyError, TypeError, ValueError, LedgerClosedError) as error:
+        except (KeyError, TypeError, ValueError, LedgerClosedError, ConfigurationError) as error:
             raise CorruptRecordError(path, f"{type(error).__name__}: {error}") from error
 
 
@@ -316,13 +350,16 @@ def _from_body(body: Mapping[str, Any], unknown: Unknown) -> LedgerMetadata:
         token=_text(body["token"]),
         full_quorum=_flag(body["full_quorum"]),
         incarnation=_number(body.get("incarnation", 0)),
+        placement=Placement.parse(_text(body.get("placement", ""))),
         unknown=unknown,
     )
 
 
 def _fragment(row: Any) -> Fragment:
-    (first, bookies), unknown = split_row(row)
-    return Fragment(_number(first), tuple(_text(bookie) for bookie in bookies), unknown)
+    (first, bookies), named = split_row(row)
+    known, unknown = split(json.loads(named or "{}"), {"labels"})
+    labels = tuple(Labels.parse(_text(each)) for each in known.get("labels", ()))
+    return Fragment(_number(first), tuple(map(_text, bookies)), labels, unknown)
 
 
 def _number(value: object) -> int:

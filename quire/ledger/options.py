@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.errors import ConfigurationError
+from quire.ledger.domains import ANYWHERE, Placement
 
 SECONDS_MAX: Final = 1e8
 """Three years: a deadline that is further away than machines can count comes at once."""
@@ -59,13 +60,16 @@ class LedgerOptions:
     """Leave a failed bookie in its place while every write set has Qa others: fewer fragments,
     for entries on fewer bookies than Qw. A read-only bookie is replaced at once."""
 
+    placement: Placement = ANYWHERE
+    """Where the copies of new ledgers may be, unless a call or a log says otherwise."""
+
     opportunistic_striping: bool = False
     """Create a ledger on fewer bookies than asked for, at least Qw, when no more are writable."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if isinstance(value, bool):
+            if isinstance(value, bool | Placement):
                 continue
             if not value > 0:
                 raise ConfigurationError(f"{name} must be positive, not {value}")

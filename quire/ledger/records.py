@@ -43,7 +43,7 @@ class RecordsCapability(enum.Enum):
     TOKEN = "creation tokens"
     """A record keeps the token of its creation, so that a client knows its own ledger again."""
     POLICY = "closing policies"
-    """A record keeps `full_quorum`."""
+    """A record keeps `full_quorum` and `placement`."""
     INCARNATIONS = "incarnations"
     """The records tell that their store was put back from a backup (`suspects`)."""
 

@@ -29,10 +29,9 @@ from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import Fragment, LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
-from quire.ledger.quorum import Replication
 from quire.ledger.quorum_call import QuorumCall, retry_busy, retry_transient, within
 from quire.ledger.ranges import Ranges, owed_at, without
-from quire.ledger.roster import Bookies
+from quire.ledger.roster import Bookies, seated
 from quire.run import RUN_BYTES_MAX, pack_run
 
 T = TypeVar("T")
@@ -67,35 +66,36 @@ class FragmentReplication:
     async def _complete(
         self, metadata: LedgerMetadata, fragment: Fragment, last: EntryId
     ) -> list[Replica]:
-        holders = list(fragment.bookies)
-        unsure = set(range(len(holders)))
+        seats = tuple(seated(fragment, self._bookies))
+        unsure = set(range(len(seats)))
         while unsure:
+            holders = [each.bookie for each in seats]
             failed = await self._copy(metadata, fragment, last, holders, sorted(unsure))
             self._failed.update(holders[position] for position in failed)
             if failed:
-                holders = self._replace(metadata.replication, holders, failed)
+                seats = self._replace(metadata, seats, failed)
             unsure = set(failed)
         return [
-            Replica(fragment.first, position, old, new)
-            for position, (old, new) in enumerate(zip(fragment.bookies, holders, strict=True))
-            if old != new
+            Replica(fragment.first, position, old, new.bookie, new.labels)
+            for position, (old, new) in enumerate(zip(fragment.bookies, seats, strict=True))
+            if old != new.bookie
         ]
 
     def _replace(
-        self, replication: Replication, holders: list[BookieId], failed: list[int]
-    ) -> list[BookieId]:
-        taken = self._failed.union(holders)
+        self, metadata: LedgerMetadata, seats: Sequence[Candidate], failed: list[int]
+    ) -> tuple[Candidate, ...]:
+        taken = self._failed.union(each.bookie for each in seats)
         spares = [each for each in self._bookies.candidates() if each.bookie not in taken]
         if len(spares) < len(failed):
             raise NotEnoughBookiesError(len(failed), len(spares))
         drawn = replace(
-            self._rng,
-            [Candidate(bookie, self._bookies.labels(bookie)) for bookie in holders],
-            failed,
-            spares,
-            replication,
+            *(self._rng, seats, failed, spares, metadata.replication, metadata.placement),
+            self._bookies.places(),
         )
-        return [each.bookie for each in drawn]
+        kept = [position for position in failed if drawn[position] == seats[position]]
+        if kept:  # the spares for these are in no domain that the placement allows
+            raise NotEnoughBookiesError(len(failed), len(failed) - len(kept))
+        return drawn
 
     async def _copy(
         self,

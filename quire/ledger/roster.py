@@ -30,6 +30,7 @@ from quire.errors import (
 )
 from quire.labels import NOWHERE, Labels
 from quire.ledger.domains import Candidate
+from quire.ledger.metadata import Fragment
 from quire.metastore.layout import BOOKIES, bookie_path
 from quire.metastore.registration import decode_registration
 from quire.metastore.store import MetadataStore
@@ -202,6 +203,15 @@ class BookieRoster:
         else:
             self._registered[bookie] = self._last_seen[bookie] = address
         return record.version
+
+
+def seated(fragment: Fragment, bookies: Bookies) -> list[Candidate]:
+    """Return the bookies of a fragment by position, with their places.
+
+    Labels that the fragment froze count, whatever the bookies were labelled since.
+    """
+    labels = fragment.labels or tuple(map(bookies.labels, fragment.bookies))
+    return [Candidate(*each) for each in zip(fragment.bookies, labels, strict=True)]
 
 
 async def _repeat(look: Callable[[], Awaitable[None]]) -> None:

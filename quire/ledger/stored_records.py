@@ -21,12 +21,13 @@ from quire.errors import (
     OutcomeUnknownError,
     RetryError,
 )
+from quire.ledger.domains import ANYWHERE
 from quire.ledger.ids import LedgerIds
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.records import NewId, RecordsCapability, VersionedMetadata
 from quire.ledger.recovery_plan import is_older
 from quire.metastore.changes import Change, Create, Delete, Put
-from quire.metastore.cluster import adopted_incarnation
+from quire.metastore.cluster import adopted_incarnation, read_cluster
 from quire.metastore.layout import (
     BOOKIES,
     COOKIES,
@@ -41,6 +42,10 @@ from quire.metastore.store import MetadataStore
 
 NEW_BYTES_MAX: Final = VALUE_BYTES_MAX // 2
 """Bytes of a new record: it grows with every fragment, and must still take its end."""
+
+
+PLACEMENT_LEVEL: Final = 2
+"""Programs of level 1 would drop a placement, and recover without counting domains."""
 
 
 class StoredRecords:
@@ -65,6 +70,8 @@ class StoredRecords:
         self, metadata: LedgerMetadata, along: Sequence[Change] = ()
     ) -> VersionedMetadata:
         """See `LedgerRecords.create`. `ConflictError`: the shard was deleted as empty meanwhile."""
+        if metadata.placement != ANYWHERE:
+            await self._check_level()
         path, value = ledger_path(metadata.ledger), metadata.encode()
         if len(value) > NEW_BYTES_MAX:
             raise InvalidRequestError(
@@ -76,6 +83,18 @@ class StoredRecords:
         else:
             version = await self._store.create(path, value)
         return VersionedMetadata(metadata, version)
+
+    async def _check_level(self) -> None:
+        """Raise before programs that know no placement could have to recover the ledger."""
+        try:
+            found = (await read_cluster(self._store)).level
+        except NoSuchNodeError:
+            return  # a store of ledgers alone
+        if found < PLACEMENT_LEVEL:
+            raise InvalidRequestError(
+                f"a placement needs feature level {PLACEMENT_LEVEL}, the cluster is at {found}: "
+                "upgrade all programs, then run `quire cluster upgrade --finish`"
+            )
 
     async def read(self, ledger: LedgerId) -> VersionedMetadata:
         """See `LedgerRecords.read`."""

@@ -4,12 +4,12 @@ Bookies ack in order, so one number per ensemble position is enough: its
 *watermark*, the highest entry it acked. A position holds every entry of its write sets that is at
 or below its watermark and not yet confirmed. An entry is confirmed when Qa positions of its write
 set have watermarks at or above it and every entry below it is confirmed; LAC is the last such
-entry.
+entry. Where acks count domains (`ack_rule`), copies in that many domains must have it, too.
 
 When a position is given to another bookie its watermark returns to LAC, so an ack of the bookie
 that left cannot count: no other place could remember it. LAC stands still
 between `freeze` and `thaw`, for a change of the ensemble starts at LAC + 1 and must still do so
-when it is done.
+when it is done. The domains of the new bookies come with the change, under the same freeze.
 
 Invariants (`check`):
 
@@ -24,9 +24,10 @@ Pure: it knows positions and numbers, neither bookies nor bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from quire.entry import NO_ENTRY, EntryId
+from quire.ledger.ack_rule import AckRule
 from quire.ledger.quorum import Replication
 
 
@@ -37,6 +38,7 @@ class AppendWindow:
         "_floors",
         "_frozen_at",
         "_rank",
+        "_rule",
         "_watermarks",
         "_write_sets",
         "first",
@@ -44,14 +46,20 @@ class AppendWindow:
         "pushed",
     )
 
-    def __init__(self, replication: Replication, confirmed: EntryId = NO_ENTRY) -> None:
-        """Begin after the entry `confirmed`, with nothing in flight."""
+    def __init__(
+        self,
+        replication: Replication,
+        confirmed: EntryId = NO_ENTRY,
+        rule: AckRule | None = None,
+    ) -> None:
+        """Begin after the entry `confirmed`, with nothing in flight; `rule` is the fragment's."""
         self.lac = confirmed
         self.pushed = confirmed
         self.first = confirmed + 1
         """First entry of the fragment being written."""
         self._rank = replication.write_quorum - replication.ack_quorum
         """Index of the Qa-th largest watermark of a write set, sorted ascending."""
+        self._rule = rule or AckRule(replication)
         self._write_sets = tuple(
             replication.write_set(residue)
             for residue in range(replication.ensemble if replication.is_striped else 1)
@@ -93,17 +101,27 @@ class AppendWindow:
         self._frozen_at = self.lac
         return self.lac + 1
 
-    def replace(self, positions: Iterable[int], first: EntryId) -> None:
-        """Begin a fragment at `first` = LAC + 1 with other bookies at these positions."""
+    def replace(
+        self, positions: Iterable[int], first: EntryId, rule: AckRule | None = None
+    ) -> None:
+        """Begin a fragment at `first` = LAC + 1 with other bookies at these positions.
+
+        `rule` is the new fragment's; None where acks count no domains.
+        """
         assert self._frozen_at is not None, "replaced while acks were not frozen"
         assert first == self.lac + 1, f"fragment at {first} but LAC is {self.lac}"
         self.first = first
+        self._rule = rule or self._rule
         for position in positions:
             self._watermarks[position] = self._floors[position] = self.lac
 
     def restart(self, position: int, entry: EntryId) -> None:
         """Let a position begin again after `entry`: later acked entries may be lost. LAC stays."""
         self._watermarks[position] = self._floors[position] = entry
+
+    def obey(self, rule: AckRule) -> None:
+        """Count by the rule of another fragment: for acceptance, which no fragment freezes."""
+        self._rule = rule
 
     def thaw(self) -> EntryId:
         """Let LAC move again; return the LAC that the acks received meanwhile prove."""
@@ -116,14 +134,23 @@ class AppendWindow:
         """Return the LAC that the watermarks prove, given the present one."""
         marks, rank, lac = self._watermarks, self._rank, self.lac
         if len(self._write_sets) == 1:
-            return max(lac, sorted(marks)[rank])
+            return max(lac, self._reached(marks, self._write_sets[0], sorted(marks)[rank]))
         stripes = len(self._write_sets)
         proven = self.pushed
         for residue, write_set in enumerate(self._write_sets):
-            reached = max(lac, sorted([marks[position] for position in write_set])[rank])
+            copied = sorted([marks[position] for position in write_set])[rank]
+            reached = max(lac, self._reached(marks, write_set, copied))
             unconfirmed = reached + 1 + (residue - reached - 1) % stripes
             proven = min(proven, unconfirmed - 1)
         return proven
+
+    def _reached(
+        self, marks: Sequence[EntryId], write_set: Sequence[int], copied: EntryId
+    ) -> EntryId:
+        """Return the last entry of a write set that counts, of those that Qa positions have."""
+        if not self._rule.counts_domains:
+            return copied
+        return min(copied, self._rule.spread_through(write_set, marks))
 
     def check(self) -> None:
         """Assert the invariants; for tests and the simulator."""

@@ -3,7 +3,7 @@
 Entries go in batches, in order, under their old ids and payloads. Headers are sealed again with
 the LAC that recovery started at: were it to grow, a bookie could announce as confirmed an entry
 that a recovery which loses the race to close had merely reached (L7). A batch is done when each of
-its entries is on Qa bookies.
+its entries is on Qa bookies, in enough domains (`ack_rule`).
 
 A bookie that fails or is slow is replaced when there is a spare, by a fragment that starts at
 the batch. These fragments live in `mended` only and reach metadata with the closing change, or
@@ -19,12 +19,13 @@ from typing import Final
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, Entry, EntryId, Sealer
 from quire.errors import ClientRefusedError, LedgerRetiredError, NotEnoughBookiesError, QuireError
+from quire.ledger.ack_rule import AckRule
 from quire.ledger.domains import Candidate
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import replace
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
-from quire.ledger.roster import Bookies
+from quire.ledger.roster import Bookies, seated
 from quire.run import pack_run
 
 LAG_SECONDS: Final = 0.5
@@ -55,13 +56,16 @@ class WriteBack:
         self._start = start
         self._down: set[int] = set()
         self._failed: set[BookieId] = set()
+        self._obstacle: NotEnoughBookiesError | None = None
+        """Why the last replacement was impossible."""
 
     async def write(self, batch: Sequence[Entry]) -> None:
-        """Return when each entry is on at least Qa bookies of the ensemble in `mended`.
+        """Return when enough bookies of the ensemble in `mended` have each entry.
 
         Raises `LedgerRetiredError` when a bookie dropped the ledger as deleted, and
         `NotEnoughBookiesError` when too few of its bookies take entries and none is left to
-        replace them. Cancelling leaves some copies, which is harmless.
+        replace them; `NotEnoughDomainsError` when none is left in a missing domain.
+        Cancelling leaves some copies, which is harmless.
         """
         runs = self._runs(batch)
         acked: set[int] = set()
@@ -71,7 +75,7 @@ class WriteBack:
             if not self._replace(batch[0].entry):
                 break
         if not self._is_safe(batch, acked):
-            raise NotEnoughBookiesError(len(self._down), len(self._spares()))
+            raise self._obstacle or NotEnoughBookiesError(len(self._down), len(self._spares()))
 
     def _runs(self, batch: Sequence[Entry]) -> list[bytes]:
         """Return what each position is to store."""
@@ -106,7 +110,7 @@ class WriteBack:
                     raise error
                 if isinstance(error, QuireError):
                     self._down.add(position)
-                    if self._spares():
+                    if self._drawn() is not None:
                         return
                 else:
                     acked.add(position)
@@ -125,22 +129,33 @@ class WriteBack:
         """
         ensemble = self.mended.last_fragment.bookies
         self._failed.update(ensemble[position] for position in sorted(self._down))
-        spares = self._spares()
-        if not self._down or not spares:
+        drawn = self._drawn()
+        if drawn is None:
             return False
-        drawn = replace(
-            self._rng,
-            [Candidate(bookie, self._bookies.labels(bookie)) for bookie in ensemble],
-            self._down,
-            spares,
-            self._replication,
-        )
-        changed = tuple(each.bookie for each in drawn)
-        self.mended = self.mended.with_fragment(Fragment(first, changed))
+        changed = Fragment.placed(first, drawn, self.mended.placement)
+        self.mended = self.mended.with_fragment(changed)
         self._down = {
-            position for position in self._down if changed[position] == ensemble[position]
+            position for position in self._down if changed.bookies[position] == ensemble[position]
         }
         return True
+
+    def _drawn(self) -> tuple[Candidate, ...] | None:
+        """Return the ensemble with positions that are down given away, None if none can be."""
+        if not self._down:
+            return None
+        try:
+            return replace(
+                self._rng,
+                seated(self.mended.last_fragment, self._bookies),
+                self._down,
+                self._spares(),
+                self._replication,
+                self.mended.placement,
+                self._bookies.places(),
+            )
+        except NotEnoughBookiesError as error:
+            self._obstacle = error
+            return None
 
     def _spares(self) -> list[Candidate]:
         ensemble = self.mended.last_fragment.bookies
@@ -148,9 +163,10 @@ class WriteBack:
         return [each for each in self._bookies.candidates() if each.bookie not in taken]
 
     def _is_safe(self, batch: Sequence[Entry], acked: set[int]) -> bool:
-        """Whether each entry is on Qa bookies. Entries E apart share their write set."""
+        """Whether enough bookies have each entry. Entries E apart share their write set."""
+        mended = self.mended
+        rule = AckRule.of(self._replication, mended.placement, mended.last_fragment)
         return all(
-            sum(position in acked for position in self._replication.write_set(entry.entry))
-            >= self._replication.ack_quorum
+            rule.suffices(self._replication.write_set(entry.entry), acked)
             for entry in batch[: self._replication.ensemble]
         )

@@ -395,8 +395,9 @@ class LedgerWriter(Handle):
 
     def _unconfirmed(self, entry: EntryId) -> QuireError:
         timeout = self._options.append_timeout
+        obstacle = f"; {self._change.obstacle}" if self._change.obstacle is not None else ""
         return AppendOutcomeUnknownError(
-            self.ledger, entry, f"it was not confirmed within {timeout:g} s"
+            self.ledger, entry, f"it was not confirmed within {timeout:g} s{obstacle}"
         )
 
     def _refusal(self) -> QuireError:

@@ -11,6 +11,7 @@ from quire.client import SESSION_SECONDS, Client, always
 from quire.connection import CONNECT_SECONDS
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leaving import LEAVE_SECONDS
+from quire.ledger.domains import Placement
 from quire.ledger.info import LedgerInfo
 from quire.ledger.inventory import Inventory
 from quire.ledger.options import LedgerOptions
@@ -85,6 +86,7 @@ class SyncClient:
         custom_metadata: Mapping[str, str] | None = None,
         deferred_sync: bool = False,
         full_quorum: bool = False,
+        placement: Placement | None = None,
     ) -> SyncLedgerWriter:
         """See `Client.create_ledger`."""
         work = self._client.create_ledger(
@@ -94,6 +96,7 @@ class SyncClient:
             custom_metadata=custom_metadata,
             deferred_sync=deferred_sync,
             full_quorum=full_quorum,
+            placement=placement,
         )
         return SyncLedgerWriter(self._portal, self._portal.call(work))
 

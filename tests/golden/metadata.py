@@ -16,6 +16,7 @@ from quire.election.ballot import (
 )
 from quire.entry import DigestKind
 from quire.labels import Labels
+from quire.ledger.domains import Placement
 from quire.ledger.ids import Counter, decode_counter, encode_counter
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -75,6 +76,16 @@ IN_RECOVERY = LedgerMetadata(
     "0" * 64,
     (Fragment(0, BOOKIES),),
     LedgerState.IN_RECOVERY,
+)
+
+PLACES = tuple(Labels("eu", zone, "", f"h-{zone}") for zone in "abc")
+PLACED_LEDGER = LedgerMetadata(
+    10,
+    Replication(3, 3, 2),
+    DigestKind.CRC32C,
+    "0" * 64,
+    (Fragment(0, BOOKIES, PLACES),),
+    placement=Placement.parse("require=host:3,durable=zone:2,within=region:eu|us"),
 )
 
 NEW_LOG = LogManifest("orders", "1" * 32, 1_700_000_000_000)
@@ -222,6 +233,7 @@ METADATA = (
     _record("ledger", LEDGER),
     _record("ledger", CLOSED, "-closed"),
     _record("ledger", IN_RECOVERY, "-in-recovery"),
+    _record("ledger", PLACED_LEDGER, "-placed"),
     _of("bookie", BOOKIE, lambda: encode_registration(BOOKIE), _bookie),
     _of("bookie", READ_ONLY, lambda: encode_registration(READ_ONLY), _bookie, "-read-only"),
     _of("bookie", PLACED, lambda: encode_registration(PLACED, program=PROGRAM), _bookie, "-labels"),

@@ -16,11 +16,14 @@ from quire.errors import (
     InvalidRequestError,
     LedgerClosedError,
 )
+from quire.labels import Labels
+from quire.ledger.domains import ANYWHERE, Placement
 from quire.ledger.metadata import (
     TRANSITIONS,
     Fragment,
     LedgerMetadata,
     LedgerState,
+    Replica,
 )
 from quire.ledger.quorum import Replication
 from quire.metastore.record import decode_record, encode_record
@@ -37,6 +40,30 @@ def opened(**changes: Any) -> LedgerMetadata:
         "fragments": (Fragment(0, ("a", "b", "c")),),
     }
     return LedgerMetadata(**{**fields, **changes})
+
+
+PLACES = (Labels(zone="a"), Labels(zone="b"), Labels(zone="c"))
+ZONES = Placement.parse("durable=zone:2")
+
+
+def test_labels_are_frozen_where_acks_count_domains_and_nowhere_else() -> None:
+    placed = opened(fragments=(Fragment(0, ("a", "b", "c"), PLACES),), placement=ZONES)
+    assert LedgerMetadata.decode(PATH, placed.encode()) == placed
+    for fragment, placement in (
+        (placed.last_fragment, ANYWHERE),
+        (Fragment(0, ("a", "b", "c")), ZONES),
+    ):
+        with pytest.raises(InvalidRequestError, match="has labels of"):
+            opened(fragments=(fragment,), placement=placement)
+
+
+def test_a_copy_that_moves_takes_its_label_along() -> None:
+    ends = (Fragment(0, ("a", "b", "c"), PLACES), Fragment(5, ("a", "b", "c"), PLACES))
+    moved = opened(fragments=ends, placement=ZONES).with_replicas(
+        [Replica(0, 1, "b", "d", Labels(zone="d"))]
+    )
+    assert moved.fragments[0].labels == (PLACES[0], Labels(zone="d"), PLACES[2])
+    assert moved.fragments[1].labels == PLACES
 
 
 @st.composite

@@ -7,6 +7,7 @@ state: every ledger closed, every bookie up again, no fault left.
   one history                       L4: the entries are the offered ones, in the order offered
   closed is final                   everybody who saw the ledger closed saw the same end
   committed entries reach Qa        L3: copies on the write set, equal payloads
+  enough domains                    H6: these copies are in so many domains as acks count
   a repaired bookie is whole        B9: it left limbo with every entry of its write sets
   no dirty reads                    L7: nobody read or was told of anything beyond the end
   readers skip nothing              ids of one pass are consecutive, bytes are the ledger's
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.ledger.metadata import LedgerMetadata
 from tests.sim.history import End, LedgerHistory, Outcome, Reading, require
+from tests.sim.watch import domains_held
 
 
 @dataclass
@@ -117,6 +119,13 @@ def committed_entries_reach_ack_quorum(final: FinalLedger) -> None:
             name,
             f"entry {entry} of ledger {final.ledger} is held by {sorted(copies)} only",
         )
+        durable = final.metadata.placement.durable
+        if durable is not None:
+            require(
+                len(domains_held(final.metadata, entry, held)) >= durable.domains,
+                "H6 closed entries are in enough domains",
+                f"entry {entry} of ledger {final.ledger} is held by {sorted(held)} only",
+            )
         for bookie in sorted(copies):
             require(
                 copies[bookie] == payload,

@@ -123,6 +123,10 @@ class FaultMix:
     """Mean seconds until a fault mends."""
     blows: dict[str, float] = field(default_factory=lambda: dict(BLOWS))
     """What an ambush may do, and how often."""
+    zones: float = 0.25
+    """How often acks of a ledger count zones, where its shape allows."""
+    relabels: float = 0.4
+    """How often these bookies are in another zone whenever they are started again."""
     deferred_sync: float = 0.15
     """How many ledgers have deferred sync."""
 

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from quire.entry import LedgerId
 from quire.errors import IntegrityError, StoreWentBackError
+from quire.labels import NOWHERE, Labels
 from quire.ledger.options import LedgerOptions
 from quire.metastore import layout
 from quire.metastore.cluster import Cluster
@@ -93,7 +94,7 @@ class World:
         self.network = network
         self.weather = weather
         self.tree = WatchedTree()
-        level = self.rng("level").randint(FIRST_LEVEL, SPEAKS.highest)
+        self.level = level = self.rng("level").randint(FIRST_LEVEL, SPEAKS.highest)
         self.tree.create(layout.CLUSTER, Cluster(CLUSTER, level=level).encode())
         self.options = LEDGER
         self.conformance = Conformance()
@@ -110,6 +111,10 @@ class World:
 
     def clock(self) -> float:
         return WALL_CLOCK_START + self.loop.time()
+
+    def place(self, machine: Machine) -> Labels:
+        """Return the labels that a bookie's process is started with."""
+        return NOWHERE
 
     def refused_to_start(self, machine: BookieMachine, error: IntegrityError) -> None:
         """A bookie's disk is damaged."""

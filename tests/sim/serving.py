@@ -65,7 +65,7 @@ class Serving:
         )
         self._collector = node.collector(MetadataDeletions(store, cluster))
         self._workers += [self._scrubber, self._collector]
-        here = BookieAddress(machine.name, machine.name)
+        here = BookieAddress(machine.name, machine.name, labels=machine.world.place(machine))
         self._registration = Registration(
             *(store, self.bookie, here, rng, SESSION_SECONDS),
             check_identity=lambda: self._born.check_store(node.highest()),

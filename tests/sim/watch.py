@@ -10,19 +10,20 @@ processes, and checks what the port promises:
 `MetadataWatch` checks every change of a ledger's record: M1 (forward only, CLOSED never changes),
 L5 (fragments stay in order, only the last one changes), W5 (in recovery not even that one), L3 for
 what writers hold confirmed: each such entry is on Qa bookies of the ensemble that metadata names,
-at every moment.
+at every moment; H6: and in enough domains, where acks count them.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from quire.bookie import LedgerTail
 from quire.entry import HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import NoSuchEntryError, NoSuchLedgerError, ReadOnlyBookieError
+from quire.labels import Domain
 from quire.ledger.metadata import LedgerMetadata, LedgerState
 from quire.metastore.layout import LEDGERS
 from quire.run import scan_run
@@ -404,6 +405,29 @@ class MetadataWatch:
             f"entry {entry} of ledger {ledger} is acknowledged; of its write set {write_set} "
             f"only {copies} have it",
         )
+        durable = metadata.placement.durable
+        if durable is not None:
+            domains = domains_held(metadata, entry, copies)
+            require(
+                len(domains) >= durable.domains,
+                "H6 acknowledged entries are in enough domains",
+                f"entry {entry} of ledger {ledger} is acknowledged with copies on {copies}, which "
+                f"are in {sorted(domains)}",
+            )
+
+
+def domains_held(
+    metadata: LedgerMetadata, entry: EntryId, holders: Collection[BookieId]
+) -> set[Domain]:
+    """The domains of the holders of an entry, by the labels that its fragment froze."""
+    durable = metadata.placement.durable
+    assert durable is not None
+    fragment = metadata.fragment_of(entry)
+    return {
+        fragment.labels[position].domain(durable.level)
+        for position in metadata.replication.write_set(entry)
+        if fragment.bookies[position] in holders
+    }
 
 
 def check_step(before: LedgerMetadata, after: LedgerMetadata) -> None:

@@ -23,6 +23,7 @@ from quire.errors import (
     QuireError,
     StoreWentBackError,
 )
+from quire.labels import NOWHERE, Labels
 from quire.ledger.metadata import LedgerMetadata
 from quire.run import split_run
 from quire.storage.node import BookieNode
@@ -34,7 +35,7 @@ from tests.sim.history import LedgerHistory, LogHistory, Stopwatch, Violation
 from tests.sim.knobs import Knobs
 from tests.sim.log_conformance import LogConformance
 from tests.sim.loop import SimLoop
-from tests.sim.machines import BookieMachine, World, draw_options
+from tests.sim.machines import BookieMachine, Machine, World, draw_options
 from tests.sim.manifest_watch import ManifestWatch
 from tests.sim.network import Conditions, Network
 from tests.sim.operator import REPAIR_SECONDS, REPAIRED_SHARE, lose_files
@@ -89,10 +90,20 @@ class SimWorld(World):
         self.bookies = [BookieMachine(self, f"b{i}", mix.disk_latency) for i in range(bookies)]
         self.retired: list[BookieMachine] = []
         self.budget = Budget(0)
+        self.zones = 0
+        """How many zones the bookies are in; 0: they have no labels."""
+        self.relabels = False
+        """Whether a bookie's process is started with another label than the one before."""
         self.clients: list[ClientMachine] = []
         self.injector = Injector(mix, self, random.Random(f"{seed}:faults"))
         self._injecting: asyncio.Task[None] | None = None
         self.event: Callable[[str, str], None] | None = None
+
+    def place(self, machine: Machine) -> Labels:
+        if not self.zones:
+            return NOWHERE
+        number = int(machine.name.strip("bx")) + (machine.lives if self.relabels else 0)
+        return Labels(zone=f"z{number % self.zones}", host=machine.name)
 
     # -- life -----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Self
 from quire.bookie import BookieAddress
 from quire.entry import BookieId, LedgerId
 from quire.errors import BookieUnavailableError
+from quire.labels import NOWHERE, Labels
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
@@ -78,10 +79,13 @@ class MemoryCluster:
             records, self.roster, rng=self.rng, clock=lambda: 1.5, options=self.options
         )
 
-    async def register(self, bookie: BookieId, *, writable: bool = True) -> LocalBookie:
+    async def register(
+        self, bookie: BookieId, *, writable: bool = True, labels: Labels = NOWHERE
+    ) -> LocalBookie:
         """Add a bookie and register it."""
         self.bookies[bookie] = LocalBookie(bookie)
-        registration = encode_registration(BookieAddress(bookie, f"{bookie}:1", writable))
+        address = BookieAddress(bookie, f"{bookie}:1", writable, labels=labels)
+        registration = encode_registration(address)
         await self.session.create(bookie_path(bookie), registration)
         return self.bookies[bookie]
 

@@ -266,7 +266,9 @@ class Chain:
         if self._spare is not None and not self._is_offered:
             metadata = self._spare._metadata
             is_wanted = (
-                metadata.custom_metadata == labels and metadata.replication == options.replication
+                metadata.custom_metadata == labels
+                and metadata.replication == options.replication
+                and metadata.placement == self._catalog.placement(options.placement)
             )
             if not (is_wanted and self._catalog.is_whole(metadata)):
                 await self._discard_spare(self.manifest)
@@ -276,6 +278,7 @@ class Chain:
                 password=options.password,
                 digest=options.digest,
                 custom_metadata=labels,
+                placement=options.placement,
             )
         return self._spare
 

@@ -33,7 +33,6 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.quorum import Replication
 from quire.ledger.writer import LedgerWriter
 from quire.log.manifest.capacity import check_takeover
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
@@ -144,8 +143,8 @@ class TakeOver:
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
         options = self._options.with_stored(base.settings)
-        ends = await self._recover(base, version, options.replication)
-        writer = await self._create_ledger(base, options.replication)
+        ends = await self._recover(base, version, options)
+        writer = await self._create_ledger(base, options)
         try:
             manifest = await self._install(seen, base, ends, writer, deadline)
         except UnsettledRaceError:
@@ -163,12 +162,12 @@ class TakeOver:
         return Tenure(manifest, segment, writer)
 
     async def _recover(
-        self, base: LogManifest, version: int | None, replication: Replication
+        self, base: LogManifest, version: int | None, options: LogOptions
     ) -> dict[int, SegmentEnd]:
         """Recover what is open, when nothing is known that keeps the log from being led on."""
         try:
             await self._check_access(base)
-            await self._catalog.check_bookies(replication)
+            await self._catalog.check_bookies(options.replication, options.placement)
             return await recover_open_segments(self._catalog, base, self._options.password)
         except (NoSuchLedgerError, MissingPageError):
             if (await self._record.find())[1] == version:
@@ -194,12 +193,13 @@ class TakeOver:
             reason = "no keyring was given" if keyring is None else "the keyring has no such key"
             raise DecryptionError(base.name, str(tail.start), key_id, reason)
 
-    async def _create_ledger(self, base: LogManifest, replication: Replication) -> LedgerWriter:
+    async def _create_ledger(self, base: LogManifest, options: LogOptions) -> LedgerWriter:
         return await self._catalog.create(
-            replication,
+            options.replication,
             password=self._options.password,
             digest=self._options.digest,
             custom_metadata=ledger_labels(base, base.epoch + 1, self._options.keyring),
+            placement=options.placement,
         )
 
     async def _install(

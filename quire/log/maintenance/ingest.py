@@ -102,6 +102,7 @@ class Ingest:
             password=options.password,
             digest=options.digest,
             custom_metadata={"log": self._record.name, "job": job},
+            placement=options.placement,
             along=registration,
         )
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from quire.entry import DigestKind
 from quire.errors import ConfigurationError, InvalidReplicationError
+from quire.ledger.domains import Placement
 from quire.ledger.quorum import Replication
 from quire.log.manifest.jobs import JOBS_LIMIT, JOBS_MAX, JOBS_SECONDS
 from quire.log.records.batch import BATCH_BYTES_MAX, Compression
@@ -29,6 +30,8 @@ class LogOptions:
     """
 
     replication: Replication = field(default_factory=Replication)
+    placement: Placement | None = None
+    """Where the copies may be, as `require=rack:2`; None: as the client's `LedgerOptions` say."""
     digest: DigestKind = DigestKind.CRC32C
     password: bytes = field(default=b"", repr=False)
 
@@ -130,8 +133,11 @@ def _flag(text: str) -> bool:
     return _FLAGS[text]
 
 
-STORED_OPTIONS: Final[dict[str, Callable[[str], Replication | int | float | str | bool]]] = {
+STORED_OPTIONS: Final[
+    dict[str, Callable[[str], Replication | Placement | int | float | str | bool]]
+] = {
     "replication": Replication.parse,
+    "placement": Placement.parse,
     "roll_bytes": parse_bytes,
     "roll_entries": int,
     "roll_seconds": parse_seconds,

@@ -58,6 +58,31 @@ LEDGER: Final = (
         "the writer stops when in recovery", "ledger", writing.write_on_in_recovery, "", mixes.churn
     ),
     Ablation("an ack needs Qa copies", "ledger", writing.ack_with_one_less),
+    Ablation("an ack counts domains", "ledger", writing.ack_without_domains, "", mixes.zoned),
+    Ablation(
+        "the domain of a new bookie comes with the change",
+        "ledger",
+        writing.keep_the_domains_of_the_replaced,
+        "",
+        mixes.zoned,
+    ),
+    Ablation(
+        "new labels change no running window",
+        "ledger",
+        writing.believe_new_labels,
+        "",
+        mixes.relabelled,
+    ),
+    Ablation(
+        "a replacement spreads as required", "ledger", writing.replace_anywhere, "", mixes.zoned
+    ),
+    Ablation(
+        "recovered entries reach enough domains",
+        "ledger",
+        recovery.write_back_without_domains,
+        "rare: the bookies mostly hold the entries already; tests/ledger/test_domains.py has it",
+        mixes.zoned,
+    ),
     Ablation(
         "a force counts what bookies name", "ledger", writing.believe_a_force, "", mixes.forced
     ),

@@ -5,6 +5,21 @@ from __future__ import annotations
 from tests.sim.faults import SECOND_PROCESS, STOP_CLIENT, WISH, FaultMix, Theme
 
 
+def zoned(mix: FaultMix) -> None:
+    """Acks that count zones, and bookies that go away and come back in others."""
+    mix.zones = 1.0
+    mix.rates = {"crash": 4.0, "break streams": 2.0, "swizzle": 2.0}
+    mix.mending = 0.05
+
+
+def relabelled(mix: FaultMix) -> None:
+    """The same, each time in another, and answers that are slow."""
+    zoned(mix)
+    mix.relabels = 1.0
+    mix.rates = {"crash": 3.0}
+    mix.conditions.slow, mix.conditions.slow_mean = 0.3, 0.1
+
+
 def race(mix: FaultMix) -> None:
     """Recoverers and bad lines, much of both."""
     mix.theme = Theme.RACE

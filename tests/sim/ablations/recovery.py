@@ -15,9 +15,18 @@ from quire.ledger import (
     versioned,
     write_back,
 )
+from quire.ledger.ack_rule import AckRule
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from tests.sim.ablations.patch import Patch
+
+
+def write_back_without_domains() -> list[Patch]:
+    def suffices(self: Any, write_set: Any, holders: Any) -> bool:
+        enough: int = self._replication.ack_quorum
+        return sum(position in holders for position in write_set) >= enough
+
+    return [(AckRule, "suffices", suffices)]
 
 
 def read_without_fence() -> list[Patch]:

@@ -7,7 +7,20 @@ from typing import Any
 
 from quire.bookie import LedgerTail
 from quire.entry import NO_ENTRY, EntryId
-from quire.ledger import numbered, read_lac, replica_sender, tail, verify, window
+from quire.ledger import (
+    ensemble_change,
+    numbered,
+    placement,
+    read_lac,
+    replica_sender,
+    tail,
+    verify,
+    window,
+    write_back,
+)
+from quire.ledger.ack_rule import AckRule
+from quire.ledger.domains import domains_of
+from quire.ledger.ensemble import Ensemble
 from quire.ledger.known import KnownLedger
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
@@ -17,8 +30,9 @@ from tests.sim.ablations.patch import Patch
 
 
 def keep_watermarks_of_the_replaced() -> list[Patch]:
-    def replace(self: Any, positions: Any, first: EntryId) -> None:
+    def replace(self: Any, positions: Any, first: EntryId, rule: Any = None) -> None:
         self.first = first
+        self._rule = rule or self._rule
 
     return [(window.AppendWindow, "replace", replace)]
 
@@ -53,8 +67,10 @@ def write_on_in_recovery() -> list[Patch]:
 def ack_with_one_less() -> list[Patch]:
     whole = window.AppendWindow.__init__
 
-    def init(self: Any, replication: Replication, confirmed: EntryId = -1) -> None:
-        whole(self, replication, confirmed)
+    def init(
+        self: Any, replication: Replication, confirmed: EntryId = -1, rule: Any = None
+    ) -> None:
+        whole(self, replication, confirmed, rule)
         self._rank = min(self._rank + 1, replication.write_quorum - 1)
 
     return [(window.AppendWindow, "__init__", init)]
@@ -68,8 +84,9 @@ def ack_during_a_change() -> list[Patch]:
         lac: EntryId = self.lac
         return lac
 
-    def replace(self: Any, positions: Any, first: EntryId) -> None:
+    def replace(self: Any, positions: Any, first: EntryId, rule: Any = None) -> None:
         self.first = first
+        self._rule = rule or self._rule
         for position in positions:
             self._watermarks[position] = self._floors[position] = first - 1
 
@@ -77,6 +94,44 @@ def ack_during_a_change() -> list[Patch]:
         (window.AppendWindow, "acknowledge", acknowledge),
         (window.AppendWindow, "replace", replace),
     ]
+
+
+def ack_without_domains() -> list[Patch]:
+    return [(AckRule, "counts_domains", property(lambda self: False))]
+
+
+def keep_the_domains_of_the_replaced() -> list[Patch]:
+    whole = window.AppendWindow.replace
+
+    def replace(self: Any, positions: Any, first: EntryId, rule: Any = None) -> None:
+        whole(self, positions, first)
+
+    return [(window.AppendWindow, "replace", replace)]
+
+
+def believe_new_labels() -> list[Patch]:
+    whole = Ensemble.acknowledged
+
+    def acknowledged(self: Any, sender: Any, through: EntryId) -> None:
+        durable, context = self._placement.durable, self._context
+        if durable is not None:
+            places = [context.bookies.labels(each.bookie) for each in self.senders]
+            domains = domains_of(places, durable.level)
+            self.window.obey(AckRule(context.replication, domains, durable.domains))
+        whole(self, sender, through)
+
+    return [(Ensemble, "acknowledged", acknowledged)]
+
+
+def replace_anywhere() -> list[Patch]:
+    whole = placement.replace
+
+    def replace(
+        rng: Any, ensemble: Any, failed: Any, spares: Any, replication: Any, *policy: Any
+    ) -> Any:
+        return whole(rng, ensemble, failed, spares, replication)
+
+    return [(ensemble_change, "replace", replace), (write_back, "replace", replace)]
 
 
 def believe_a_force() -> list[Patch]:
