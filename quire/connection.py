@@ -13,6 +13,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Final
 
 from quire.client import Client
@@ -86,6 +87,7 @@ async def _connected(
     store: str, limits: LedgerOptions, timeout: float, leave_timeout: float
 ) -> AsyncIterator[Client]:
     uri = resolve_store(store)
+    limits = replace(limits, labels=limits.labels.at_host(socket.gethostname()))
     rng = random.Random()
     handles = OpenHandles(leave_timeout)
     opened = await open_store(uri, timeout=timeout)

@@ -105,6 +105,19 @@ class Labels:
         """
         return self.path[: LEVELS.index(level) + 1]
 
+    def shared(self, other: Labels) -> int:
+        """Return how many levels two places have alike, from the widest on: 4 on one host.
+
+        Args:
+            other: the other place.
+        """
+        count = 0
+        for mine, theirs in zip(self.path, other.path, strict=True):
+            if mine != theirs:
+                break
+            count += 1
+        return count
+
     def names(self, level: str) -> bool:
         """Return whether there is a label at a level.
 

@@ -1,8 +1,9 @@
 """Fetching entries from the bookies that hold them.
 
 One fetch returns a range of verified entries that starts at the requested entry. A bookie that
-errs, is slow, or sends a bad copy costs a question to the next one, and is asked last for a
-while. A copy with a bad digest or the wrong ids is a failed bookie, nothing more.
+errs, is slow, or sends a bad copy costs a question to the next one, in another rack if there is
+one, and is asked last for a while. A copy with a bad digest or the wrong ids is a failed bookie,
+nothing more.
 
 Not here: which entries may be read (`reader`), and how far ahead (`read_ahead`).
 """
@@ -29,7 +30,7 @@ from quire.errors import (
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.quorum_call import QuorumCall, within
-from quire.ledger.read_plan import cover, fallbacks
+from quire.ledger.read_plan import Nearness, cover, fallbacks
 from quire.ledger.roster import Bookies
 from quire.ledger.verify import unseal_run
 
@@ -69,6 +70,10 @@ class EntryFetcher:
         job = _Fetch(self, replication, ensemble, first, last, turn, bytes_max)
         return await job.run()
 
+    def nearness(self, ensemble: Sequence[BookieId]) -> Nearness:
+        """Return how far the bookies of an ensemble are."""
+        return Nearness(self.options.labels, [self.bookies.labels(each) for each in ensemble])
+
     def suspects(self, ensemble: Sequence[BookieId]) -> list[int]:
         """Return the positions to ask last."""
         now = asyncio.get_running_loop().time()
@@ -103,6 +108,7 @@ class _Fetch:
         self._fetcher = fetcher
         self._replication = replication
         self._ensemble = ensemble
+        self._nearness = fetcher.nearness(ensemble)
         self._first = first
         self._last = last
         self._turn = turn
@@ -118,7 +124,8 @@ class _Fetch:
     async def run(self) -> list[Entry]:
         async with QuorumCall[int, bytes]() as asking:
             suspects = self._fetcher.suspects(self._ensemble)
-            for position in cover(self._replication, self._turn, suspects):
+            chosen = cover(self._replication, self._turn, suspects, self._nearness)
+            for position in chosen:
                 self._ask(asking, position, self._last)
             while not self._is_enough(asking):
                 if not asking.outstanding and not self._ask_another(asking):
@@ -161,7 +168,10 @@ class _Fetch:
 
     def _rest(self) -> list[int]:
         suspects = self._fetcher.suspects(self._ensemble)
-        return fallbacks(self._replication, self._first, self._asked, self._turn, suspects)
+        return fallbacks(
+            *(self._replication, self._first, self._asked, self._turn, suspects),
+            nearness=self._nearness,
+        )
 
     def _ask(self, asking: QuorumCall[int, bytes], position: int, last: EntryId) -> None:
         self._asked.append(position)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.errors import ConfigurationError
+from quire.labels import NOWHERE, Labels
 from quire.ledger.domains import ANYWHERE, Placement
 
 SECONDS_MAX: Final = 1e8
@@ -60,6 +61,9 @@ class LedgerOptions:
     """Leave a failed bookie in its place while every write set has Qa others: fewer fragments,
     for entries on fewer bookies than Qw. A read-only bookie is replaced at once."""
 
+    labels: Labels = NOWHERE
+    """Where this client is: near copies are read first. `connect` adds the machine as host."""
+
     placement: Placement = ANYWHERE
     """Where the copies of new ledgers may be, unless a call or a log says otherwise."""
 
@@ -69,7 +73,7 @@ class LedgerOptions:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if isinstance(value, bool | Placement):
+            if isinstance(value, bool | Labels | Placement):
                 continue
             if not value > 0:
                 raise ConfigurationError(f"{name} must be positive, not {value}")

@@ -36,7 +36,7 @@ from quire.errors import (
 from quire.ledger.known import KnownLedger
 from quire.ledger.metadata import LedgerState
 from quire.ledger.quorum_call import QuorumCall, within
-from quire.ledger.read_plan import covering
+from quire.ledger.read_plan import Nearness, covering
 from quire.ledger.verify import unverified_entry, verified_lac
 
 ReadRuns: TypeAlias = Callable[[EntryId, EntryId], AsyncGenerator[list[Entry], None]]
@@ -134,10 +134,17 @@ class _Watch:
             await self._take(key, answer)
 
     def _choice(self) -> list[BookieId]:
-        """Return bookies that cover every write set, those left alone for a while last."""
-        ensemble = self._known.metadata.last_fragment.bookies
-        ranked = sorted(range(len(ensemble)), key=lambda p: ensemble[p] in self._failures)
-        count = len(covering(self._known.metadata.replication, ranked))
+        """Return bookies that cover every write set, the near ones first, and last those that are
+        left alone for a while.
+        """
+        known = self._known
+        ensemble = known.metadata.last_fragment.bookies
+        places = [known.bookies.labels(bookie) for bookie in ensemble]
+        distance = Nearness(known.options.labels, places).distance
+        ranked = sorted(
+            range(len(ensemble)), key=lambda p: (ensemble[p] in self._failures, distance(p))
+        )
+        count = len(covering(known.metadata.replication, ranked))
         return [ensemble[position] for position in ranked[: max(count, ASKED_MIN)]]
 
     async def _take(self, bookie: BookieId, news: _News) -> None:

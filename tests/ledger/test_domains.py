@@ -208,3 +208,32 @@ def test_a_log_stores_its_placement() -> None:
     assert options.placement == ZONES
     with pytest.raises(ConfigurationError, match="durable=LEVEL:N"):
         LogOptions().with_stored({"placement": "durable=zone"})
+
+
+def test_a_reader_asks_the_near_copy_and_then_another_zone() -> None:
+    async def body(cluster: MemoryCluster) -> None:
+        async with await cluster.catalog.create(placement=ZONES) as writer:
+            for entry in range(4):
+                await writer.append(b"%d" % entry)
+        async with await cluster.catalog.open(writer.ledger) as reader:
+            asked: list[str] = []
+            for name, bookie in cluster.bookies.items():
+                bookie.before = _noting(asked, name)
+            for entry in range(4):
+                await reader.read_entry(entry)
+            assert asked == ["b0"] * 4, "whatever the entry"
+            asked.clear()
+            cluster.bookies["b0"].before = down("read")
+            cluster.bookies["a1"].before = hung("read")
+            assert (await reader.read_entry(1)).payload == b"1"
+            assert asked == ["a0"]
+
+    here = Labels(zone="b", host="elsewhere")
+    scenario("a0 a1 b0", body, LedgerOptions(labels=here, speculative_delay=0.1))
+
+
+def _noting(asked: list[str], name: str) -> Callable[[str, int], Awaitable[None]]:
+    async def before(method: str, ledger: int) -> None:
+        asked.append(name)
+
+    return before
