@@ -13,26 +13,29 @@ May import: everything. No other package imports it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from quire.errors import MissingExtraError
 from quire.extras import needed_for
 
-__all__ = ["main"]
+__all__ = ["load", "main"]
 
 USAGE = 2
 """Exit code of requests that cannot work (exits.py, which needs click itself)."""
 
 
-def main(*arguments: Any, **options: Any) -> None:
-    """Run the command; end with an error that names the extra if its packages are missing.
-
-    Takes what a command of click takes.
-    """
+def load() -> Callable[..., Any]:
+    """Return the command. Ends with an error that names the extra if its packages are missing."""
     try:
         with needed_for("the quire command", "cli"):
             from quire.cli.root import main as command
     except MissingExtraError as error:
         sys.stderr.write(f"quire: {error}\n")
         sys.exit(USAGE)
-    command(*arguments, **options)
+    return command
+
+
+def main(*arguments: Any, **options: Any) -> None:
+    """Run the command. Takes what a command of click takes."""
+    load()(*arguments, **options)

@@ -180,12 +180,15 @@ def check_bookie(bookie: BookieId) -> BookieId:
 def quote_name(name: str) -> str:
     """Return a user's name as one segment of a path; `unquote_name` is its inverse.
 
-    Raises `InvalidRequestError` when the name is empty, cannot be encoded, or is too long.
+    Raises `InvalidRequestError` when the name is not text, is empty, cannot be encoded, or is too
+    long.
     """
     try:
         quoted = quote(name, safe="", errors="strict")
     except UnicodeEncodeError as error:
         raise InvalidRequestError(f"name {name!r} is not Unicode text: {error}") from error
+    except TypeError as error:
+        raise InvalidRequestError(f"name {name!r} is not text: give a str") from error
     if not quoted:
         raise InvalidRequestError("a name is needed: '' is empty")
     if not quoted.strip("."):

@@ -238,7 +238,7 @@ def test_the_image_is_built_from_what_is_there_and_runs_the_command() -> None:
     entry = next(line for line in lines if line.startswith("ENTRYPOINT "))
     assert json.loads(entry.removeprefix("ENTRYPOINT ")) == ["quire"]
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert 'quire = "quire.cli:main"' in project
+    assert 'quire = "quire_command:main"' in project
     image = next(line for line in lines if line.startswith("FROM "))
     version = re.findall(r"python:(\d+)\.(\d+)", image)[0]
     least = re.findall(r'requires-python = ">=(\d+)\.(\d+)"', project)[0]

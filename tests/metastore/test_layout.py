@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +52,12 @@ def test_two_names_never_share_a_path(one: str, other: str) -> None:
 @pytest.mark.parametrize("name", ["", "x" * 256, "\ud800", "." * 86])
 def test_unusable_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidRequestError):
+        layout.quote_name(name)
+
+
+@pytest.mark.parametrize("name", [5, None, b"bytes"])
+def test_what_is_not_text_is_named(name: Any) -> None:
+    with pytest.raises(InvalidRequestError, match=f"name {name!r} is not text"):
         layout.quote_name(name)
 
 
