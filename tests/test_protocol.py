@@ -26,6 +26,10 @@ REPORTING = [path for path in sorted(SIMULATOR.glob("*.py")) if not path.stem.st
 RULE = re.compile(r"\*\*([A-Z]\d+)\*\*")
 
 
+LETTERS_OF_MODULES = "TVAP"
+"""A module's own invariants: the page does not state them, but a checker may be named after one."""
+
+
 def checker_names() -> set[str]:
     """Every name under which a checker of the simulator reports."""
     names: set[str] = set()
@@ -65,6 +69,8 @@ def test_every_watched_rule_is_stated() -> None:
     stated = set(RULE.findall(TEXT))
     for name in sorted(checker_names()):
         number = re.match(r"[A-Z]\d", name)
+        if number is not None and number[0][0] in LETTERS_OF_MODULES:
+            continue
         assert number is None or number[0] in stated, f"rule {number} of {name!r} is not stated"
 
 

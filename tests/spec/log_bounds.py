@@ -156,7 +156,7 @@ REMOVED: Final = (
         "SparesEpoch",
         LogBounds(sweeps=True),
         Outcome("C1", 9, 86, 67),
-        "a ledger is swept before its leader lists it",
+        "a ledger is deleted before its leader lists it",
     ),
     Removed(
         "RetiresIds",
