@@ -27,6 +27,10 @@ from quire.metastore.record import RecordFormat
 Place: TypeAlias = str
 """A candidate's name in the queue; it is never given to another."""
 
+EPOCH_BITS: Final = 24
+"""Terms of one incarnation: sixteen million, a term a second for half a year. A restore draws its
+incarnation below 2^32 above the one before, so a hundred restores leave an epoch in 63 bits."""
+
 _PLACE: Final = re.compile(r"c-[0-9]{10}")
 _CANDIDATE: Final = RecordFormat("candidate", frozenset({"candidate", "token"}))
 _EPOCH: Final = RecordFormat(
@@ -96,11 +100,18 @@ def in_office(names: Iterable[str], term: Term | None) -> Term | None:
     return term if term and term.place in queue(names) else None
 
 
-def next_term(last: Term | None, candidate: str, place: Place, token: str) -> Term:
-    """Return the next term; its epoch is greater than any before."""
+def next_term(
+    last: Term | None, candidate: str, place: Place, token: str, incarnation: int = 0
+) -> Term:
+    """Return the next term; its epoch is greater than any before.
+
+    `incarnation` is the one of the metadata store. A store that was put back from a backup has
+    lost the terms since; each incarnation has epochs of its own, above those of the one before.
+    """
+    floor = incarnation << EPOCH_BITS
     if last is None:
-        return Term(1, candidate, place, token)
-    return Term(last.epoch + 1, candidate, place, token, unknown=last.unknown)
+        return Term(floor + 1, candidate, place, token)
+    return Term(max(last.epoch, floor) + 1, candidate, place, token, unknown=last.unknown)
 
 
 def encode_candidate(candidate: str, token: str) -> bytes:

@@ -50,6 +50,7 @@ from quire.errors import (
     RetryError,
     SessionExpiredError,
 )
+from quire.metastore.cluster import adopted_incarnation
 from quire.metastore.layout import (
     election_candidate_prefix,
     election_candidates_path,
@@ -200,11 +201,14 @@ class Election:
         Raises:
             ConfigurationError: the store cannot carry sessions.
             CorruptRecordError: the election's record is damaged.
+            StoreWentBackError: the metadata store was put back from a backup, and not adopted
+                yet (`quire metadata adopt`).
             HandleClosedError: the election was closed.
 
         Cancellation: cancelling the wait gives the place in the queue up.
 
-        Guarantees: epochs grow from leader to leader (docs/protocol.md, "Election").
+        Guarantees: epochs grow from leader to leader, also when a backup of the metadata store was
+            restored in between (docs/protocol.md, "Election").
         """
         self._home.check(self)
         session, term = await self._campaign()
@@ -328,7 +332,8 @@ class Election:
             return None
         if last is not None and last.token == token:
             return last
-        term = next_term(last, self.candidate, mine, token)
+        incarnation = await adopted_incarnation(self._store)
+        term = next_term(last, self.candidate, mine, token, incarnation)
         return term if await self._write_term(term, version) else None
 
     async def _read_term(self) -> tuple[Term | None, int | None]:

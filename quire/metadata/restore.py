@@ -29,12 +29,12 @@ from quire.ledger.ids import encode_counter
 from quire.metadata.archive import Saved, Summary, read_archive, verify_archive
 from quire.metastore.changes import Create
 from quire.metastore.cluster import Cluster
-from quire.metastore.layout import CLUSTER, LEDGER_IDS
+from quire.metastore.layout import CLUSTER, LEDGER_IDS, RESTORING
 from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
 ROOT: Final = "/quire"
-MARKER: Final = f"{ROOT}/restoring"
+MARKER: Final = RESTORING
 FORMAT: Final = RecordFormat("restoring", frozenset(Summary._fields))
 
 INCARNATIONS_SKIPPED_MAX: Final = 1 << 32

@@ -10,12 +10,13 @@ Pure, but for the last two functions and `Level`.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from quire.errors import CorruptRecordError, NoSuchNodeError, StoreWentBackError
 from quire.fields import NOTHING, Unknown
-from quire.metastore.layout import CLUSTER
+from quire.metastore.layout import CLUSTER, RESTORING
 from quire.metastore.levels import FIRST_LEVEL, SPEAKS, check_level
 from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
@@ -115,12 +116,17 @@ class Level:
 async def adopted_incarnation(store: MetadataStore) -> int:
     """Return the incarnation of a store, 0 for a store of ledgers alone, without a cluster.
 
-    Raises `StoreWentBackError` when it was not adopted, `CorruptRecordError`, and the store's
-    errors.
+    Raises `StoreWentBackError` when it was not adopted or is being put back, `CorruptRecordError`,
+    and the store's errors.
     """
     try:
         found = await read_cluster(store)
     except NoSuchNodeError:
+        with suppress(NoSuchNodeError):
+            await store.get(RESTORING)
+            raise StoreWentBackError(
+                f"metadata store {store.uri}", "a backup is being put back there"
+            ) from None
         return 0
     found.check_adopted(store)
     return found.incarnation

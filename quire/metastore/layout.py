@@ -33,6 +33,9 @@ from quire.errors import InvalidRequestError
 
 CLUSTER: Final = "/quire/cluster"
 LEDGERS: Final = "/quire/ledgers"
+RESTORING: Final = "/quire/restoring"
+"""There while a backup is put back."""
+
 LEDGER_IDS: Final = "/quire/ledger-ids"
 BOOKIES: Final = "/quire/bookies"
 CLIENTS: Final = "/quire/clients"

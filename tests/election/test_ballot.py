@@ -73,6 +73,16 @@ def test_the_next_term_has_a_greater_epoch() -> None:
     assert next_term(TERM, "bert", B, "y") == Term(8, "bert", B, "y")
 
 
+@pytest.mark.parametrize("last", [None, TERM])
+def test_an_incarnation_has_epochs_of_its_own(last: Term | None) -> None:
+    """Whatever the terms were that a restored store lost: they were of the one before."""
+    first = next_term(last, "anna", A, "x", incarnation=3)
+    assert first.epoch == (3 << 24) + 1
+    assert next_term(first, "bert", B, "y", incarnation=3).epoch == first.epoch + 1
+    assert next_term(first, "bert", B, "y", incarnation=4).epoch == (4 << 24) + 1
+    assert next_term(first, "bert", B, "y").epoch == first.epoch + 1, "never back"
+
+
 def test_records_come_back_as_they_were() -> None:
     assert decode_term("/e", encode_term(TERM)) == TERM
     _, body = decode_record("/c", "candidate", encode_candidate("anna", "x"))
