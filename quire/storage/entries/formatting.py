@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 from quire.errors import CorruptStorageError
-from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
 from quire.storage.entries.checkpoint import FIRST, PATHS, Checkpoint
 from quire.storage.entries.entry_log import ENTRIES, ENTRIES_SUFFIX
 from quire.storage.entries.retired_file import PATHS as RETIRED
+from quire.storage.journal.record import was_used
 from quire.storage.journal.replay import load_segment
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered
 
@@ -32,7 +32,7 @@ async def check_first(disk: Disk, bookie: str, checkpoint: Checkpoint) -> None:
         raise CorruptStorageError(LATER, "it is lost or damaged, and there are retired ids")
     for number in await _numbers(disk, JOURNAL, SEGMENT_SUFFIX):
         data, _ = await load_segment(disk, bookie, number)
-        if data[BLOCK_BYTES:].strip(b"\0"):
+        if was_used(data):
             raise CorruptStorageError(LATER, f"it is lost or damaged, and segment {number} is used")
 
 

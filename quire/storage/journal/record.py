@@ -147,6 +147,14 @@ def read_header(data: bytes, offset: int, identity: int) -> RecordHeader | None:
     return RecordHeader(kind, bool(flags & LAST_OF_BATCH), size, sequence, durable, body_crc)
 
 
+def was_used(data: bytes) -> bool:
+    """Whether a segment holds a record, of whichever life of the file. What a power cut left of an
+    unfinished spare is none.
+    """
+    blocks = range(BLOCK_BYTES, len(data) - RECORD_HEADER_BYTES, BLOCK_BYTES)
+    return any(read_header(data, at, _RECORD.unpack_from(data, at)[7]) for at in blocks)
+
+
 def read_record(data: bytes, offset: int, identity: int, sequence: int) -> Record | None:
     """Return the record at an offset if it is whole and the one expected."""
     header = read_header(data, offset, identity)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quire.errors import CorruptStorageError, NoSuchLedgerError
+from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.entries.checkpoint import FIRST, PATHS, read_checkpoint, write_checkpoint
 from quire.storage.offline.check import check_disk
 from tests.storage.scene import KEY, Scene, drive, run_of
@@ -67,5 +68,39 @@ def test_a_bookie_that_never_served_starts() -> None:
         with pytest.raises(NoSuchLedgerError):
             await node.read(7, 0, 0)
         await scene.close()
+
+    drive(main())
+
+
+def test_garbage_in_a_segment_is_no_sign_that_the_bookie_served() -> None:
+    """A power cut left an unfinished spare; the start that made a segment of it was cut too."""
+
+    async def main() -> None:
+        scene = Scene()
+        await scene.start()
+        await scene.close()
+        await back_to_first(scene)
+        for path in scene.disk.files():
+            if path.startswith("journal/"):
+                inode = scene.disk.inode(path)
+                inode.write(BLOCK_BYTES, scene.rng.randbytes(inode.size - BLOCK_BYTES))
+                inode.sync()
+        await scene.start()
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_record_in_a_segment_is_a_sign_that_the_bookie_served() -> None:
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        await node.read_tail(7, fence_key=KEY)
+        await scene.kill()
+        await back_to_first(scene)
+        assert not any(path.endswith(".entries") for path in scene.disk.files())
+        with pytest.raises(CorruptStorageError, match="is used"):
+            await scene.start()
+        scene.disk.kill()
 
     drive(main())
