@@ -46,7 +46,7 @@ from quire.storage.engine import Engine
 from quire.storage.entries.extents import join_ranges
 from quire.storage.entries.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.entries.write_cache import cost
-from quire.storage.identity.cookie import check_cookie
+from quire.storage.identity.cookie import check_cookie, renew_cookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.garbage import Collector, Deletions
 from quire.storage.maintenance.replicas_port import OpenCopies
@@ -87,6 +87,7 @@ class BookieNode:
         Raises `ConfigurationError`, `WrongBookieError`, `CorruptStorageError` and OSError.
         """
         await check_cookie(disk, bookie, cluster)
+        await renew_cookie(disk)
         engine = Engine(disk, bookie, options or StorageOptions(), rng, on_fatal, observer)
         try:
             await engine.start()

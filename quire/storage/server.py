@@ -33,7 +33,7 @@ from quire.metastore import open_store
 from quire.metastore.heartbeat import Place
 from quire.metastore.store import MetadataStore
 from quire.storage.disk.port import Disk
-from quire.storage.identity.directories import open_directory, places
+from quire.storage.identity.directories import open_to_serve, places
 from quire.storage.identity.identity import identify, settle_twin
 from quire.storage.identity.registration import SESSION_SECONDS, Registration
 from quire.storage.journal.options import StorageOptions
@@ -161,7 +161,7 @@ async def serve(
     meter = Meter()
     async with AsyncExitStack() as stack:
         with _naming_the_remedy(directory):
-            disk = await open_directory(directory)  # first: a second process waits for nothing
+            disk = await open_to_serve(directory)  # first: a second process waits for nothing
             look_at_places = partial(places, disk)
             if metrics is not None:
                 disk = MeteredDisk(disk, meter)

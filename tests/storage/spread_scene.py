@@ -10,6 +10,7 @@ from quire.storage.disk.port import Disk
 from quire.storage.identity.cookie import (
     Role,
     read_cookie,
+    renew_cookie,
 )
 from quire.storage.identity.directories import with_parts
 from quire.storage.identity.identity import (
@@ -51,11 +52,11 @@ class SpreadScene(Scene):
                 )
             ]
             await format_disk(main, store, self.rng, parts)
-        disk = await with_parts(main, lambda path: SubDisk(mount, path))
+        disk = await with_parts(main, lambda path: SubDisk(mount, path), renew_cookie)
         if self.starts == 2:
             added = NewPart(Role.ENTRIES, "more", SubDisk(mount, await self._directory("more")))
             await expand_disk(disk, store, self.rng, [added])
-            disk = await with_parts(main, lambda path: SubDisk(mount, path))
+            disk = await with_parts(main, lambda path: SubDisk(mount, path), renew_cookie)
         cookie = await identify(disk, store)
         await settle_twin(cookie, store)
         return disk, cookie.bookie, cookie.cluster

@@ -9,6 +9,7 @@ are there and agree.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -199,6 +200,23 @@ async def read_cookie(disk: Disk) -> BookieCookie | None:
     """Return the disk's cookie; None when it has none. Raises `CorruptStorageError`."""
     data = await read_state(disk, COOKIE)
     return None if data is None else decode_cookie(COOKIE, data)
+
+
+async def renew_cookie(disk: Disk) -> None:
+    """Make the cookie's name durable, which a failed sync of the directory may have lost: the page
+    cache shows it until the power fails (quire/storage/disk/renewal.py).
+
+    It is written anew, so that the name is there at any moment. On a full disk all stays as it is,
+    and the next start with space does it. Raises OSError.
+    """
+    data = await read_state(disk, COOKIE)
+    if data is None:
+        return
+    try:
+        await write_state(disk, COOKIE, data)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
 
 
 async def check_cookie(disk: Disk, bookie: str, cluster: str) -> BookieCookie:

@@ -8,14 +8,14 @@ found before anything is read, and the bookie is refused: entries it acknowledge
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
 from quire.metastore.heartbeat import Place
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
-from quire.storage.identity.cookie import BookieCookie, Part, Role, read_cookie
+from quire.storage.identity.cookie import BookieCookie, Part, Role, read_cookie, renew_cookie
 from quire.storage.identity.spread_disk import SpreadDisk
 
 
@@ -48,6 +48,13 @@ async def places(disk: Disk) -> list[Place]:
     ]
 
 
+async def open_to_serve(directory: Path) -> Disk:
+    """Open a bookie's directory as `open_directory`. The names of its parts' cookies are durable
+    afterwards. Raises OSError too.
+    """
+    return await with_parts(LocalDisk(directory), open_local, renew_cookie)
+
+
 async def with_local_parts(main: Disk) -> Disk:
     """Return a main directory together with its parts. Raises as `open_directory`; all is closed
     then.
@@ -64,9 +71,17 @@ def open_local(path: str, *, read_only: bool = False) -> LocalDisk:
     return LocalDisk(Path(path), read_only=read_only)
 
 
-async def with_parts(main: Disk, open_disk: Callable[[str], Disk]) -> Disk:
-    """Return a main disk together with its parts. Raises as `open_directory`; all is closed
-    then.
+async def _leave(_: Disk) -> None:
+    """Leave a part as it is."""
+
+
+async def with_parts(
+    main: Disk,
+    open_disk: Callable[[str], Disk],
+    settle: Callable[[Disk], Awaitable[None]] = _leave,
+) -> Disk:
+    """Return a main disk together with its parts, each of which `settle` was called for. Raises as
+    `open_directory`; all is closed then.
     """
     opened = [main]
     try:
@@ -77,6 +92,9 @@ async def with_parts(main: Disk, open_disk: Callable[[str], Disk]) -> Disk:
         for part in cookie.parts:
             disks.append(await _open_part(cookie, part, main, open_disk))
             opened.append(disks[-1])
+        for disk in disks:
+            if disk is not main:
+                await settle(disk)
         return _spread(main, cookie.parts, disks)
     except BaseException:
         for disk in opened:

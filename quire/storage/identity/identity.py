@@ -49,6 +49,7 @@ from quire.storage.identity.cookie import (
     check_empty,
     encode_cookie,
     read_cookie,
+    renew_cookie,
     write_first_cookie,
     write_main_cookie,
 )
@@ -252,6 +253,7 @@ async def expand_disk(
         if not found.part or any(found.part == part.id for part in cookie.parts):
             raise ConfigurationError(f"directory {each.path} is one of the bookie's already")
         await check_unused(each.disk, each.path)
+        await renew_cookie(each.disk)
         named.append(Part(found.part, each.role, each.path))
     if named:
         held = cookie.parts
