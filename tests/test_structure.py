@@ -78,6 +78,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.repair": (*VALUES, "quire.repair", "quire.ledger", "quire.metastore", "quire.storage"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
     "quire.metadata": (*VALUES, "quire.metadata", "quire.log", "quire.ledger", "quire.metastore"),
+    "quire.healing": (*VALUES, "quire.healing", "quire.ledger", "quire.metastore"),
     "quire.election": (*VALUES, "quire.election", "quire.metastore"),
     "quire.service": (
         *VALUES,

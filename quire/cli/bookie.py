@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quire.bookie import BookieAddress, BookieInfo
+from quire.cli.health import list_all, lost_after_option
 from quire.cli.output import Value, note, print_fields, print_json, print_table, progress_of
 from quire.cli.settings import (
     Settings,
@@ -351,16 +352,22 @@ async def _repair(
         note("Nothing was changed. With --accept-loss all of this is put into limbo.")
 
 
-@bookie.command("list", short_help="List the registered bookies.")
+@bookie.command("list", short_help="List the bookies.")
+@click.option("--all", "every", is_flag=True, help="Also bookies that are away, silent or gone.")
+@lost_after_option
 @with_settings
-def list_(settings: Settings) -> None:
+def list_(settings: Settings, every: bool, lost_after: float) -> None:
     """List the registered bookies, with the figures that each reports.
 
+    With --all, list every bookie that the cluster knows, whether or not it is up, with its state,
+    the wish of its operator, its place, its program and its directories.
+
     \b
-    Example:
+    Examples:
       quire bookie list --store zk://zoo:2181/quire
+      quire bookie list --all
     """
-    run(lambda: _list(settings))
+    run(lambda: list_all(settings, lost_after) if every else _list(settings))
 
 
 async def _list(settings: Settings) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from quire.cli.health import gather, health, states_text, zookeepers
 from quire.cli.output import Value, note, print_json, print_table, progress
 from quire.cli.settings import (
     DEFAULT_DATA,
@@ -22,9 +23,10 @@ from quire.cli.settings import (
 from quire.cli.upgrade import upgrade
 from quire.cluster import LocalCluster
 from quire.cluster.zookeeper.ensemble import SIZES
+from quire.healing.state import LOST_SECONDS
+from quire.healing.verdict import health as judge
 from quire.labels import Labels
-from quire.metastore.zookeeper_probe import ServerStatus, probe
-from quire.metastore.zookeeper_uri import parse_uri
+from quire.metastore.zookeeper_probe import ServerStatus
 
 
 @click.group(short_help="Run a cluster on this machine, or look at one.")
@@ -32,6 +34,7 @@ def cluster() -> None:
     """Run a cluster on this machine, or look at one."""
 
 
+cluster.add_command(health)
 cluster.add_command(upgrade)
 
 
@@ -164,7 +167,7 @@ def _announce(settings: Settings, local: LocalCluster, kept: bool) -> None:
 @cluster.command(short_help="Show a cluster's bookies and contents.")
 @with_settings
 def status(settings: Settings) -> None:
-    """Show how many bookies, logs and ledgers a cluster has.
+    """Show how many bookies, logs and ledgers a cluster has, and its health.
 
     \b
     Example:
@@ -176,9 +179,13 @@ def status(settings: Settings) -> None:
 async def _status(settings: Settings) -> None:
     async with settings.connect() as client:
         bookies = client.bookies()
-        logs, ledgers, servers = await asyncio.gather(
-            client.list_logs(), client.list_ledgers(), _zookeepers(client.store_uri)
+        logs, ledgers, servers, facts = await asyncio.gather(
+            client.list_logs(),
+            client.list_ledgers(),
+            zookeepers(client.store_uri),
+            gather(settings, client, LOST_SECONDS),
         )
+        verdict = judge(facts)
         writable = sum(bookie.writable for bookie in bookies)
         if settings.json:
             print_json(
@@ -186,6 +193,8 @@ async def _status(settings: Settings) -> None:
                     "store": client.store_uri,
                     "bookies": len(bookies),
                     "writable": writable,
+                    "health": str(verdict.severity),
+                    "states": {str(state): count for state, count in facts.states().items()},
                     "logs": len(logs),
                     "ledgers": len(ledgers),
                     "zookeeper": [
@@ -199,16 +208,11 @@ async def _status(settings: Settings) -> None:
         for address, found in servers:
             click.echo(f"         {address}  {_describe(found)}")
         click.echo(f"bookies  {len(bookies)} registered, {writable} of them writable")
+        click.echo(f"         {states_text(facts)}")
         click.echo(f"content  {len(logs)} logs, {len(ledgers)} ledgers")
-
-
-async def _zookeepers(store: str) -> list[tuple[str, ServerStatus | None]]:
-    """Ask every ZooKeeper server in a store's URI for its state."""
-    if not store.startswith("zk://"):
-        return []
-    hosts = parse_uri(store).addresses
-    found = await asyncio.gather(*(asyncio.to_thread(probe, *host) for host in hosts))
-    return [(f"{name}:{port}", each) for (name, port), each in zip(hosts, found, strict=True)]
+        click.echo(f"health   {verdict.summary}")
+        if verdict.findings:
+            note("`quire cluster health` gives the reasons and remedies.")
 
 
 def _describe(status: ServerStatus | None) -> str:

@@ -202,10 +202,5 @@ async def serve(
             # The store may have been replaced by another cluster's while the bookie served.
             check_identity=partial(_check_store, disk, store, node, born),
         )
-
-        def begin(ready: BookieAddress) -> None:
-            presence.start(ready)
-            if on_ready is not None:
-                on_ready(ready)
-
-        await registration.keep(begin)
+        await presence.start(address)
+        await registration.keep(on_ready)

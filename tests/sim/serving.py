@@ -66,6 +66,7 @@ class Serving:
         self._collector = node.collector(MetadataDeletions(store, cluster))
         self._workers += [self._scrubber, self._collector]
         here = BookieAddress(machine.name, machine.name, labels=machine.world.place(machine))
+        self._here = here
         self._registration = Registration(
             *(store, self.bookie, here, rng, SESSION_SECONDS),
             check_identity=lambda: self._born.check_store(node.highest()),
@@ -101,7 +102,8 @@ class Serving:
         """Work, and be found by clients, until cancelled."""
         for worker in self._workers:
             worker.start()
-        await self._registration.keep(self._presence.start)
+        await self._presence.start(self._here)
+        await self._registration.keep()
 
     async def end_in_order(self) -> None:
         """Finish what is under way, for a while, and close the storage."""

@@ -53,8 +53,9 @@ class Heart:
         self._tasks = Tasks()
         self._early = asyncio.Event()
 
-    def start(self) -> None:
-        """Begin to beat, at once."""
+    async def start(self) -> None:
+        """Beat, and begin to beat again and again."""
+        await self._try()
         self._tasks.start(self._beat_on(), "heartbeat")
 
     def hurry(self) -> None:
@@ -67,16 +68,19 @@ class Heart:
 
     async def _beat_on(self) -> None:
         while True:
-            self._early.clear()
-            try:
-                async with time_limit(ANSWER_SECONDS):
-                    await self._beat()
-            except (QuireError, OSError) as error:  # a TimeoutError is an OSError
-                _log.info("no heartbeat at %s: %s", self._path, error or "no answer in time")
             pause = BEAT_SECONDS * (1 - JITTER * self._rng.random())
             with suppress(TimeoutError):
                 async with time_limit(pause):
                     await self._early.wait()
+            await self._try()
+
+    async def _try(self) -> None:
+        self._early.clear()
+        try:
+            async with time_limit(ANSWER_SECONDS):
+                await self._beat()
+        except (QuireError, OSError) as error:  # a TimeoutError is an OSError
+            _log.info("no heartbeat at %s: %s", self._path, error or "no answer in time")
 
     async def _beat(self) -> None:
         value = (await self._account()).encode()

@@ -21,8 +21,8 @@ from quire.version import __version__
 
 
 class Presence:
-    """One bookie's standing and heartbeat. `look` before it serves, `start` once it is found by
-    clients; its owner closes it.
+    """One bookie's standing and heartbeat. `look` before it serves, `start` before clients find
+    it; its owner closes it.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Presence:
         await self._watch.look()
         self._watch.start()
 
-    def start(self, address: BookieAddress) -> None:
-        """Begin to tell how the bookie is; clients find it at `address`."""
+    async def start(self, address: BookieAddress) -> None:
+        """Tell how the bookie is, now and from now on; clients find it at `address`."""
         self._here = address
-        self._heart.start()
+        await self._heart.start()
 
     async def close(self) -> None:
         """Follow no wish and tell nothing any more. The last heartbeat stays."""

@@ -1,0 +1,232 @@
+"""`quire cluster health` and `quire bookie list --all`: how the bookies are, and the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import click
+
+from quire.cli.metadata import opened
+from quire.cli.output import Value, note, print_json, print_table
+from quire.cli.settings import Settings, run, with_settings
+from quire.client import Client
+from quire.errors import ConfigurationError, NoSuchNodeError
+from quire.healing.facts import gather_facts
+from quire.healing.state import LOST_SECONDS, BookieFacts, State, silent_seconds
+from quire.healing.verdict import (
+    ENSEMBLE,
+    ClusterFacts,
+    Finding,
+    Severity,
+    Verdict,
+    duration,
+)
+from quire.healing.verdict import health as judge
+from quire.metastore.cluster import read_cluster
+from quire.metastore.store import MetadataStore
+from quire.metastore.zookeeper_probe import ServerStatus, probe
+from quire.metastore.zookeeper_uri import parse_uri
+from quire.units import parse_seconds
+
+EXIT_CODES: Final = {Severity.OK: 0, Severity.WARNING: 10, Severity.CRITICAL: 11}
+"""Beside the codes of errors, so that a script tells a sick cluster from one out of reach."""
+
+NO_BOOKIES: Final = "The cluster has no bookies: `quire bookie format` makes one."
+
+
+class Duration(click.ParamType[float]):
+    """A duration as `10m` or `1h30m`, in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        if isinstance(value, float):
+            return value
+        try:
+            seconds = parse_seconds(str(value))
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+        if not 0 <= seconds <= 1e9:
+            self.fail(f"{value!r} is not a duration from 0 to 1e9 seconds", param, ctx)
+        return seconds
+
+
+lost_after_option = click.option(
+    "--lost-after",
+    type=Duration(),
+    default=f"{LOST_SECONDS / 60:.0f}m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a bookie is silent until it counts as lost.",
+)
+
+
+@click.command(short_help="Say whether a cluster is healthy, and why not.")
+@click.option(
+    "--ensemble",
+    default=ENSEMBLE,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many writable bookies a new ledger needs.",
+)
+@lost_after_option
+@with_settings
+def health(settings: Settings, ensemble: int, lost_after: float) -> None:
+    """Say whether a cluster is healthy, with reasons and remedies.
+
+    The exit code is 0 for ok, 10 for warning and 11 for critical. Any other code is the code of an
+    error: the cluster could not be asked.
+
+    \b
+    Examples:
+      quire cluster health
+      quire cluster health --json --lost-after 30m
+    """
+    severity = run(lambda: _health(settings, ensemble, lost_after))
+    click.get_current_context().exit(EXIT_CODES[severity])
+
+
+async def _health(settings: Settings, ensemble: int, lost_after: float) -> Severity:
+    async with settings.connect() as client:
+        facts = await gather(settings, client, lost_after, ensemble)
+    verdict = judge(facts)
+    if settings.json:
+        print_json(_health_fields(facts, verdict))
+    else:
+        _print_health(facts, verdict)
+    return verdict.severity
+
+
+def _health_fields(facts: ClusterFacts, verdict: Verdict) -> Value:
+    return {
+        "health": str(verdict.severity),
+        "states": {str(state): count for state, count in facts.states().items()},
+        "reasons": [_finding_fields(each) for each in verdict.findings],
+    }
+
+
+def _finding_fields(each: Finding) -> Value:
+    return {**each._asdict(), "severity": str(each.severity)}
+
+
+def _print_health(facts: ClusterFacts, verdict: Verdict) -> None:
+    click.echo(f"{verdict.severity}: {states_text(facts)}")
+    if verdict.findings:
+        click.echo()
+        rows = [(str(each.severity), each.text, each.remedy) for each in verdict.findings]
+        print_table(("", "reason", "remedy"), rows, empty="")
+
+
+def states_text(facts: ClusterFacts) -> str:
+    """Return how many bookies are in each state, in words."""
+    counts = facts.states()
+    named = [f"{counts[state]} {state}" for state in State if counts.get(state)]
+    return f"bookies: {', '.join(named) or 'none'}"
+
+
+async def gather(
+    settings: Settings, client: Client, lost_after: float, ensemble: int = ENSEMBLE
+) -> ClusterFacts:
+    """Return the facts of a cluster; every registered bookie is asked."""
+    async with opened(settings) as store:
+        bookies, adopted, servers = await asyncio.gather(
+            gather_facts(store, client.bookie_info),
+            _is_adopted(store),
+            zookeepers(client.store_uri),
+        )
+    answering = [(name, status is not None) for name, status in servers]
+    return ClusterFacts(
+        *(bookies, round(time.time() * 1000), lost_after, adopted, answering, ensemble)
+    )
+
+
+async def _is_adopted(store: MetadataStore) -> bool:
+    try:
+        return (await read_cluster(store)).adopted
+    except NoSuchNodeError:  # a store of ledgers alone
+        return True
+
+
+async def zookeepers(store: str) -> list[tuple[str, ServerStatus | None]]:
+    """Ask every ZooKeeper server in a store's URI for its state."""
+    if not store.startswith("zk://"):
+        return []
+    hosts = parse_uri(store).addresses
+    found = await asyncio.gather(*(asyncio.to_thread(probe, *host) for host in hosts))
+    return [(f"{name}:{port}", each) for (name, port), each in zip(hosts, found, strict=True)]
+
+
+async def list_all(settings: Settings, lost_after: float) -> None:
+    """Print every bookie that the cluster knows."""
+    async with settings.connect() as client:
+        facts = await gather(settings, client, lost_after)
+    if settings.json:
+        for each in facts.bookies:
+            print_json(_bookie_fields(facts, each))
+        return
+    columns = ("bookie", "state", "address", "labels", "version", "ledgers", "in limbo", "disks")
+    print_table(columns, [_bookie_row(facts, each) for each in facts.bookies], empty=NO_BOOKIES)
+    if facts.bookies and (verdict := judge(facts)).findings:
+        note(f"Health: {verdict.summary}")
+
+
+def _bookie_fields(facts: ClusterFacts, each: BookieFacts) -> Value:
+    standing = each.standing
+    return {
+        "bookie": each.bookie,
+        "state": str(facts.state(each)),
+        "answers": None if each.registered is None else each.info is not None,
+        "silent_seconds": silent_seconds(each, facts.now_ms),
+        "address": each.address or None,
+        "labels": str(each.labels),
+        "host": each.labels.host or None,
+        "version": each.version or None,
+        "ledgers": _ledgers(each),
+        "in_limbo": each.in_limbo,
+        "disks": [disk._asdict() for disk in each.disks],
+        "wish": str(standing.wish),
+        "reason": standing.reason,
+        "by": standing.by,
+        "since_ms": standing.since_ms or None,
+        "until_ms": standing.until_ms,
+    }
+
+
+def _bookie_row(facts: ClusterFacts, each: BookieFacts) -> tuple[object, ...]:
+    return (
+        each.bookie,
+        _state_text(facts, each),
+        each.address or None,
+        str(each.labels) or None,
+        each.version or None,
+        _ledgers(each),
+        each.in_limbo,
+        ", ".join(
+            f"{disk.path} {disk.free_bytes / 1e9:.1f} of {disk.total_bytes / 1e9:.1f} GB free"
+            for disk in each.disks
+        )
+        or None,
+    )
+
+
+def _ledgers(each: BookieFacts) -> int | None:
+    if each.info is not None:
+        return each.info.ledgers
+    return None if each.heartbeat is None else each.heartbeat.ledgers
+
+
+def _state_text(facts: ClusterFacts, each: BookieFacts) -> str:
+    state = facts.state(each)
+    said = [str(state)]
+    if state is State.AWAY:
+        said.append(f"for {duration(each.standing.seconds_left(facts.now_ms) or 0.0)} more")
+    if (silent := silent_seconds(each, facts.now_ms)) is not None and state is not State.GONE:
+        said.append(f"(heard {duration(silent)} ago)")
+    if each.silence:
+        said.append("(no answer)")
+    return " ".join(said)
