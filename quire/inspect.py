@@ -7,6 +7,7 @@ rarely names are here, too: `Opening`, `OpeningReader`, `LeadingLog` and `LogCur
 
 from quire.bookie import BookieAddress, BookieInfo
 from quire.election.election import Leader
+from quire.labels import Domain, Labels
 from quire.leading import LeadingLog
 from quire.ledger.info import FragmentInfo, LedgerInfo
 from quire.ledger.inventory import Holding, Inventory, Shortage
@@ -40,11 +41,13 @@ __all__ = [
     "Bounds",
     "ColdFile",
     "CursorInfo",
+    "Domain",
     "Finding",
     "FragmentInfo",
     "Gap",
     "Holding",
     "Inventory",
+    "Labels",
     "Leader",
     "LeadingLog",
     "LedgerInfo",

@@ -94,16 +94,23 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.scan": (*VALUES, "quire.log", "quire.columns"),
     "quire.leading": ("quire.errors", "quire.log", "quire.election"),
     "quire.client": (
-        "quire.client_ledgers",
+        *VALUES,
+        "quire.client_logs",
         "quire.leaving",
         "quire.leading",
-        "quire.scan",
-        "quire.opening",
-        "quire.metadata",
-        *VALUES,
         "quire.service",
         "quire.log",
         "quire.election",
+        "quire.ledger",
+        "quire.metastore",
+    ),
+    "quire.client_logs": (
+        *VALUES,
+        "quire.client_ledgers",
+        "quire.leaving",
+        "quire.scan",
+        "quire.opening",
+        "quire.log",
         "quire.ledger",
         "quire.metastore",
     ),
@@ -145,6 +152,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.leading",
         "quire.scan",
         "quire.client",
+        "quire.client_logs",
         "quire.connection",
         "quire.metadata",
         "quire.cluster",
@@ -323,9 +331,7 @@ PAGE_RULES = ("quire.bookie", "quire.ledger.metadata", "quire.storage.node")
 LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
-RATCHET: dict[str, tuple[int, str]] = {
-    "quire/client.py": (600, "its docstrings are the reference of the public interface"),
-}
+RATCHET: dict[str, tuple[int, str]] = {}
 """Allowed excess: "path" or "path:function" → (lines, reason). Only ever shrinks."""
 
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from quire import connection as asynchronous
 from quire.bookie import BookieAddress, BookieInfo
-from quire.client import SESSION_SECONDS, Client, always
+from quire.client import SESSION_SECONDS, Client
+from quire.client_logs import always
 from quire.connection import CONNECT_SECONDS
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leaving import LEAVE_SECONDS

@@ -49,6 +49,7 @@ UNREACHED: Final = {
     "bench": "bench",
     "cli": "cluster/test_commands.py",
     "client.py": "cluster",
+    "client_logs.py": "cluster",
     "connection.py": "cluster",
     "cluster": "cluster",
     "directory_lock.py": "test_directory_lock.py",
