@@ -40,7 +40,7 @@ from quire.log.reading.search import (
 from quire.log.reading.segment_reader import open_segment
 from quire.log.reading.snapshot import take_snapshot
 from quire.log.reading.span import Slice, Span, read_span_anywhere
-from quire.log.reading.threshold import Threshold
+from quire.log.reading.start import Threshold
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
 from quire.metastore.cluster import Level

@@ -1,7 +1,7 @@
 """Reading a log: from a start, over segments, to its end; never disturbs the writer.
 
 Read `reader.py` (the iterator), `segment_reader.py` with `source.py` (one segment, from its ledger
-or its file), `start.py`, `seek.py`, `search.py` and `threshold.py` (where to begin),
+or its file), `start.py`, `seek.py` and `search.py` (where to begin),
 `gaps.py` (records that are lost), `manifest_reader.py` (the list of segments as it grows),
 `snapshot.py` with `bounds.py` and `span.py` (a frozen view, cut for parallel readers).
 

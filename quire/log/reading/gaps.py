@@ -1,15 +1,16 @@
-"""Gaps: what a reader does about records that nobody can give it any more.
+"""Gaps: what a reader does about lost records.
 
-Without a policy what cannot be read is an error, always. With one, a reader of a *sealed* segment
-says exactly what it leaves out and goes on behind it. A gap needs the verdict of the whole write
-set: each of its bookies answered, and denies the entry or has a damaged copy. While one of them is
-away the record may exist there: the reader tries for `PATIENCE_SECONDS`, then raises, and stays
-before it. A reader that is cut off from the metadata store as well leaves nothing out, and neither
-does one of a segment that is still written.
+Without a policy a lost record is an error. With one, a reader of a *sealed* segment reports exactly
+the records it leaves out, and continues after them.
 
-Of a segment that cannot even be opened everything is lost: its ledger is not where the log says, or
-its metadata, or its file's footer, cannot be believed. A file that is not there is an error all the
-same: whoever unmounts a directory has lost nothing.
+  - A gap needs the verdict of the whole write set: each of its bookies answered, and denies the
+    entry or has a damaged copy. While one of them is away, the record may exist there. The reader
+    tries for `PATIENCE_SECONDS`, then raises, and stays before the entry.
+  - A reader that cannot reach the metadata store leaves nothing out. Neither does a reader of a
+    segment that is still written.
+  - If a segment cannot be opened, all its records are lost: its ledger is not where the log says,
+    or its metadata or its file's footer fails verification.
+  - A missing file is always an error: an unmounted directory has lost nothing.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from quire.errors import (
 )
 from quire.log.manifest.manifest import Segment
 from quire.log.reading.segment_reader import RecordBatch, SegmentReader
-from quire.log.reading.threshold import Threshold
+from quire.log.reading.start import Threshold
 from quire.log.records.position import Position
 
 T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 10.0
 LOST: Final = (UnreadableError, IntegrityError, NoSuchEntryError, NoSuchLedgerError)
-"""What an entry, or a segment, that cannot be read now raises; see `is_lost`."""
+"""Raised for an entry or a segment that cannot be read now; see `is_lost`."""
 
 NO_VERDICT: Final = (NoSuchLedgerError, StoreWentBackError)
-"""What says nothing about the records of a segment: it moved, or metadata cannot be believed."""
+"""Errors that prove nothing about records: the segment moved, or the store went back."""
 
 
 def is_lost(error: Exception) -> bool:
@@ -63,41 +64,41 @@ class Gap(NamedTuple):
 
 
 OnGap: TypeAlias = Callable[[Gap], None]
-"""Told of every gap before the reader goes on behind it; it may raise, and the reader stays."""
+"""Called with every gap before the reader continues after it. If it raises, the reader stays."""
 
 
 class Found(NamedTuple):
-    """What comes next in a segment: a batch, a gap, or a batch behind a gap."""
+    """The next part of a segment: a batch, a gap, or a gap and the batch after it."""
 
     segment: Segment
     batch: RecordBatch | None
     gap: Gap | None = None
 
     def concerns(self, threshold: Threshold) -> bool:
-        """Whether what was asked for may lie in the gap."""
+        """Whether the gap may have records at or above a threshold."""
         if self.batch is None:
             return not threshold.is_above(self.segment)
         return not threshold.is_above_all_before(self.batch)
 
 
 def all_of(segment: Segment, first: Position, error: Exception) -> Found:
-    """Return what comes next where all of a segment is lost, from a position on."""
+    """Return the gap of a segment that is lost as a whole, from a position on."""
     return Found(segment, None, Gap(first, Position(segment.number + 1, 0, 0), str(error)))
 
 
 async def be_patient(work: Callable[[], Awaitable[T]], rng: Random) -> T:
-    """Do what reads, trying for as long as nothing is taken for lost."""
+    """Run a read, and retry it for as long as a lost record needs before it counts as a gap."""
     return await retry(work, rng, timeout=PATIENCE_SECONDS)
 
 
 async def find_behind(reader: SegmentReader, first: Position, rng: Random) -> Found:
-    """Return what of a sealed segment cannot be read from a position on, and the first batch
-    that can.
+    """Return the lost records of a sealed segment from a position on, and the first batch after
+    them that can be read.
 
-    Raises `NoSuchLedgerError` when the segment is gone from where it was opened: trimmed, moved to
-    a file, or lost; `StoreWentBackError` when metadata names what bookies dropped as deleted; what
-    reading the first entry does while that is not proved lost; and the store's errors. What is lost
-    ends before an entry that is away: the next call waits for that one.
+    A gap ends before an entry that is away: the next call waits for that entry. Raises
+    `NoSuchLedgerError` when the segment was trimmed, moved to a file or lost; `StoreWentBackError`
+    when the record names entries that bookies dropped as deleted; the errors of reading the first
+    entry while it is not proved lost; and the store's errors.
     """
     segment, last = reader.segment, reader.segment.last_entry
     assert last is not None, "only sealed segments have gaps"

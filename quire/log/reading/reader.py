@@ -54,8 +54,7 @@ from quire.log.reading.gaps import (
 from quire.log.reading.manifest_reader import ManifestReader
 from quire.log.reading.seek import Asked, find_in_front, find_start, is_after_removed
 from quire.log.reading.segment_reader import RecordBatch, SegmentReader, open_segment
-from quire.log.reading.start import Course
-from quire.log.reading.threshold import Threshold
+from quire.log.reading.start import Course, Threshold
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Record
 

@@ -254,7 +254,7 @@ async def find_time(
 
 async def find_txid(manifest: LogManifest, txid: int, open_segment: OpenSegment) -> Position:
     """Return the position of the batch with the first confirmed record that has this txid
-    id or a higher one: which of its records that is shows when it is opened (threshold.py).
+    id or a higher one: which of its records that is shows when it is opened (start.py).
 
     The end when there is none, the first record left when the one meant was trimmed. No key is
     needed.

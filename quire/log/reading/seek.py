@@ -1,9 +1,9 @@
-"""Where a reader begins: the place of what was asked for, in a log that may have lost records.
+"""Where a reader begins: the position of a start, in a log that may have lost records.
 
-A search looks into few entries, and into as few segments as the manifest lets it. Where one of them
-is lost, a reader with a policy for gaps begins further in front, at a place with nothing before it
-that was asked for, and passes over what is too old for him. So the search need not be sure that an
-entry is lost, and the gaps are found, and told of, by him who reads.
+A search reads few entries, in as few segments as the manifest allows. If one of these is lost, a
+reader with a policy for gaps begins earlier, at a position with no wanted record before it, and
+skips the records below its threshold. So the search need not prove that an entry is lost: the
+reader detects and reports gaps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quire.log.manifest.times import TimeSearch
 from quire.log.reading.gaps import LOST
 from quire.log.reading.search import OpenSegment, find_offset, find_time, find_txid
 from quire.log.reading.segment_reader import SegmentReader
-from quire.log.reading.threshold import NO_OFFSET, Threshold
+from quire.log.reading.start import NO_OFFSET, Threshold
 from quire.log.records.position import AtTxid, Position, to_ms
 from quire.log.records.txids import NO_TXID
 
@@ -31,18 +31,18 @@ Asked: TypeAlias = Position | int | datetime | AtTxid
 async def find_start(
     manifest: LogManifest, asked: Asked, open_segment: OpenSegment, now_ms: int
 ) -> tuple[Position, Threshold]:
-    """Return the position of what was asked for, or of the end from where it will come, and what
-    of the records from there on is still below it.
+    """Return the position of a start, or the end if no such record is there yet, and the threshold
+    that records from there on may still be below.
 
     Args:
         manifest: the log.
-        asked: what was asked for.
+        asked: the start.
         open_segment: opens a segment of it.
         now_ms: the present by the reader's clock, in Unix milliseconds.
 
     Raises:
         PositionTrimmedError: it is an offset, and its segment has left the log.
-        QuireError: what reading raises.
+        QuireError: the errors of reading.
     """
     threshold = Threshold.of(asked)
     if isinstance(asked, Position):
@@ -61,9 +61,9 @@ async def find_start(
 async def find_in_front(
     manifest: LogManifest, threshold: Threshold, open_segment: OpenSegment
 ) -> Position | None:
-    """Return a position with nothing in front of it that is at or above a threshold, or only
-    what was trimmed, whichever entries are lost. None when what was asked for may be in a segment
-    that is still written: there nothing is left out.
+    """Return a position with no record before it at or above a threshold, except trimmed ones,
+    whichever entries are lost. None if the first such record may be in a segment that is still
+    written: readers leave nothing out there.
     """
     segment = await _first_not_below(manifest, threshold)
     if segment is None or segment.end is None:
@@ -76,7 +76,7 @@ async def find_in_front(
     try:
         place = await _bisect(reader, segment.end.last_entry, threshold)
         if place < first_left and threshold.offset != NO_OFFSET:
-            with suppress(*LOST):  # else nobody can say that it was trimmed
+            with suppress(*LOST):  # else it is unknown whether the offset was trimmed
                 header = await reader.header(first_left.entry)
                 if threshold.offset < header.first_offset + first_left.slot:
                     return place
@@ -86,7 +86,7 @@ async def find_in_front(
 
 
 async def _first_not_below(manifest: LogManifest, threshold: Threshold) -> Segment | None:
-    """Return the first segment that the manifest does not say to be below a threshold."""
+    """Return the first segment that is not below a threshold by the manifest."""
     async for segment in Walk(manifest, skips=threshold.is_above_all_of):
         if not threshold.is_above(segment):
             return segment
@@ -94,7 +94,7 @@ async def _first_not_below(manifest: LogManifest, threshold: Threshold) -> Segme
 
 
 async def _bisect(reader: SegmentReader, last: EntryId, threshold: Threshold) -> Position:
-    """Return the first entry that is not known to be below, of those behind all that are."""
+    """Return the first entry after all entries that are known to be below."""
     low, high = 0, last + 1
     while low < high:
         middle = (low + high) // 2

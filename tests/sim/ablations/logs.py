@@ -16,7 +16,7 @@ from quire.log.leader.takeover import LostRaceError
 from quire.log.maintenance import cursors, orphans
 from quire.log.manifest import jobs, manifest, recovery
 from quire.log.manifest import record as manifest_record
-from quire.log.reading import gaps, reader, search, snapshot, start, threshold
+from quire.log.reading import gaps, reader, search, snapshot, start
 from quire.log.records import producers
 from quire.log.records.position import LATEST
 from tests.sim.ablations.patch import Patch
@@ -225,12 +225,12 @@ def _take_unchecked(self: Any, whole: Any, batch: Any, ledger: Any) -> Any:
 
 
 def give_what_comes_next_at_the_end() -> list[Patch]:
-    whole = threshold.Threshold.first_slot
+    whole = start.Threshold.first_slot
 
     def first_slot(self: Any, batch: Any) -> int:
-        return whole(threshold.Threshold(offset=self.offset), batch)
+        return whole(start.Threshold(offset=self.offset), batch)
 
-    return [(threshold.Threshold, "first_slot", first_slot)]
+    return [(start.Threshold, "first_slot", first_slot)]
 
 
 def look_for_the_end_as_reading_begins() -> list[Patch]:
