@@ -1,8 +1,8 @@
-"""Bounds: which stretch of a log is wanted, said by position, offset, time or segment.
+"""Bounds: the wanted range of a log, by position, offset, time or segment.
 
-Along a log positions and offsets ascend, and within a segment times do. So what lies before the
-bounds in a segment is one stretch, what lies behind them is another, and both ends can be found by
-bisection. Times are taken for what records bear (times.py).
+Along a log positions and offsets ascend, and within a segment times do. So the records of a
+segment before the bounds are one range, the records after them are another, and bisection finds
+both ends. A time is compared with the timestamps of records (times.py).
 
 Pure: no clock and no I/O.
 """
@@ -22,7 +22,7 @@ TIME_MAX_MS: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Records at or behind every `first…` and before every `end…`; times in Unix milliseconds."""
+    """Records at or after every `first…` and before every `end…`; times in Unix milliseconds."""
 
     first: Position = BEGINNING
     end: Position = LATEST
@@ -32,7 +32,7 @@ class Bounds:
     end_ms: int = TIME_MAX_MS
 
     def __and__(self, other: Bounds) -> Bounds:
-        """What lies within both."""
+        """Return the bounds of the records that lie within both."""
         return Bounds(
             max(self.first, other.first),
             min(self.end, other.end),
@@ -44,7 +44,7 @@ class Bounds:
 
     @property
     def is_empty(self) -> bool:
-        """True when no record of any log can lie within."""
+        """Whether no record of any log can lie within."""
         return (
             self.first >= self.end
             or self.first_offset >= self.end_offset
@@ -52,7 +52,7 @@ class Bounds:
         )
 
     def slots(self, segment: int, entry: EntryId, header: BatchHeader) -> range:
-        """Return which records of an entry are wanted."""
+        """Return the slots of an entry that are wanted."""
         if self.is_before(segment, entry, header) or self.is_behind(segment, entry, header):
             return range(0)
         first = self.first_offset - header.first_offset
@@ -64,7 +64,7 @@ class Bounds:
         return range(max(first, 0), min(end, header.count))
 
     def is_before(self, segment: int, entry: EntryId, header: BatchHeader) -> bool:
-        """True when every record of the entry lies before the bounds."""
+        """Whether every record of the entry lies before the bounds."""
         return (
             Position(segment, entry, header.count) <= self.first
             or header.next_offset <= self.first_offset
@@ -72,7 +72,7 @@ class Bounds:
         )
 
     def is_behind(self, segment: int, entry: EntryId, header: BatchHeader) -> bool:
-        """True when every record of the entry lies behind the bounds."""
+        """Whether every record of the entry lies after the bounds."""
         return (
             Position(segment, entry, 0) >= self.end
             or header.first_offset >= self.end_offset

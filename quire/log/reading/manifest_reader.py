@@ -1,7 +1,8 @@
-"""The manifest of the one log that a reader reads, which may not be there yet.
+"""The manifest of the log that a reader reads; the log may not exist yet.
 
-Which log of the name it is, is settled when the first manifest was seen: another one of that name
-is an error then. A log that is being deleted is gone; one that is waited for is the next.
+The first manifest that is seen decides which log of the name is read. Another log of that name
+is an error afterwards. A log that is being deleted does not count: a reader that waits for a log
+waits for the next one.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from quire.log.reading.search import look
 
 
 class ManifestReader:
-    """Reads a log's manifest again and again. `patience`: seconds for which metadata out of reach
-    is tried, None for ever. With `is_awaited` a log that is not there is waited for, unless
-    `log_id` says which log is meant.
+    """Reads a log's manifest repeatedly. `patience` is the time in seconds for which an
+    unreachable store is retried; None: forever. With `is_awaited` it waits for a log that does
+    not exist, unless `log_id` says which log is meant.
     """
 
     def __init__(
@@ -58,8 +59,8 @@ class ManifestReader:
         await retry(lambda: self._record.wait(version), self._rng, timeout=self._patience)
 
     async def find_missing(self, error: NoSuchLedgerError) -> Segment | None:
-        """Return the segment whose ledger, or file, is not where the log says; None when the log
-        does not say so any more: it was trimmed away or moved, or it stayed empty.
+        """Return the segment whose ledger, or file, is missing where the log names it. None if
+        the log no longer names it: the segment was trimmed or moved, or it stayed empty.
         """
         return await look(self._read_one, lambda manifest: _find_missing(manifest, error))
 

@@ -1,11 +1,11 @@
-"""Finding positions: the latest one, that of an offset, and the offset of one.
+"""Finding positions: the end of a log, the position of an offset, and the offset of a position.
 
-Sealed segments are found in the manifest alone: what its references to pages rule out is not read.
-Inside a segment the entries are bisected: each
-says at which offset it starts, so a million entries take twenty reads.
+Sealed segments are found by the manifest alone; pages that its references rule out are not read.
+Inside a segment the entries are bisected: each names the offset at which it starts, so a million
+entries take twenty reads.
 
-A log goes on while it is searched, and segments are looked at one after the other. Nobody may be
-sent behind a record that came in between (`_walk`).
+A log grows while it is searched, and segments are read one after the other. A search must not skip
+a record that was appended in between (`_walk`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OpenSegment: TypeAlias = Callable[[Segment], Awaitable[SegmentReader]]
 
 
 class LogEnd(NamedTuple):
-    """The end of a log: where the next record comes at the earliest, and which offset it gets."""
+    """The end of a log: the earliest position and offset that the next record can have."""
 
     position: Position
     offset: int
@@ -56,11 +56,12 @@ async def _opened(open_segment: OpenSegment, segment: Segment) -> AsyncIterator[
 async def look(
     describe: Callable[[], Awaitable[LogManifest]], find: Callable[[LogManifest], Awaitable[T]]
 ) -> T:
-    """Find something in a log, and begin again when a ledger is gone that it lists no more: it was
-    trimmed or offloaded, or a new leader dropped an empty segment. So with a page of its manifest.
+    """Find something in a log. Begin again when a ledger is gone that the log no longer lists:
+    it was trimmed or offloaded, or a new leader dropped an empty segment. The same holds for a
+    page of the manifest.
 
-    Raises `NoSuchLedgerError` or `MissingPageError` for one that is missing, and the errors of both
-    calls.
+    Raises `NoSuchLedgerError` or `MissingPageError` for a listed one that is missing, and the
+    errors of both calls.
     """
     manifest, looks = await describe(), 1
     while True:
@@ -78,11 +79,11 @@ async def _walk(
 ) -> AsyncGenerator[tuple[SegmentReader, EntryId], None]:
     """Open segments in order, each with its last entry: as of one moment.
 
-    The end of a segment that is looked at first, and the beginning of one that was written since,
-    would have a gap between them. A segment is written only when everything in those before it is
-    acknowledged. So the last one that is written is found first; all that is acknowledged counts
-    in those before it, and nothing behind it does. Where a dead writer left that undecided, the
-    walk ends.
+    If it took the end of one segment, and later the beginning of a segment written since, there
+    would be a gap between them. A segment is written only when every entry of the segments
+    before it is acknowledged. So the last written segment is found first. In the segments before
+    it all acknowledged entries count; segments after it do not count. If a dead writer left an
+    end undecided, the walk ends there.
     """
     written: int | None = None
     async for segment in segments:
@@ -101,8 +102,8 @@ async def _walk(
 
 
 async def _last_written(manifest: LogManifest, open_segment: OpenSegment) -> int:
-    """Return the number of the last open segment with a confirmed entry; of the first one when none
-    is known to have one.
+    """Return the number of the last open segment with a confirmed entry; of the first open
+    segment if none is known to have one.
     """
     first, *others = manifest.open_segments
     for segment in reversed(others):
@@ -129,9 +130,9 @@ async def find_tail(manifest: LogManifest, open_segment: OpenSegment) -> LogEnd:
 
 
 async def offset_of(manifest: LogManifest, position: Position, open_segment: OpenSegment) -> int:
-    """Return the offset of the first confirmed record at or behind a position, or of the end.
+    """Return the offset of the first confirmed record at or after a position, or of the end.
 
-    Never higher than that of the position, though records come meanwhile.
+    It is never higher than the offset of the position, even if records arrive meanwhile.
     """
     segment = await segment_from(manifest, position.segment)
     if segment is None:
@@ -146,7 +147,7 @@ async def offset_of(manifest: LogManifest, position: Position, open_segment: Ope
             slot = position.slot if entry == position.entry else 0
             inside = header.first_offset + min(slot, header.count)
             return inside if entry <= last else header.next_offset
-    # It is open and empty: what is before it and not among the rows is sealed.
+    # It is open and empty; every segment before it that is not a row is sealed.
     earlier = tuple(each for each in manifest.rows if each.number < segment.number)
     return (await find_tail(replace(manifest, rows=earlier), open_segment)).offset
 
@@ -154,7 +155,7 @@ async def offset_of(manifest: LogManifest, position: Position, open_segment: Ope
 async def find_offset(manifest: LogManifest, offset: int, open_segment: OpenSegment) -> Position:
     """Return the position of the record with an offset.
 
-    An offset that is not confirmed yet gives the end, from where it will come. Raises
+    For an offset that is not confirmed yet, return the end. Raises
     `PositionTrimmedError` when the segment that held it has left the log.
     """
     found, end = await _look_up(manifest, offset, open_segment)
@@ -165,7 +166,7 @@ async def find_record(manifest: LogManifest, offset: int, open_segment: OpenSegm
     """Return the position of a record that was acknowledged, though it may not be announced yet.
 
     Raises `PositionTrimmedError`, `UnreadableError` when it is not found within
-    `LedgerOptions.request_timeout`, and what reading raises.
+    `LedgerOptions.request_timeout`, and the errors of reading.
     """
     if (await find_tail(manifest, open_segment)).offset <= offset:
         await find_acknowledged_tail(manifest, open_segment)  # returns when it is announced
@@ -201,11 +202,11 @@ async def _look_up(
 async def find_place(
     manifest: LogManifest, where: Position | int, open_segment: OpenSegment
 ) -> Position:
-    """Return the position that an offset or `LATEST` stands for; another position as it is.
+    """Return the position that an offset or `LATEST` stands for; any other position unchanged.
 
     An offset that was trimmed away stands for the first position left. Raises
-    `InvalidRequestError` for an offset that the log has not reached, and what
-    `find_acknowledged_tail` raises when that is undecided.
+    `InvalidRequestError` for an offset that the log has not reached, and the errors of
+    `find_acknowledged_tail` if that is undecided.
     """
     if isinstance(where, Position) and where != LATEST:
         return where
@@ -230,7 +231,7 @@ async def find_time(
 ) -> Position:
     """Return the position of the first confirmed record that is not older than a time (times.py).
 
-    The end when all are older, the first record left when none is.
+    Return the end if all records are older, and the first record left if none is.
     """
     candidates = Walk(manifest, skips=search.passes_all, wants=lambda each: not search.passes(each))
     end = Position(manifest.next_segment, 0, 0)
@@ -253,11 +254,11 @@ async def find_time(
 
 
 async def find_txid(manifest: LogManifest, txid: int, open_segment: OpenSegment) -> Position:
-    """Return the position of the batch with the first confirmed record that has this txid
-    id or a higher one: which of its records that is shows when it is opened (start.py).
+    """Return the position of the batch with the first confirmed record that has this txid or a
+    higher one. The reader finds the record inside the batch (start.py).
 
-    The end when there is none, the first record left when the one meant was trimmed. No key is
-    needed.
+    Return the end if there is no such record, and the first record left if the record was
+    trimmed. No key is needed.
     """
     candidates = Walk(
         manifest,
@@ -284,10 +285,11 @@ async def find_txid(manifest: LogManifest, txid: int, open_segment: OpenSegment)
 
 
 async def find_acknowledged_tail(manifest: LogManifest, open_segment: OpenSegment) -> LogEnd:
-    """Return the end of the log, behind every record acknowledged before the call.
+    """Return the end of the log, after every record acknowledged before the call.
 
-    The manifest must have been read after the call began. A segment is written only when
-    everything in the ones before it is acknowledged, so the last one with an entry has the end.
+    The manifest must have been read after the call began. A segment is written only when every
+    entry of the segments before it is acknowledged, so the last segment with an entry has the
+    end.
     """
     for segment in reversed(manifest.open_segments):
         async with _opened(open_segment, segment) as reader:
@@ -362,7 +364,7 @@ def _not_reached(manifest: LogManifest, position: Position, end: Position) -> In
 
 
 async def _bisect(reader: SegmentReader, last: int, offset: int) -> Position | None:
-    """Return the position of an offset among entries 0..last, None when it is behind them."""
+    """Return the position of an offset among entries 0..last, None if it is after them."""
     low, high = 0, last
     while low <= high:
         middle = (low + high) // 2

@@ -1,8 +1,8 @@
 """One segment as a stream of decoded entries, checked against what the manifest says about it.
 
-A sealed segment is read to its end. An open one is either followed until its ledger is closed and
-drained, or read up to what is confirmed now. Which of them it was is what `is_over` tells: only
-then may a reader go on to the next segment.
+A sealed segment is read to its end. An open segment is either followed until its ledger is
+closed and drained, or read up to the entries confirmed now. `is_over` says whether the segment
+has ended: only then may a reader enter the next segment.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RecordBatch:
 
     @property
     def after(self) -> Position:
-        """The position to go on from."""
+        """The position to continue from."""
         return Position(self.segment, self.entry + 1, 0)
 
     @property
@@ -110,8 +110,8 @@ class SegmentReader:
         self._entries: deque[Entry] = deque()
 
     async def start(self, first: EntryId) -> None:
-        """Begin at an entry. Raises `InvalidRequestError`, or `next` does, when nobody was ever
-        given a position in it.
+        """Begin at an entry. Raises `InvalidRequestError`, or `next` does, for an entry that no
+        position was ever returned for.
         """
         if self._follow:
             self._runs = self._ledger.follow_runs(first)
@@ -143,7 +143,7 @@ class SegmentReader:
         return entry.entry, self._decode(entry)
 
     def _check_given(self, entry: EntryId, last: EntryId) -> None:
-        """Raise for an entry so far behind the last one that no reader ever came to it."""
+        """Raise for an entry so far after the last one that no reader can have reached it."""
         if entry > last + 1:
             number = self.segment.number
             raise InvalidRequestError(
@@ -190,12 +190,12 @@ class SegmentReader:
         return self.segment.end is not None or self._ledger.is_closed
 
     async def last_acknowledged(self) -> EntryId:
-        """Return the last entry, covering all that was acknowledged before the call."""
+        """Return the last entry, at or after every entry acknowledged before the call."""
         last = self.segment.last_entry
         return await self._ledger.last_acknowledged() if last is None else last
 
     async def last_confirmed(self) -> EntryId:
-        """Return the last entry that can be read now, −1 when there is none."""
+        """Return the last entry that can be read now, −1 for none."""
         last = self.segment.last_entry
         return await self._ledger.last_confirmed() if last is None else last
 
@@ -216,7 +216,7 @@ class SegmentReader:
             )
 
     async def close(self) -> None:
-        """Release the ledger. Not to be called while `next` is under way."""
+        """Release the ledger. Must not be called while `next` is under way."""
         if self._runs is not None:
             await self._runs.aclose()
         await self._ledger.close()
@@ -233,8 +233,8 @@ async def open_segment(
 ) -> SegmentReader:
     """Open a segment, wherever it lies, without disturbing its writer.
 
-    Raises as `open_source`; `CorruptRecordError` naming the manifest's `record` when manifest
-    and ledger disagree about where a sealed segment ends.
+    Raises the errors of `open_source`, and `CorruptRecordError` naming the manifest's `record`
+    when manifest and ledger disagree about the end of a sealed segment.
     """
     last = segment.last_entry
     ledger = await open_source(catalog, segment.ledger, segment.cold, last, segment.base, password)

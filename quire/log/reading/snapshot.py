@@ -2,11 +2,11 @@
 
 A snapshot is the manifest at one moment and, for a segment that is still open, its LAC at that
 moment. It contains every record that a reader could see when it was taken. It is a prefix of the
-log without holes: an open segment's successor counts only once the open one is closed, because only
-then is it known that nothing of it is missing.
+log without holes: the successor of an open segment counts only once the open segment is closed,
+because only then none of its records can be missing.
 
-Within bounds it holds the entries that have a record within: what the manifest does not tell is
-bisected. Taking a snapshot never fences, and never disturbs the writer.
+With bounds it has the entries that have a record within the bounds. Where the manifest does not
+tell, the entries are bisected. Taking a snapshot never fences, and never disturbs the writer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def take_snapshot(
 ) -> list[Span]:
     """Return the spans of a log as it is now, in order; segments without records have none.
 
-    A ledger that is gone because the log was trimmed or offloaded meanwhile makes it begin again.
+    It begins again if a ledger is gone because the log was trimmed or offloaded meanwhile.
     Raises `NoSuchLogError`, also while the log is being deleted, `UnreadableError` when too few
     bookies answer for the LAC of an open segment, `NoSuchLedgerError` for a ledger that is missing.
     """
@@ -90,7 +90,7 @@ class _Snapshot:
         self._before_ms = 0
 
     def passes_page(self, of: Summary) -> bool:
-        """Pass over a page if its summary tells that it has nothing within bounds."""
+        """Skip a page if its summary says that it has no record within the bounds."""
         bounds = self._bounds
         is_outside = (
             of.last < bounds.first.segment
@@ -133,7 +133,7 @@ class _Snapshot:
             return await ledger.last_confirmed() >= 0
 
     def _is_outside(self, segment: Segment) -> bool:
-        """True when the manifest alone tells that a sealed segment has nothing within bounds."""
+        """Whether a sealed segment has no record within the bounds, by the manifest alone."""
         bounds = self._bounds
         assert segment.end is not None
         assert segment.end_offset is not None
@@ -183,7 +183,7 @@ class _Snapshot:
 
 
 class _Lazy:
-    """A segment's ledger, opened when something about it is asked that the manifest lacks."""
+    """A segment's ledger, opened at the first question that the manifest does not answer."""
 
     def __init__(
         self, stack: AsyncExitStack, catalog: LedgerCatalog, segment: Segment, password: bytes
@@ -245,7 +245,9 @@ async def _bisect(
     header: ReadHeader,
     is_reached: Callable[[EntryId, BatchHeader], bool],
 ) -> EntryId:
-    """Return the first entry for which something holds that holds from there on; last + 1: none."""
+    """Return the first entry of those for which a condition holds; last + 1 for none. It holds for
+    every entry after the first one.
+    """
     low, high = first, last + 1
     while low < high:
         middle = (low + high) // 2

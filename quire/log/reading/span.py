@@ -1,7 +1,8 @@
 """Spans: pieces of a snapshot of a log, which other processes can read at the same time.
 
-snapshot.py takes them. Reading never fences and never disturbs the writer; what was offloaded since
-is read from its file, and what was trimmed since is said to be trimmed.
+snapshot.py makes them. Reading never fences and never disturbs the writer. Records that were
+offloaded since are read from their file; records that were trimmed since raise
+`PositionTrimmedError`.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ Describe: TypeAlias = Callable[[str], Awaitable[LogManifest]]
 class Span:
     """The entries `first` … `last` of one segment, as far as their records are within `bounds`.
 
-    `offsets` are those of the whole segment, as far as the snapshot saw it; `bytes` is the payload
-    of the entries 0 … `last`, None while the segment is open.
+    `offsets` are the offsets of the whole segment, as far as the snapshot saw it; `bytes` is the
+    payload of the entries 0 … `last`, None while the segment is open.
     """
 
     log: str
@@ -79,7 +80,7 @@ class Span:
 
 
 class Slice(NamedTuple):
-    """Records of one entry that were asked for: the slots `slots` of a batch."""
+    """The wanted records of one entry: the slots `slots` of a batch."""
 
     entry: EntryId
     slots: range
@@ -95,8 +96,8 @@ async def read_span(
 ) -> AsyncGenerator[Slice, None]:
     """Yield the records of a span by entry, in order.
 
-    Raises `NoSuchLedgerError` when the segment is not there any more, `CorruptEntryError`
-    for a batch that cannot be there, `DecryptionError`, and what reading a ledger raises.
+    Raises `NoSuchLedgerError` when the segment is gone, `CorruptEntryError` for a batch that
+    cannot be at its place, `DecryptionError`, and the errors of reading a ledger.
     """
     decryption = Decryption(span.log, keyring)
     reader = await open_source(catalog, span.ledger, span.cold, span.last, span.base, password)
@@ -127,10 +128,10 @@ async def read_span_anywhere(
     password: bytes = b"",
     keyring: Keyring | None = None,
 ) -> AsyncGenerator[Slice, None]:
-    """As `read_span`, going on in the file when the segment was offloaded since the snapshot.
+    """As `read_span`, and continues in the file if the segment was offloaded since the snapshot.
 
-    Where the segment is gone it says what became of it: raises `PositionTrimmedError`,
-    `NoSuchLogError` and `LogReplacedError`, and only for one that is missing `NoSuchLedgerError`.
+    For a segment that is gone the error says why: `PositionTrimmedError`, `NoSuchLogError` or
+    `LogReplacedError`. `NoSuchLedgerError` means that it is missing.
     """
     entry = span.first
     while True:
@@ -147,7 +148,7 @@ async def read_span_anywhere(
 
 
 async def _find_file(manifest: LogManifest, span: Span, error: NoSuchLedgerError) -> ColdFile:
-    """Return the file that has a segment now which was not found where it was."""
+    """Return the file that a segment was moved to."""
     if manifest.log_id != span.log_id:
         raise LogReplacedError(span.log) from error
     if manifest.retired:
