@@ -1,4 +1,4 @@
-"""The pipeline: from records that were submitted to positions that are certain.
+"""The pipeline: from submitted records to durable positions.
 
 One task, the pump, does everything that has an order: it cuts parcels and sends them, moves the
 writes to the next segment, and mends what failed. Acks come in by callback and complete the
@@ -7,7 +7,7 @@ records' futures.
     submit → outbox → pump → current segment's ledger → ack → positions
                         ↑_____________ mend: what recovery did not find goes to the next segment
 
-Law kept here:
+Invariants:
 
   * Nothing is sent to a segment before everything sent to the one before it is decided. The pump is
     the only sender, and it switches only when nothing is in flight.
@@ -15,8 +15,8 @@ Law kept here:
   * A parcel is sent again only when its ledger is closed and does not contain it; it is confirmed
     by a recovery only when the ledger holds its bytes.
 
-A parcel is what queued up while earlier ones were under way: with `PARTIAL_OUTSTANDING_MAX` entries
-in flight only a full parcel is sent. There is no timer.
+A parcel has the records that were queued while earlier parcels were in flight. While
+`PARTIAL_OUTSTANDING_MAX` entries are in flight, only a full parcel is sent. There is no timer.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ SMALL_BYTES_MAX: Final = 1024 * 1024
 """A record as large fits a batch whatever else is in it."""
 
 LATE_SECONDS: Final = 3.0
-"""Appends that waited so long for bookies are worth a warning: an ensemble change takes less."""
+"""A warning is logged when appends waited so long for bookies: an ensemble change takes less."""
 
 MENDS_MAX: Final = 3
-"""Ledgers that may fail one after the other without a single ack in between."""
+"""How many ledgers may fail in a row without an ack in between."""
 
 
 _log = logging.getLogger(__name__)
@@ -121,10 +121,10 @@ class Pipeline:
         return self._outbox.end_offset
 
     def submit_now(self, record: bytes) -> asyncio.Future[Any] | None:
-        """Queue one record on no terms and return its future, None when `submit` has to see to it:
-        because it must wait, is large, or is to be refused.
+        """Queue one record without conditions and return its future. None if the record must
+        wait, is large, or is to be refused: then call `submit`.
 
-        What most records go through: nothing here is done that could be done per parcel.
+        Most records take this path, so all work that can be done per parcel is done there.
         """
         size = len(record)
         if size > SMALL_BYTES_MAX or self._life.refusal is not None:
@@ -143,8 +143,8 @@ class Pipeline:
     ) -> asyncio.Future[Any]:
         """Queue a group that shares one entry, once there is room; return its future.
 
-        Raises `EntryTooLargeError`, what the terms do, and what the pipeline was closed or stopped
-        with.
+        Raises `EntryTooLargeError`, the errors of the conditions, and the error that closed or
+        stopped the pipeline.
         """
         size = sum(map(len, group))
         self._check_size(group, size, terms)
@@ -157,13 +157,13 @@ class Pipeline:
         return await self._submit_in_turn(group, size, future, count, terms)
 
     def _check_size(self, group: Sequence[bytes], size: int, terms: Terms) -> None:
-        """Raises `EntryTooLargeError` when a group does not fit beside the columns of today."""
+        """Raise `EntryTooLargeError` if a group does not fit an entry beside its columns."""
         extra = 4 * len(group) + self._outbox.columns_cost(len(group), terms.marks)
         limit = self._body_bytes_max - extra
         if size > limit:
             raise EntryTooLargeError(size, limit)
 
-    # Appends on terms, and those that wait: decided in the very step in which there is room.
+    # Conditional and waiting appends are decided in the step in which there is space.
 
     async def _submit_in_turn(
         self,
@@ -214,7 +214,7 @@ class Pipeline:
     async def _answer_again(
         self, known: Numbered, future: asyncio.Future[Any], records: int, count: int
     ) -> asyncio.Future[Any]:
-        """Answer a duplicate as the original was, or will be."""
+        """Answer a duplicate as its original was answered, or will be."""
         if known.records != records:
             raise InvalidRequestError(
                 f"sequence {known.sequence} was given to {known.records} records, not {records}"
@@ -228,17 +228,19 @@ class Pipeline:
         return future
 
     def check_open(self) -> None:
-        """Raises what the handle is closing, or has ended, with."""
+        """Raise the error with which the handle is closing or has ended."""
         if self._life.refusal is not None:
             raise self._life.refusal()
 
     @property
     def is_idle(self) -> bool:
-        """True when every record that was submitted is decided."""
+        """Whether every submitted record is decided."""
         return not (self._sent or self._again or self._outbox)
 
     async def drained(self) -> None:
-        """Return when nothing is queued or in flight. Raises what the handle has ended with."""
+        """Return when nothing is queued or in flight. Raises the error with which the handle has
+        ended.
+        """
         while not self.is_idle:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(future)
@@ -247,19 +249,23 @@ class Pipeline:
             self.check_open()
 
     def options_changed(self) -> None:
-        """Cut what is cut from now on as the options say."""
+        """Apply the options to every parcel from now on."""
         self._outbox.obey(self._live.now)
         self._limit_producers()
         self.nudge()
 
     def _limit_producers(self) -> None:
-        """Forget producers as the options say, what is only queued included."""
+        """Forget producers beyond the limits of the options, including producers of queued
+        records.
+        """
         options, counted_ms = self._live.now, self._chain.counted_ms()
         for obey in (self._producers.obey, self._outbox.limit_producers):
             obey(options.producers_max, options.producers_seconds, counted_ms)
 
     def close(self, error: Refusal) -> None:
-        """Let no more records wait for space; those taken go on. The handle is closing."""
+        """Refuse new records and records that wait for space. Records already taken are sent.
+        The handle is closing.
+        """
         self._room.shut(error)
 
     def stop(self, error: Refusal) -> None:
@@ -271,20 +277,20 @@ class Pipeline:
         for future in (*futures, *self._outbox.drop_all()):
             if not future.done():
                 future.set_exception(error())
-                future.exception()  # not everybody waits for every record: no complaint about it
+                future.exception()  # a caller need not await every record
         self._sent.clear()
         self._again.clear()
         self._wake_idle()
 
     def nudge(self) -> None:
-        """Let the pump look again."""
+        """Wake the pump."""
         if self._nudge is not None and not self._nudge.done():
             self._nudge.set_result(None)
 
     # The pump.
 
     async def run(self) -> None:
-        """Send for ever. Ends by cancellation, or raises what ends the leader."""
+        """Send forever. Ends by cancellation, or raises the error that ends the leader."""
         while True:
             if self._defect is not None:
                 raise self._defect
@@ -312,7 +318,7 @@ class Pipeline:
         parcel.ack = None
         if parcel.sent_at is None:
             parcel.sent_at = self._loop.time()
-        self._sent.append(parcel)  # whatever goes wrong from here on, `stop` finds it
+        self._sent.append(parcel)  # if anything fails from here on, `stop` finds it
         segment.note_sent(parcel)
         try:
             ack = await segment.writer.submit(parcel.stored)
@@ -326,7 +332,7 @@ class Pipeline:
         self._on_fill(1.0 if self._outbox.is_ahead(now_ms) else share)
 
     def _on_ack(self, segment: LiveSegment, ack: asyncio.Future[EntryId]) -> None:
-        """Confirm what is acked. A defect that shows in it is the pump's to raise."""
+        """Confirm acknowledged entries. The pump raises a defect that is found here."""
         try:
             self._confirm_acked(segment)
         except Exception as error:
@@ -334,7 +340,9 @@ class Pipeline:
         self.nudge()
 
     def _confirm_acked(self, segment: LiveSegment) -> None:
-        """Confirm from the front what is acked, in order whatever the order of callbacks."""
+        """Confirm acknowledged entries from the oldest on, in order, whatever the order of
+        callbacks.
+        """
         while self._sent and segment is self._chain.current and not (self._broken or self._defect):
             parcel = self._sent[0]
             if parcel.ack is None or not parcel.ack.done() or parcel.ack.cancelled():
@@ -348,14 +356,14 @@ class Pipeline:
     def _confirm(self, segment: LiveSegment, parcel: Parcel) -> None:
         segment.note_confirmed(parcel)
         parcel.confirm(segment.number)
-        self._sent.remove(parcel)  # only now: whoever was not told by then hears from `stop`
+        self._sent.remove(parcel)  # only now: `stop` answers the callers that were not answered
         self._warn_if_late(parcel)
         self._room.leave(parcel.records, parcel.bytes)
         if self._idle and self.is_idle:
             self._wake_idle()
 
     def _warn_if_late(self, parcel: Parcel) -> None:
-        """Say how long appends waited for bookies, once for all that waited together."""
+        """Log how long appends waited for bookies, once for all that waited together."""
         now = self._loop.time()
         sent_at = now if parcel.sent_at is None else parcel.sent_at
         if now - sent_at >= LATE_SECONDS and sent_at >= self._late_until:
@@ -378,7 +386,9 @@ class Pipeline:
         self._on_switch()
 
     async def _mend(self, cause: BaseException) -> None:
-        """Close the broken ledger by recovery; confirm what it holds, send the rest again."""
+        """Close the broken ledger by recovery, confirm the parcels that it holds, and send the
+        others again.
+        """
         segment = self._chain.current
         segment.writer.abandon()
         if isinstance(cause, Taken):

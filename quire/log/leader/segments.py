@@ -1,21 +1,21 @@
-"""The leader's end of the chain of segments: who is written, who comes next, who is to be sealed.
+"""The segments that a leader works on: the one it writes, the one before it, the one after it.
 
     previous    writes have left it; its ledger is to be closed and its segment sealed
     current     takes the writes
     successor   in the manifest, empty, waiting for the writes to move
     spare       a ledger created ahead, which no manifest lists
 
-A spare is used only for the segment and by the epoch that it is labelled with, while all of its
-bookies are there and the log wants its replication; otherwise it is deleted and another one is
-created. From the moment in which a change that lists it was attempted it is never deleted until a
-manifest is seen that lacks it and that the change cannot alter any more.
+A spare is used only for the segment and by the epoch in its labels, while all of its bookies are
+registered and the log wants its replication. Otherwise it is deleted and another spare is
+created. Once a change that lists the spare was attempted, the spare is deleted only after a
+manifest was read that lacks it and that the change can no longer alter.
 
 A roll is `install_successor`, then `switch` once nothing is in flight, then `seal_previous`. The
 manifest lists at most two of them as open, because a successor is only installed after the previous
-segment was sealed. Every step is one attempt that can be repeated, also after it was cancelled; who
-calls decides when and how often.
+segment was sealed. Every step is one attempt that can be repeated, also after it was cancelled.
+The caller decides when and how often.
 
-`DeposedError` leaves here as soon as a manifest is seen that is no longer ours. No tasks and no
+Every method raises `DeposedError` once it reads a manifest of another leader. No tasks and no
 timers.
 """
 
@@ -53,7 +53,7 @@ from quire.log.records.encryption import Encryption
 from quire.log.records.position import Position, check_position
 
 Taken: TypeAlias = LedgerFencedError | LedgerClosedError | NoSuchLedgerError
-"""What tells a leader that its ledger is another one's by now."""
+"""Errors by which a leader learns that another leader took its ledger."""
 
 _DONE: Final[dict[type[Taken], str]] = {
     LedgerFencedError: "is recovering",
@@ -63,7 +63,7 @@ _DONE: Final[dict[type[Taken], str]] = {
 
 
 class LiveSegment:
-    """A segment this leader writes, and what it holds so far."""
+    """A segment that this leader writes, and its contents so far."""
 
     __slots__ = (
         "bytes",
@@ -104,7 +104,7 @@ class LiveSegment:
         self.bytes += len(parcel.stored)
 
     def note_confirmed(self, parcel: Parcel) -> None:
-        """Count an entry that was acknowledged, or found by recovery. In order."""
+        """Count an entry that was acknowledged, or found by recovery. Called in order."""
         before = self.confirmed
         self.confirmed = SegmentEnd(
             parcel.entry,
@@ -153,15 +153,17 @@ class Chain:
         return self._clocks.now_ms()
 
     def reading(self) -> Reading:
-        """Return what the clocks of this process say now."""
+        """Return the present readings of this process's clocks."""
         return self._clocks.reading()
 
     def counted_ms(self) -> int:
-        """Return how much time the log has counted until now (ages.py)."""
+        """Return the time that the log has counted until now, in ms (ages.py)."""
         return self.manifest.ages.at(self.reading()).counted_ms
 
     def check_mine(self, manifest: LogManifest | None) -> LogManifest:
-        """Return a manifest that is still ours, and obey its settings. Raises `DeposedError`."""
+        """Return the manifest if this leader still has the log, and follow its options. Raises
+        `DeposedError`.
+        """
         if manifest is None or manifest.log_id != self.log_id:
             raise DeposedError(self.name, self.epoch, "the log was deleted")
         if manifest.epoch != self.epoch:
@@ -170,7 +172,7 @@ class Chain:
         return manifest
 
     async def confirm_mine(self, manifest: LogManifest | None) -> None:
-        """Raise `DeposedError` when a manifest is not ours any more, and leave nothing behind."""
+        """Raise `DeposedError` when another leader has the log, after deleting the spare."""
         try:
             self.check_mine(manifest)
         except DeposedError:
@@ -178,17 +180,20 @@ class Chain:
             raise
 
     async def find_mine(self) -> LogManifest:
-        """Return the manifest as it is now. Raises `DeposedError` when it is not ours any more."""
+        """Return the manifest as it is now. Raises `DeposedError` when another leader has the
+        log.
+        """
         return self.check_mine((await self._record.find())[0])
 
     async def edit(
         self, change: Callable[[LogManifest], LogManifest], *, look: Look | None = None
     ) -> LogManifest:
-        """Change the manifest while it is ours, and count its time with that (ages.py). `look` as
+        """Change the manifest while this leader has the log, and add to its counted time
+        (ages.py). `look` as
         in `ManifestRecord.edit`.
 
-        One edit at a time, because the result of one that read earlier must not replace that of a
-        later one. Raises `DeposedError`, and as `ManifestRecord.edit`.
+        One edit at a time: the result of an edit that read earlier must not replace the result
+        of a later one. Raises `DeposedError`, and the errors of `ManifestRecord.edit`.
         """
         seen: list[LogManifest | None] = []
 
@@ -212,7 +217,7 @@ class Chain:
         return self._spare is not None
 
     async def prepare(self, number: int) -> None:
-        """Create the ledger after segment `number` ahead; nothing to do when there is a successor.
+        """Create the ledger after segment `number` ahead. Does nothing if there is a successor.
 
         Raises the errors of creating a ledger.
         """
@@ -223,8 +228,8 @@ class Chain:
     async def install_successor(self, number: int) -> None:
         """Create the ledger after segment `number` and put it into the manifest, unwritten.
 
-        Seals the previous segment first if that is still to be done. Nothing to do when the
-        writes have left segment `number` already.
+        Seals the previous segment first if it is not sealed yet. Does nothing if the writes have
+        left segment `number` already.
         """
         async with self._lock:
             if self.successor is None and self.current.number == number:
@@ -232,10 +237,11 @@ class Chain:
                 await self._append_successor(None)
 
     async def replace_current(self) -> None:
-        """Seal the current segment, whose ledger was closed by recovery, and have a successor.
+        """Seal the current segment, whose ledger was closed by recovery, and install a
+        successor.
 
-        One compare-and-set does both, unless a successor was installed before; then the current
-        segment is sealed like any other once the writes have moved.
+        One compare-and-set does both. If a successor was installed before, the current segment
+        is sealed like any other once the writes have moved.
         """
         async with self._lock:
             if self.successor is None:
@@ -260,7 +266,9 @@ class Chain:
         self.successor = self._live(manifest.tail, writer)
 
     async def _spare_writer(self) -> LedgerWriter:
-        """The ledger to use next: kept over attempts, so that an outage costs one ledger."""
+        """Return the ledger to use next. It is kept over attempts, so that an outage costs one
+        ledger.
+        """
         options = self._options.now
         labels = ledger_labels(self.manifest, self.epoch, options.keyring)
         if self._spare is not None and not self._is_offered:
@@ -313,7 +321,7 @@ class Chain:
         self.previous = None
 
     async def _close(self, segment: LiveSegment) -> SegmentEnd:
-        """Close a ledger of ours, unless that is done, and return its end."""
+        """Close a ledger of this leader, unless it is closed, and return its end."""
         if segment.end is None:
             try:
                 await segment.writer.close()
@@ -330,7 +338,9 @@ class Chain:
         return await self._recover(self.current)
 
     async def check_kept(self, kept: Sequence[Parcel], end: SegmentEnd) -> None:
-        """Compare what recovery kept with what was sent. Raises as `recovery.check_kept`."""
+        """Compare the entries that recovery kept with the entries sent. Raises as
+        `recovery.check_kept`.
+        """
         ledger, password = self.current.writer.ledger, self._options.now.password
         if end.last_entry >= self.current.entries:
             raise CorruptEntryError(ledger, end.last_entry, "this leader sent no such entry")
@@ -351,7 +361,7 @@ class Chain:
         return segment.end
 
     async def finish(self, *, seal_log: bool) -> LogManifest:
-        """Close and seal everything that is ours, in one edit. Nothing may be in flight."""
+        """Close and seal every segment of this leader, in one edit. Nothing may be in flight."""
         async with self._lock:
             live = [each for each in (self.previous, self.current, self.successor) if each]
             live += await self._listed_spare()
@@ -368,15 +378,17 @@ class Chain:
             return manifest
 
     async def _listed_spare(self) -> list[LiveSegment]:
-        """The spare ledger, if the change that installs it was made but not noticed."""
+        """Return the spare ledger if the change that lists it was applied and its answer was
+        lost.
+        """
         tail, spare = (await self.find_mine()).tail, self._spare
         if spare is None or tail is None or tail.ledger != spare.ledger:
             return []
         return [self._live(tail, spare)]
 
     def check_trim(self, position: Position) -> None:
-        """Raises `InvalidRequestError` for what is no position, and when a trim would remove
-        records not written yet.
+        """Raise `InvalidRequestError` for a value that is not a position, and for a trim that
+        would remove records not written yet.
         """
         check_position(position)
         end = Position(self.current.number, self.current.confirmed.last_entry + 1, 0)
@@ -402,6 +414,6 @@ def _seal(manifest: LogManifest, ends: dict[LedgerId, SegmentEnd]) -> LogManifes
 
 
 def deposed_by(log: str, epoch: int, cause: Taken) -> DeposedError:
-    """Return the error of a leader whose ledger somebody took; what it costs is said once."""
+    """Return the error of a leader whose ledger another client took."""
     done = next(text for kind, text in _DONE.items() if isinstance(cause, kind))
     return DeposedError(log, epoch, f"another client {done} its ledger {cause.ledger}")

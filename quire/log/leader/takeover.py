@@ -1,16 +1,17 @@
 """Opening a log for writing: how one leader's epoch ends and the next one's begins.
 
-    read the manifest → look whether it can be led on → recover its open ledgers, at most two
+    read the manifest → check that the log can be led → recover its open ledgers, at most two
       → create a ledger
       → in one compare-and-set: epoch + 1, seal the recovered segments, append the new one → write
 
-Why it is safe: a segment that the manifest calls sealed has a closed ledger, so recovering the
-open ones leaves no ledger that an older leader can still append to. The change is applied only to
-a manifest with the very epoch and open segments that were recovered. So when it succeeds, nobody
-added a ledger in between, and whoever led before finds the epoch changed. No record is accepted
-before it succeeds.
+Why it is safe: a segment that the manifest calls sealed has a closed ledger, so once the open
+segments are recovered no older leader can append to any ledger. The change is applied only to a
+manifest with the epoch and the open segments that were recovered. So when it succeeds, no other
+client has added a ledger in between, and the previous leader finds the epoch changed. No record
+is accepted before it succeeds.
 
-A trim that comes in between is merged. Anything else is a lost race: step back, pause, start again.
+A trim in between is merged. Any other change is a lost race: give up the attempt, pause, start
+again.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """What a take-over won: the manifest, and an empty segment in it that is ours to write."""
+    """The result of a takeover: the manifest, and an empty segment in it for this leader to
+    write.
+    """
 
     manifest: LogManifest
     segment: Segment
@@ -60,20 +63,22 @@ class Tenure:
 
 
 class LostRaceError(Exception):
-    """Another leader changed the log since it was read; the manifest lacks our ledger for good.
+    """Another leader changed the log since it was read; the manifest will never list our ledger.
 
     Never leaves this module.
     """
 
 
 class UnsettledRaceError(LostRaceError):
-    """Whether we created the log cannot be told any more. Our ledger stays: should the creation
-    arrive after all, it lists it. Otherwise a gc finds it.
+    """It is unknown whether this attempt created the log. Its ledger stays: if the creation is
+    still applied, the log lists the ledger. Otherwise a gc finds it.
     """
 
 
 def _shape(manifest: LogManifest | None) -> tuple[object, ...] | None:
-    """What may not change under a take-over. Sealed segments and the trim point may."""
+    """Return the part of a manifest that must not change during a takeover. Sealed segments and
+    the trim point may change.
+    """
     if manifest is None:
         return None
     ledgers = tuple(each.ledger for each in manifest.open_segments)
@@ -94,7 +99,9 @@ class TakeOver:
         rehearse: Callable[[LogManifest], Awaitable[object]],
         is_leader: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`rehearse` reads what the leader will have to read, as far as that is there already."""
+        """`rehearse` reads everything that the leader will have to read, as far as it exists
+        already.
+        """
         self._record = record
         self._catalog = catalog
         self._options = options
@@ -164,7 +171,7 @@ class TakeOver:
     async def _recover(
         self, base: LogManifest, version: int | None, options: LogOptions
     ) -> dict[int, SegmentEnd]:
-        """Recover what is open, when nothing is known that keeps the log from being led on."""
+        """Recover the open segments, unless a reason is known why the log cannot be led."""
         try:
             await self._check_access(base)
             await self._catalog.check_bookies(options.replication, options.placement)
@@ -175,10 +182,11 @@ class TakeOver:
             raise LostRaceError("a ledger was deleted by a newer leader, or trimmed") from None
 
     async def _check_access(self, base: LogManifest) -> None:
-        """Raise before anybody is fenced, if the log could not be led on: `UnauthorizedError`,
-        `DecryptionError`, and what else keeps us for good from reading what a leader has to read.
+        """Raise before the current leader is fenced, if this process could not lead the log:
+        `UnauthorizedError`, `DecryptionError`, and every permanent error of reading the data
+        that a leader needs.
 
-        Only what is announced can be looked at. A transient error has the attempt tried again: a
+        Only announced records can be read. After a transient error the attempt is repeated: a
         leader could not begin either.
         """
         metadata = await check_password(self._catalog, base, self._options.password)
@@ -231,7 +239,9 @@ class TakeOver:
         return manifest
 
     async def _delete_ledger(self, ledger: LedgerId) -> None:
-        """Best effort: an empty ledger that no manifest lists does no harm."""
+        """Delete a ledger if that is possible now: an empty ledger that no manifest lists does
+        no harm.
+        """
         try:
             await self._catalog.delete(ledger)
         except QuireError:
