@@ -1,25 +1,25 @@
-"""Upkeep: ledgers that no log lists any more, and a manifest that was lost.
+"""Orphans: ledgers that no log lists any more. Rebuild: a manifest that was lost.
 
 Every ledger of a log carries labels (`ledger_labels`): log, identity, epoch and segment number.
 
 An *orphan* is left by a leader that crashed between creating a ledger and listing it. A ledger is
 an orphan when a later epoch has begun, because its creator can no longer list it. It is also an
 orphan when its log does not exist, it is empty, and it was closed before the log could list it. Its
-age only spares takeovers that are under way; no clock decides. A log is deleted
-ledgers first, so ledgers with records and no manifest mean that the manifest is lost: they are what
-it can be made from.
+age only spares takeovers that are under way; no clock decides. A log is deleted ledgers first.
+So ledgers with records and no manifest mean that the manifest is lost, and it can be made from
+them.
 
-A manifest is *rebuilt* from the labels alone. That fences: the ledgers are recovered, so a leader
-that still lives is deposed. Trim points inside a segment are lost, and so are settings, which jobs
-were ingested, and that the log was sealed.
+A manifest is *rebuilt* from the labels alone. The ledgers are recovered, so a leader that still
+lives is fenced and deposed. Lost are trim points inside a segment, the log's options, the list
+of ingested jobs, and whether the log was sealed.
 
-An epoch may have been handed out as a fencing token, and leaders that wrote nothing left no ledger
-that names theirs. But each of them created a ledger, and ids are given out once. So the rebuilt log
-goes on far above the last known epoch and the number of ids given out, and takes an id itself, so
-that the next rebuild goes on above that. No clock decides anything: which leader's clock was wrong
-cannot be known. Which offsets were given away the
-records say that are left. Where none are, the log that is made is another one, with an identity of
-its own: whoever goes on by what he knows of the old one is told.
+An epoch may have been handed out as a fencing token, and a leader that wrote nothing left no
+ledger with its epoch. But each leader created a ledger, and ids are given out once. So the
+rebuilt log continues far above the last known epoch and the number of ids given out. It takes an
+id itself, so that the next rebuild continues above that. No clock decides: it is unknown which
+leader's clock was wrong. The remaining records tell the offsets in use. Without any record the
+rebuilt log is a new log with an identity of its own: a client that continues by the old identity
+gets an error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ EPOCH_MAX: Final = (1 << 62) - 1
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What a ledger's labels say about the log it was made for."""
+    """The labels of a ledger: the log it was made for."""
 
     log: str
     log_id: str
@@ -84,7 +84,8 @@ class Labels:
 
 
 def is_orphan(metadata: LedgerMetadata, manifest: LogManifest | None, now_ms: int) -> bool:
-    """True when no manifest lists a ledger of a log, nor ever will, unless it is lost. Pure.
+    """Whether no manifest lists a ledger of a log or ever will, unless the manifest is lost.
+    Pure.
 
     A ledger of a doomed page counts as one, too: it is to be deleted anyway. Raises
     `PagesNeededError`.
@@ -120,7 +121,7 @@ async def find_orphans(
 
 
 async def _is_orphan(metadata: LedgerMetadata, manifest: LogManifest | None, now_ms: int) -> bool:
-    """As `is_orphan`; a ledger that cannot be looked up now is looked up by the next sweep."""
+    """As `is_orphan`. A ledger that cannot be read now is left to the next gc."""
     if manifest is None:
         return is_orphan(metadata, None, now_ms)
     try:
@@ -132,7 +133,7 @@ async def _is_orphan(metadata: LedgerMetadata, manifest: LogManifest | None, now
 async def find_unlisted(
     catalog: LedgerCatalog, describe: Callable[[str], Awaitable[LogManifest]]
 ) -> dict[str, tuple[LedgerId, ...]]:
-    """Return closed ledgers with records of which no manifest knows anything, by log."""
+    """Return closed ledgers with records that no manifest lists, by log."""
     found: dict[str, tuple[LedgerId, ...]] = {}
     async for metadata in catalog.each():
         labels = Labels.of(metadata.custom_metadata)
@@ -147,7 +148,7 @@ async def find_unlisted(
 
 
 def _is_anothers(labels: Labels, manifest: LogManifest | None) -> bool:
-    """Whether a ledger's own log has no manifest, be there another log of its name or not."""
+    """Whether a ledger's own log has no manifest; another log of its name may have one."""
     return manifest is None or manifest.log_id != labels.log_id
 
 
@@ -172,7 +173,7 @@ async def _is_given_up(
 
 
 async def _is_empty(catalog: LedgerCatalog, metadata: LedgerMetadata) -> bool:
-    """Whether a ledger holds nothing for certain. One that is open is recovered to tell."""
+    """Whether a ledger is certainly empty. An open ledger is recovered to decide."""
     if metadata.last_entry is None:
         try:
             async with await catalog.open(metadata.ledger) as reader:
@@ -192,8 +193,8 @@ async def rebuild_log(
 ) -> LogManifest:
     """Make the manifest of a log whose record is lost, and return it.
 
-    Raises `ManifestExistsError`, and `ConflictError` when somebody deleted it again at once; what
-    `rebuild_manifest` does. May be cancelled and repeated.
+    Raises `ManifestExistsError`, `ConflictError` when another client deleted it at once, and the
+    errors of `rebuild_manifest`. May be cancelled and repeated.
     """
     name = record.name
     if (await record.find())[0] is not None:
@@ -221,12 +222,12 @@ async def rebuild_manifest(
 ) -> LogManifest:
     """Return the manifest of a log whose record is lost. Raises `NoSuchLogError`.
 
-    Of several logs that had the name the one that has a record counts: one that was deleted has
-    none, and a creation that lost its race may have left a ledger. Where several have records
-    nothing tells which was the last one, and `log_id` decides: without it `CorruptRecordError`
-    names them. Segments are those with records; one that was ingested has no number, so a log with
-    such ones cannot be rebuilt: `CorruptRecordError`. Without any segment it is a new log, with
-    offsets and txids that begin again. `now_ms` is only noted as its creation.
+    If several logs had the name, the log with records counts: a deleted log has none, and a
+    creation that lost its race may have left a ledger. If several have records, the last one is
+    unknown and `log_id` decides; without it `CorruptRecordError` names them. Ledgers with
+    records become segments. An ingested ledger has no segment number, so a log with one cannot
+    be rebuilt: `CorruptRecordError`. Without any segment the result is a new log, whose offsets
+    and txids begin again. `now_ms` is only stored as the time of creation.
     """
     ledgers = await _ledgers_of(catalog, name)
     found = [(each, labels) for each in ledgers if (labels := Labels.of(each.custom_metadata))]
@@ -314,8 +315,9 @@ def _epoch_bound(name: str, known: int, following: LedgerId) -> int:
 
 
 def _trim_point(segments: Sequence[Segment], next_segment: int) -> Position:
-    """Before what is left. What begins with offset 0 was not trimmed, whatever its number is: an
-    earlier segment may never have been written.
+    """Return the start of the remaining records. A log that begins with offset 0 was not
+    trimmed, whatever the number of its first segment: earlier segments may never have been
+    written.
     """
     if not segments:
         return Position(next_segment, 0, 0)
@@ -326,7 +328,7 @@ async def _ledgers_of(catalog: LedgerCatalog, name: str) -> list[LedgerMetadata]
     """Return the ledgers made for logs of this name, parts of jobs among them, by id."""
     found = []
     for ledger in sorted(await catalog.list()):
-        with suppress(NoSuchLedgerError):  # somebody else's, deleted meanwhile
+        with suppress(NoSuchLedgerError):  # of another log, deleted meanwhile
             metadata = await catalog.metadata(ledger)
             if metadata.custom_metadata.get("log") == name:
                 found.append(metadata)
@@ -345,7 +347,7 @@ def _check_parts(name: str, ledgers: Iterable[LedgerMetadata]) -> None:
 
 
 async def _first_offset(catalog: LedgerCatalog, ledger: LedgerId, password: bytes) -> int | None:
-    """Recover a ledger and return where it starts, None when it is empty."""
+    """Recover a ledger and return its first offset, None if it is empty."""
     async with await catalog.open(ledger, password=password) as reader:
         if await reader.last_confirmed() < 0:
             return None

@@ -38,13 +38,13 @@ async def apply_retention(
     slowest: Callable[[], Awaitable[Position | None]],
     floor: Floor | None = None,
 ) -> LogManifest:
-    """Trim what the options do not want kept, as they are when the manifest is changed.
+    """Trim the records that the options do not keep; the options are read again for each change.
 
-    `reading` says what the leader's clocks show now (ages.py). With `retention_cursors` nothing
-    goes that is not behind the position which `slowest` returns, and nothing at all while that
-    cannot be told. Cursors only move forward, and one that is made meanwhile has the change tried
-    again. Retention keeps the records from the position on that `floor` returns. Where nothing
-    goes the manifest is changed only for what the next leader has to know.
+    `reading` gives the present readings of the leader's clocks (ages.py). With `retention_cursors`
+    only records before the position that `slowest` returns are trimmed, and none while that
+    position is unknown. Cursors only move forward; a cursor that is created meanwhile makes the
+    change start again. Records from the position on that `floor` returns stay. If no record is
+    trimmed, the manifest changes only if the next leader needs the change.
     """
     limit: Position | None = None
     last: Position | None = None
@@ -73,7 +73,9 @@ async def apply_retention(
 
 
 async def _first_needed(floor: Floor) -> Position:
-    """Ask for the first record that a program needs. An unreadable answer must end no leader."""
+    """Ask for the first record that a program needs. An unreadable answer must not end the
+    leader.
+    """
     try:
         return await floor()
     except (IntegrityError, InvalidRequestError) as error:
@@ -84,7 +86,7 @@ async def _first_needed(floor: Floor) -> Position:
 async def _limit(
     live: LiveOptions, slowest: Callable[[], Awaitable[Position | None]]
 ) -> Position | None:
-    """Where cursors are. An unreadable cursor must end no leader."""
+    """Return the position of the slowest cursor. An unreadable cursor must not end the leader."""
     try:
         return await slowest()
     except (IntegrityError, InvalidRequestError) as error:
@@ -96,7 +98,7 @@ async def _limit(
 def retention_point(
     manifest: LogManifest, seconds: float | None, bytes_max: int | None
 ) -> Position | None:
-    """Return the position to trim to, or None when nothing has to go.
+    """Return the position to trim to, or None if every segment stays.
 
     Whole sealed segments only, oldest first, computed from one snapshot: those that were sealed
     longer than `seconds` ago when the log's time was counted last (ages.py), and those without

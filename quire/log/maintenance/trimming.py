@@ -1,7 +1,7 @@
-"""Trimming: giving up a prefix of a log, whoever leads it. The manifest first, what it named after.
+"""Trimming: deleting a prefix of a log, beside its leader. First the manifest, then the ledgers.
 
-A position means something in the log that it is from, and so does an offset once it was looked up:
-another log of the name, made meanwhile, stays as it is.
+A position belongs to one log, and so does an offset once it was looked up. Another log of the
+name, created meanwhile, stays unchanged.
 """
 
 from __future__ import annotations
