@@ -232,9 +232,16 @@ async def _show(settings: Settings, ledger: int) -> None:
             {"first": each.first, "bookies": list(each.bookies)} for each in info.fragments
         ]
         print_json(
-            {**fields, "custom_metadata": dict(info.custom_metadata), "fragments": fragments}
+            {
+                **fields,
+                "placement": str(info.placement),
+                "custom_metadata": dict(info.custom_metadata),
+                "fragments": fragments,
+            }
         )
         return
+    if placement := str(info.placement):
+        fields["placement"] = placement
     print_fields(
         {**fields, **{f"custom {name}": text for name, text in info.custom_metadata.items()}}
     )

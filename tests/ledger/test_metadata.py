@@ -57,6 +57,19 @@ def test_labels_are_frozen_where_acks_count_domains_and_nowhere_else() -> None:
             opened(fragments=(fragment,), placement=placement)
 
 
+def test_labels_stand_beside_fields_of_a_later_program() -> None:
+    placed = opened(fragments=(Fragment(0, ("a", "b", "c"), PLACES),), placement=ZONES)
+    _, body = decode_record(PATH, "ledger", placed.encode())
+    body["fragments"][0][2]["later"] = [1]
+    found = LedgerMetadata.decode(PATH, encode_record("ledger", 1, body))
+    assert found == placed
+    _, kept = decode_record(PATH, "ledger", found.encode())
+    assert kept["fragments"][0][2] == body["fragments"][0][2]
+    body["fragments"][0][2]["labels"][0] = "shelf=7"
+    with pytest.raises(CorruptRecordError, match="shelf=7"):
+        LedgerMetadata.decode(PATH, encode_record("ledger", 1, body))
+
+
 def test_a_copy_that_moves_takes_its_label_along() -> None:
     ends = (Fragment(0, ("a", "b", "c"), PLACES), Fragment(5, ("a", "b", "c"), PLACES))
     moved = opened(fragments=ends, placement=ZONES).with_replicas(
