@@ -20,17 +20,13 @@ from quire.errors import (
     LedgerClosedError,
     LedgerFencedError,
     NoSuchEntryError,
-    NotEnoughDomainsError,
     OutcomeUnknownError,
     QuireError,
     RetryError,
 )
-from quire.ledger.domains import Candidate, Placement, Spread
 from quire.ledger.numbered import NumberedWriter
-from quire.ledger.placement import choose_ensemble
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
-from quire.ledger.stored_records import PLACEMENT_LEVEL
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import ledger_path
 from tests.sim.ambush import Ambush
@@ -42,6 +38,7 @@ from tests.sim.history import Append, End, Outcome, Violation, require
 from tests.sim.intruder import intrude, replace, squat
 from tests.sim.lights_out import lights_out
 from tests.sim.world import SimWorld
+from tests.sim.zones import draw_placement
 
 SHAPES: Final = (
     (Replication(3, 3, 2), 10),
@@ -88,7 +85,9 @@ class LedgerWorkload:
         self.deferred_sync = traits.random() < world.mix.deferred_sync
         """Appends are answered early; an entry counts as acknowledged once it was forced."""
         self.full_quorum = traits.random() < 0.1
-        self.placement = self._draw_placement(world.rng("placement"))
+        self.placement = draw_placement(
+            world, replication, world.rng("placement"), may_relabel=True
+        )
         self.force_pause = traits.choice([0.05, 0.05, 0.5])
         """Mean seconds from an answer to the force: time enough to lose what is not durable."""
         forgets = self.deferred_sync and bool(world.mix.rates) and traits.random() < 0.5
@@ -97,29 +96,6 @@ class LedgerWorkload:
         self.writing: list[asyncio.Task[None]] = []
         """What waits for answers: it ends when the writer does."""
         self.numbered: NumberedWriter | None = None
-
-    def _draw_placement(self, rng: random.Random) -> Placement | None:
-        """Draw durability over zones and the zones of the bookies, or neither.
-
-        Where labels change, all disks last: a spare in the zone of a lost bookie is not certain.
-        """
-        world, zones = self.world, rng.choice([2, 2, 3])
-        wanted = rng.random() < world.mix.zones and world.level >= PLACEMENT_LEVEL
-        needed = rng.choice([2, 2, min(3, zones)])
-        if not wanted or self.replication.write_quorum < needed:
-            return None
-        world.zones = zones
-        placement = Placement(durable=Spread("zone", needed))
-        cluster = [Candidate(each.name, world.place(each)) for each in world.bookies]
-        try:
-            choose_ensemble(rng, cluster, self.replication, placement)
-        except NotEnoughDomainsError:
-            world.zones = 0
-            return None
-        world.relabels = rng.random() < world.mix.relabels
-        if world.relabels:
-            world.budget.set(1)
-        return placement
 
     @property
     def acks(self) -> int:

@@ -47,6 +47,7 @@ from tests.sim.resending import Sender
 from tests.sim.seeker import Seeker
 from tests.sim.world import SimWorld
 from tests.sim.wrong_clocks import WrongClocks
+from tests.sim.zones import draw_placement
 
 NAME: Final = "log"
 SHAPES: Final = (Replication(3, 3, 2), Replication(3, 2, 2), Replication(4, 3, 2))
@@ -101,6 +102,10 @@ class LogWorkload:
         )
         self.archivist = Archivist(world, NAME)
         self.may_seal = world.rng("seal").random() < 0.15 and self.may_consume and not wanted
+        if not self.owner.wanted:  # its other shapes may fit no zones
+            luck = world.rng("placement")
+            placement = draw_placement(world, replication, luck, may_relabel=False)
+            self.options = replace(self.options, placement=placement)
         self.over = False
         self.first_ack = asyncio.Event()
         self.leaders: list[asyncio.Task[None]] = []
