@@ -42,7 +42,7 @@ class RecordsCapability(enum.Enum):
     """A record keeps the application's custom metadata."""
     TOKEN = "creation tokens"
     """A record keeps the token of its creation, so that a client knows its own ledger again."""
-    POLICY = "closing policies"
+    POLICY = "policies of closing and placement"
     """A record keeps `full_quorum` and `placement`."""
     INCARNATIONS = "incarnations"
     """The records tell that their store was put back from a backup (`suspects`)."""

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from quire.bookie import BookieAddress
 from quire.errors import ConfigurationError
+from quire.labels import NOWHERE, Labels
 from quire.ledger.links import MEMORY, offer_bookie, withdraw_bookie
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, bookie_path
@@ -46,6 +47,7 @@ class MemoryCluster:
             of three copies are made.
         name: the part of the store's URI after `memory://`; unique within the process. The
             default is a new name.
+        labels: where the bookies are; the bookies take them in turn, later ones too.
 
     Raises:
         ConfigurationError: there are fewer bookies than one, or the name is in use.
@@ -55,10 +57,13 @@ class MemoryCluster:
     of that loop.
     """
 
-    def __init__(self, bookies: int = 4, *, name: str | None = None) -> None:
+    def __init__(
+        self, bookies: int = 4, *, name: str | None = None, labels: Sequence[Labels] = ()
+    ) -> None:
         if bookies < 1:
             raise ConfigurationError(f"a cluster has at least one bookie, not {bookies}")
         self.name = name or f"cluster-{next(_numbers)}"
+        self._labels = tuple(labels)
         self._switched = SwitchedTree(self.name)
         offer_tree(self.name, self._switched)
         self._switched.tree.create(CLUSTER, Cluster(self.name, level=SPEAKS.highest).encode())
@@ -195,7 +200,9 @@ class MemoryCluster:
 
     def _register(self, index: int) -> None:
         bookie = self._bookies[index].bookie
-        record = encode_registration(BookieAddress(bookie, self._address(index)))
+        labels = self._labels[index % len(self._labels)] if self._labels else NOWHERE
+        address = BookieAddress(bookie, self._address(index), labels=labels)
+        record = encode_registration(address)
         self._tree.create(bookie_path(bookie), record)
 
     def _unregister(self, index: int) -> None:

@@ -14,9 +14,13 @@ from quire.errors import (
     ConfigurationError,
     DeposedError,
     NotEnoughBookiesError,
+    NotEnoughDomainsError,
     StoreUnavailableError,
 )
+from quire.labels import Labels
+from quire.ledger.domains import Placement
 from quire.ledger.options import LedgerOptions
+from quire.ledger.quorum import Replication
 from quire.testing import MemoryCluster
 from tests.support.virtual import virtually
 
@@ -44,6 +48,22 @@ def test_clients_of_one_cluster_share_logs() -> None:
         assert await payloads(cluster) == [b"a"]
 
     play(scene)
+
+
+def test_bookies_stand_in_racks() -> None:
+    racks = [Labels(rack="r0"), Labels(rack="r1")]
+    with MemoryCluster(3, labels=racks) as cluster, quire.sync.connect(cluster.store_uri) as client:
+        placement = Placement.parse("durable=rack:2")
+        with client.create_ledger(Replication(2, 2, 1), placement=placement) as writer:
+            assert writer.append(b"a") == 0
+            (fragment,) = writer.info.fragments
+            places = {each.bookie: each.labels.rack for each in client.bookies()}
+            assert sorted(places[each] for each in fragment.bookies) == ["r0", "r1"]
+        cluster.kill(1)
+        with pytest.raises(NotEnoughDomainsError, match=r"in r0 \(2\)"):
+            client.create_ledger(Replication(2, 2, 1), placement=placement)
+        cluster.add_bookie()
+        client.create_ledger(Replication(2, 2, 1), placement=placement).close()
 
 
 def test_appends_go_on_without_a_bookie_that_was_killed() -> None:

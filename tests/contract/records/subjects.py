@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from quire.errors import UnsupportedError
+from quire.ledger.domains import ANYWHERE
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.records import LedgerRecords, RecordsCapability, VersionedMetadata
 from quire.ledger.stored_records import StoredRecords
@@ -27,7 +28,8 @@ class LeastRecords(StoredRecords):
     ) -> VersionedMetadata:
         self._refuse(RecordsCapability.TRANSACTIONS, along)
         self._refuse(RecordsCapability.CUSTOM, metadata.custom_metadata)
-        self._refuse(RecordsCapability.POLICY, metadata.full_quorum)
+        has_policy = metadata.full_quorum or metadata.placement != ANYWHERE
+        self._refuse(RecordsCapability.POLICY, has_policy)
         return await super().create(replace(metadata, token="", incarnation=0))
 
     def guard(self, held: VersionedMetadata) -> Sequence[Change]:

@@ -16,6 +16,7 @@ from quire.errors import (
     UnsupportedError,
     VersionConflictError,
 )
+from quire.ledger.domains import Placement
 from quire.ledger.records import RecordsCapability
 from quire.metastore.changes import Change, Create, Delete
 from quire.metastore.cluster import Cluster
@@ -86,7 +87,13 @@ def test_a_note_along_with_a_record_is_refused(run: Run) -> None:
 def test_a_record_keeps_everything(run: Run) -> None:
     async def check(subject: Subject) -> None:
         custom = {"owner": "me"}
-        wanted = replace(metadata_of(7), custom_metadata=custom, full_quorum=True, token="t")
+        wanted = replace(
+            metadata_of(7),
+            custom_metadata=custom,
+            full_quorum=True,
+            placement=Placement.parse("require=rack:2"),
+            token="t",
+        )
         await subject.one.create(wanted)
         assert (await subject.other.read(7)).metadata == wanted
 
@@ -105,10 +112,11 @@ def test_custom_metadata_is_refused(run: Run) -> None:
 
 
 @lacks(RecordsCapability.POLICY)
-def test_a_policy_for_closing_is_refused(run: Run) -> None:
+def test_a_policy_for_closing_or_placement_is_refused(run: Run) -> None:
     async def check(subject: Subject) -> None:
-        with pytest.raises(UnsupportedError, match=RecordsCapability.POLICY.value):
-            await subject.one.create(replace(metadata_of(7), full_quorum=True))
+        for policy in ({"full_quorum": True}, {"placement": Placement.parse("require=rack:2")}):
+            with pytest.raises(UnsupportedError, match=RecordsCapability.POLICY.value):
+                await subject.one.create(replace(metadata_of(7), **policy))
         with pytest.raises(NoSuchLedgerError):
             await subject.one.read(7)
 
