@@ -98,9 +98,9 @@ class WrongClocks:
         """Listener of the tree: only retention trims here."""
         if path != log_path(self._log) or not value:
             return
-        before, after = self._manifest, LogManifest.decode(path, value)
-        self._manifest = after
-        if before is None or after.trimmed_to <= before.trimmed_to:
+        before, after = self._manifest, self._world.manifest_watch.current.get(self._log)
+        self._manifest = after  # with its pages, which the watch has read before this is called
+        if before is None or after is None or after.trimmed_to <= before.trimmed_to:
             return
         self._world.log.give_up(after.trimmed_to)
         self._world.note_fault("retention by time trimmed")
