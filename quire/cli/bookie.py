@@ -25,6 +25,7 @@ from quire.cli.settings import (
     until_orphaned,
     with_settings,
 )
+from quire.cli.wishes import away, back, drain, forget, recommission
 from quire.client import Client
 from quire.errors import CorruptStorageError, QuireError
 from quire.labels import Labels
@@ -54,6 +55,10 @@ def _entries(explained: str, *, required: bool = False) -> Callable[[Any], Any]:
 @click.group(short_help="Run and repair storage servers.")
 def bookie() -> None:
     """Run and repair storage servers."""
+
+
+for _command in (away, back, drain, recommission, forget):
+    bookie.add_command(_command)
 
 
 @bookie.command("format", short_help="Make an empty directory the disk of a new bookie.")

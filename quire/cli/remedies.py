@@ -12,6 +12,7 @@ from quire.errors import (
     BookieUnavailableError,
     DecryptionError,
     LedgerRetiredError,
+    NoSuchBookieError,
     NoSuchCursorError,
     NoSuchLedgerError,
     NoSuchLogError,
@@ -24,6 +25,7 @@ from quire.errors import (
 REMEDIES: Final[tuple[tuple[type[QuireError], str | None], ...]] = (
     (LedgerRetiredError, None),
     (NoSuchLedgerError, "`quire ledger list` shows the ledgers"),
+    (NoSuchBookieError, "`quire bookie list --all` shows the bookies"),
     (NoSuchLogError, "`quire log list` shows the logs"),
     (NoSuchCursorError, "`quire log cursor list` shows the cursors of a log"),
     (UnauthorizedError, "give the password in QUIRE_PASSWORD"),

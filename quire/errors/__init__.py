@@ -35,6 +35,7 @@
     │   ├── TooManyJobsError           the log cannot remember another job yet
     │   ├── TxidOrderError             the txid is below the log's last; nothing was written
     │   ├── TooManyProducersError      the log cannot remember another producer yet
+    │   ├── WishRefusedError           a bookie cannot be spared as things are
     │   └── UpgradeRefusedError        a registered program does not speak the new formats
     ├── NotFoundError              the thing named does not exist
     │   ├── NoSuchNodeError            no such metadata record
@@ -45,7 +46,8 @@
     │   ├── NoSuchLogError             no such log
     │   ├── NoSuchCursorError          no such cursor in the log
     │   ├── LogReplacedError           the log was deleted and recreated
-    │   └── PositionTrimmedError       the position was trimmed; `first` is the first one left
+    │   ├── PositionTrimmedError       the position was trimmed; `first` is the first one left
+    │   └── NoSuchBookieError          the cluster has no record of the bookie
     ├── ClosedError                the handle, ledger or log takes no more appends
     │   ├── LedgerClosedError          the ledger was closed
     │   ├── LogSealedError             the log was sealed permanently
@@ -159,8 +161,10 @@ from quire.errors.logs import (
 from quire.errors.peers import (
     ClientRefusedError,
     FormatLevelError,
+    NoSuchBookieError,
     UnsupportedError,
     UpgradeRefusedError,
+    WishRefusedError,
 )
 from quire.errors.placement import NotEnoughDomainsError
 
@@ -208,6 +212,7 @@ __all__ = [
     "MissingExtraError",
     "MissingKeyError",
     "MissingPageError",
+    "NoSuchBookieError",
     "NoSuchCursorError",
     "NoSuchEntryError",
     "NoSuchLedgerError",
@@ -238,6 +243,7 @@ __all__ = [
     "UnsupportedError",
     "UpgradeRefusedError",
     "VersionConflictError",
+    "WishRefusedError",
     "WrongBookieError",
     "WrongLoopError",
 ]

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from quire.errors.base import ConfigurationError, ConflictError, InvalidRequestError
+from quire.errors.base import ConfigurationError, ConflictError, InvalidRequestError, NotFoundError
+
+
+class WishRefusedError(ConflictError):
+    """A bookie cannot be sent away, drained or forgotten as things are."""
+
+    def __init__(self, bookie: str, wish: str, obstacles: list[str]) -> None:
+        super().__init__(f"bookie {bookie} cannot be set to {wish}: {'; '.join(obstacles)}")
+        self.bookie = bookie
+        self.wish = wish
+        self.obstacles = obstacles
+
+
+class NoSuchBookieError(NotFoundError):
+    """The cluster has no record of a bookie."""
+
+    def __init__(self, bookie: str) -> None:
+        super().__init__(
+            f"bookie {bookie!r} is not known: give its id, or the first four digits or more"
+        )
+        self.bookie = bookie
 
 
 class UpgradeRefusedError(ConflictError):

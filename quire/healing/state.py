@@ -100,8 +100,10 @@ class BookieFacts:
 
     @property
     def obeys(self) -> bool:
-        """Whether its program obeys a wish: programs of the release before have no heartbeat."""
-        return self.heartbeat is not None
+        """Whether its program obeys a wish. Programs of the release before have no heartbeat; after
+        a way back to one, the heartbeat is another program's.
+        """
+        return self.heartbeat is not None and self.heartbeat.version == self.version
 
 
 def present_ms(clock_ms: int, bookies: Iterable[BookieFacts]) -> int:

@@ -112,3 +112,75 @@ def test_a_cluster_out_of_reach_has_no_verdict(tmp_path: Path) -> None:
     wrong = quire("cluster", "health", "--lost-after", "soon", store=str(tmp_path))
     assert wrong.code == 2
     assert "'soon' is not a duration" in wrong.err
+
+
+def wish(cluster: RunningCluster, *arguments: str, code: int = 0) -> Finished:
+    done = quire("bookie", *arguments, store=cluster.store)
+    assert done.code == code, done.err
+    return done
+
+
+def create(cluster: RunningCluster, ensemble: int) -> str:
+    done = quire("ledger", "create", "x", "--ensemble", str(ensemble), store=cluster.store)
+    assert done.code == 0, done.err
+    return done.out.strip()
+
+
+def test_a_bookie_is_away_and_comes_back(cluster: RunningCluster) -> None:
+    victim = cluster.bookies[0]["bookie"]
+    away = ("away", victim[:8], "--for", "1h", "--reason", "new fan")
+    wish(cluster, *away, "--dry-run")
+    assert states(cluster)[victim] == "up", "a dry run changes nothing"
+    (said,) = wish(cluster, *away, "--json").json
+    assert (said["wish"], said["obeyed"], said["ledgers"]) == ("away", True, 0)
+    found = listed(cluster)[victim]
+    assert (found["state"], found["reason"]) == ("away", "new fan")
+    health, codes, done = healthy(cluster)
+    assert (health, codes) == ("warning", {"away", "no-spare"})
+    assert "new fan" in done.out
+    for _ in range(5):
+        shown = quire("ledger", "show", create(cluster, 3), "--json", store=cluster.store)
+        assert victim not in shown.out
+
+    os.kill(cluster.bookies[0]["pid"], signal.SIGKILL)
+    wait_until_unregistered(cluster, victim)
+    assert states(cluster, "--lost-after", "0s")[victim] == "away", "it is allowed to be missing"
+    wish(cluster, "back", victim)
+    assert states(cluster)[victim] == "silent"
+
+
+def test_a_bookie_is_drained_recommissioned_and_forgotten(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    victim = cluster.bookies[0]["bookie"]
+    everywhere = create(cluster, 4)
+    refused = wish(cluster, "drain", victim, code=7)
+    assert f"ledgers {everywhere} have no writable bookie to move to" in refused.err
+    assert refused.err.count("\n") == 1
+    wish(cluster, "drain", victim, "--anyway")
+    assert states(cluster)[victim] == "draining"
+    assert "is draining" in wish(cluster, "away", victim, "--for", "1h", code=7).err
+    wish(cluster, "recommission", victim)
+    assert states(cluster)[victim] == "up"
+    assert "it is registered: stop it first" in wish(cluster, "forget", victim, code=7).err
+
+    os.kill(cluster.bookies[0]["pid"], signal.SIGKILL)
+    wait_until_unregistered(cluster, victim)
+    assert f"ledgers {everywhere} name it" in wish(cluster, "forget", victim, code=7).err
+    assert quire("ledger", "delete", everywhere, "--yes", store=cluster.store).code == 0
+    wish(cluster, "forget", victim, "--dry-run")
+    assert states(cluster)[victim] == "silent"
+    wish(cluster, "forget", victim)
+    assert states(cluster)[victim] == "gone"
+    assert healthy(cluster)[1] == set()
+    served = quire("bookie", "serve", str(cluster.directory / "bookie-0"), store=cluster.store)
+    assert served.code == 9, "its identity was given up"
+
+
+def test_a_wish_that_makes_no_sense_is_refused_by_name(cluster: RunningCluster) -> None:
+    victim = cluster.bookies[0]["bookie"]
+    assert "is not known" in wish(cluster, "back", "nowhere", code=3).err
+    assert "pass --yes" in wish(cluster, "away", victim, "--for", "3d", code=2).err
+    assert "ends at once" in wish(cluster, "away", victim, "--for", "0", code=2).err
+    assert "Missing option '--for'" in wish(cluster, "away", victim, code=2).err
+    assert set(states(cluster).values()) == {"up"}

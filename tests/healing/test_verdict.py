@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from quire.healing.verdict import ClusterFacts, Severity, duration, health
@@ -24,6 +26,11 @@ TABLE: dict[str, tuple[ClusterFacts, Severity, set[str]]] = {
     "full": (cluster(bookie(free=14), *UPS), WARNING, {"room"}),
     "roomy": (cluster(bookie(free=15), *UPS), OK, set()),
     "older": (cluster(bookie(heard=None), *UPS), WARNING, {"no-heartbeat"}),
+    "back to an older program": (
+        cluster(replace(bookie(), version="unknown"), *UPS),
+        WARNING,
+        {"no-heartbeat", "versions"},
+    ),
     "versions": (cluster(bookie(version="0.9"), *UPS), WARNING, {"versions"}),
     "damaged": (cluster(bookie(damaged=("CRC",)), *UPS), WARNING, {"damaged-record"}),
     "gone serves": (cluster(bookie(standing=GONE), *UPS), WARNING, {"gone-serves"}),
