@@ -29,7 +29,7 @@ class Appender(Protocol):
         """Append a run; done when it is durable."""
         ...
 
-    async def flush(self) -> None:
+    async def flush(self) -> object:
         """Make journal segments free for reuse."""
         ...
 

@@ -37,6 +37,7 @@ from quire.metastore.cluster import Cluster
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.registration import decode_registration, encode_registration, unknown_of
 from quire.metastore.standing import Standing, Wish
+from quire.repair.assignments import Assignment, Assignments
 from quire.service.snapshots import Snapshot
 from quire.storage.disk.state_file import decode_state, encode_state
 from quire.storage.entries.checkpoint import decode_checkpoint, encode_checkpoint
@@ -149,6 +150,12 @@ CASES = (
         "cluster",
         golden.RESTORED.encode(),
         lambda data: replace(Cluster.decode(data), adopted=True).encode(),
+    ),
+    Case(
+        "assignments",
+        golden.ASKED.encode(),
+        lambda data: Assignments.decode(PATH, data).with_more([Assignment(10)]).encode(),
+        {"assignments": 0},
     ),
     Case("counter", encode_counter(7), counter),
     Case(

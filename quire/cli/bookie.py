@@ -215,6 +215,7 @@ async def _serve(
     labels: Labels,
 ) -> None:
     from quire.repair.copies import open_copies
+    from quire.repair.orders import stored_orders
     from quire.storage.server import serve as serve_bookie
 
     def announce(ready: BookieAddress) -> None:
@@ -232,6 +233,7 @@ async def _serve(
         advertise=advertise,
         on_ready=announce,
         copies=open_copies,
+        orders=stored_orders,
         metrics=metrics,
         labels=labels,
     )

@@ -10,6 +10,7 @@ from quire.cli.cluster import cluster
 from quire.cli.dump import dump
 from quire.cli.election import election
 from quire.cli.exits import RootGroup
+from quire.cli.healing import healing
 from quire.cli.ledger import ledger
 from quire.cli.log import log
 from quire.cli.metadata import metadata
@@ -35,5 +36,5 @@ def main(context: click.Context, store: str | None, as_json: bool) -> None:
     context.obj = Settings(store, as_json)
 
 
-for _command in (cluster, bookie, log, ledger, election, metadata, dump, bench, spark):
+for _command in (cluster, bookie, log, ledger, election, metadata, healing, dump, bench, spark):
     main.add_command(_command)

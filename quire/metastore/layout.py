@@ -8,6 +8,7 @@
     /quire/cookies/<bookie>             the identity of a bookie's disk
     /quire/standings/<bookie>           what an operator wishes of a bookie
     /quire/heartbeats/<bookie>          the last account that a bookie gave of itself
+    /quire/moves/<bookie>               copies that a bookie is asked to make
     /quire/logs/<log>                   manifest
     /quire/pages/<log id>/<2 digits>/<14 digits>   a page of a manifest
     /quire/log-jobs/<log id>            the jobs whose work a log ingested
@@ -42,6 +43,7 @@ CLIENTS: Final = "/quire/clients"
 COOKIES: Final = "/quire/cookies"
 STANDINGS: Final = "/quire/standings"
 HEARTBEATS: Final = "/quire/heartbeats"
+MOVES: Final = "/quire/moves"
 LOGS: Final = "/quire/logs"
 PAGES: Final = "/quire/pages"
 LOG_JOBS: Final = "/quire/log-jobs"
@@ -102,6 +104,11 @@ def standing_path(bookie: BookieId) -> str:
 def heartbeat_path(bookie: BookieId) -> str:
     """Return the path of a bookie's heartbeat."""
     return f"{HEARTBEATS}/{check_bookie(bookie)}"
+
+
+def moves_path(bookie: BookieId) -> str:
+    """Return the path of the copies that a bookie is asked to make."""
+    return f"{MOVES}/{check_bookie(bookie)}"
 
 
 def log_path(log: str) -> str:

@@ -21,8 +21,11 @@ from quire.ledger.records import LedgerRecords
 from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
 from quire.ledger.roster import BookieRoster, Bookies
 from quire.ledger.stored_records import StoredRecords
+from quire.ledger.versioned import change_metadata
 from quire.metastore.store import MetadataStore
+from quire.repair.assignments import Assignments, adopted
 from quire.repair.holdings import owed_by
+from quire.repair.orders import StoredOrders
 from quire.run import pack_run, split_run
 from quire.storage.maintenance.replicas_port import Copies, Owed
 
@@ -36,31 +39,55 @@ async def open_copies(store: MetadataStore, bookie: BookieId) -> AsyncIterator[C
     roster = BookieRoster(store, RemoteBookie)
     try:
         await roster.start()
-        yield PeerCopies(StoredRecords(store, random.Random()), roster, bookie)
+        records = StoredRecords(store, random.Random())
+        orders = StoredOrders(store, records, bookie)
+        yield PeerCopies(records, roster, bookie, orders, await orders.read())
     finally:
         await roster.close()
 
 
 class PeerCopies:
-    """See the module. `bookie` is the bookie that asks."""
+    """See the module. `bookie` is the bookie that asks, `assignments` are its orders as they were
+    read before.
+    """
 
     def __init__(
         self,
         records: LedgerRecords,
         bookies: Bookies,
         bookie: BookieId,
+        orders: StoredOrders,
+        assignments: Assignments,
         request_timeout: float = REQUEST_SECONDS,
     ) -> None:
         self._records = records
         self._bookies = bookies
         self._bookie = bookie
+        self._orders = orders
+        self._assignments = assignments
         self._timeout = request_timeout
         self._metadata: LedgerMetadata | None = None
 
     async def owed(self, ledger: LedgerId) -> Owed:
         """See `Copies.owed`."""
         self._metadata = (await self._records.read(ledger)).metadata
-        return owed_by(self._metadata, self._bookie)
+        assigned = self._assignments.of(ledger)
+        replicas = () if assigned is None else assigned.replicas
+        return owed_by(adopted(self._metadata, replicas), self._bookie)
+
+    async def take_places(self, ledger: LedgerId) -> None:
+        """See `Copies.take_places`."""
+        assigned = self._assignments.of(ledger)
+        if assigned is None:
+            return
+
+        def decide(metadata: LedgerMetadata) -> LedgerMetadata | None:
+            wanted = adopted(metadata, assigned.replicas)
+            return None if wanted == metadata else wanted
+
+        if assigned.replicas:
+            await change_metadata(self._records, ledger, decide)
+        await self._orders.done(assigned)
 
     async def fetch(
         self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int

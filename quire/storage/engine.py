@@ -42,7 +42,7 @@ from quire.storage.maintenance.compaction import Compactor
 from quire.storage.maintenance.flushing import NEARLY_FULL, Upkeep
 from quire.storage.maintenance.garbage import Collector, Deletions
 from quire.storage.maintenance.read_repair import Patcher
-from quire.storage.maintenance.replicas_port import OpenCopies
+from quire.storage.maintenance.replicas_port import OpenCopies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 
@@ -339,15 +339,17 @@ class Engine:
         self._suspect = scrubber.suspect
         return scrubber
 
-    def mender(self, copies: OpenCopies) -> Mender:
+    def mender(self, copies: OpenCopies, orders: Orders | None = None) -> Mender:
         """Return the mender of this bookie, to be started and closed by the caller."""
         mender = Mender(
             self.bookie,
             self.storage,
             self.patcher,
             copies,
+            orders,
             self.options,
             has_room=lambda: self.upkeep.is_writable,
+            flush=self.upkeep.flush,
             request_flush=self._request_flush,
             on_fatal=self._die,
         )

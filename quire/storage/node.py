@@ -49,7 +49,7 @@ from quire.storage.entries.write_cache import cost
 from quire.storage.identity.cookie import check_cookie, renew_cookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.garbage import Collector, Deletions
-from quire.storage.maintenance.replicas_port import OpenCopies
+from quire.storage.maintenance.replicas_port import OpenCopies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 
@@ -461,9 +461,9 @@ class BookieNode:
         """Return the collector of this bookie, to be started and closed by the caller."""
         return self._engine.collector(deletions)
 
-    def mender(self, copies: OpenCopies) -> Mender:
+    def mender(self, copies: OpenCopies, orders: Orders | None = None) -> Mender:
         """Return the mender of this bookie, to be started and closed by the caller."""
-        return self._engine.mender(copies)
+        return self._engine.mender(copies, orders)
 
     def scrubber(self, copies: OpenCopies | None = None) -> Scrubber:
         """Return the scrubber of this bookie, to be started and closed by the caller. Without

@@ -39,7 +39,7 @@ from quire.storage.identity.registration import SESSION_SECONDS, Registration
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.deletions import MetadataBirths, MetadataDeletions
 from quire.storage.maintenance.garbage import Collector
-from quire.storage.maintenance.replicas_port import Copies, OpenCopies
+from quire.storage.maintenance.replicas_port import Copies, OpenCopies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
@@ -95,11 +95,14 @@ async def close_in_time(
 
 
 def _upkeep(
-    node: BookieNode, deletions: MetadataDeletions, others: OpenCopies | None
+    node: BookieNode,
+    deletions: MetadataDeletions,
+    others: OpenCopies | None,
+    orders: Orders | None,
 ) -> list[Collector | Scrubber | Mender]:
     """Return the tasks that keep a bookie's disk in order, to be started and closed."""
     tasks: list[Collector | Scrubber | Mender] = [node.collector(deletions), node.scrubber(others)]
-    return tasks if others is None else [*tasks, node.mender(others)]
+    return tasks if others is None else [*tasks, node.mender(others, orders)]
 
 
 def _guarded(node: BookieNode, births: Births) -> BornBookie:
@@ -139,6 +142,7 @@ async def serve(
     session_timeout: float = SESSION_SECONDS,
     rng: random.Random | None = None,
     copies: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[Copies]] | None = None,
+    orders: Callable[[MetadataStore, BookieId], Orders] | None = None,
     metrics: str | None = None,
     labels: Labels = NOWHERE,
 ) -> None:
@@ -150,8 +154,9 @@ async def serve(
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
     the process must end; `copies` reaches the other bookies, which replace its lost entries
-    (without, they stay lost); `metrics` is a host:port where Prometheus finds its figures; `labels`
-    say where it is, and the host is this machine unless they name one.
+    (without, they stay lost); `orders` says which copies it is asked to make; `metrics` is a
+    host:port where Prometheus finds its figures; `labels` say where it is, and the host is this
+    machine unless they name one.
 
     Raises `DirectoryInUseError`, `ConfigurationError` when directory, store or address cannot be
     used, `WrongBookieError` when the directory belongs to another cluster or another process serves
@@ -187,14 +192,12 @@ async def serve(
             shown = await stack.enter_async_context(_shown(bookie, meter, metrics))
             _log.info("bookie %s shows its figures at http://%s/metrics", cookie.bookie, shown)
         others = None if copies is None else partial(copies, store, cookie.bookie)
-        for task in _upkeep(node, MetadataDeletions(store, cookie.cluster), others):
+        asked = orders and orders(store, cookie.bookie)
+        for task in _upkeep(node, MetadataDeletions(store, cookie.cluster), others, asked):
             stack.push_async_callback(task.close)
             task.start()
-        doors = serve_bookie(
-            *(bookie, cookie.bookie, listen, listen_runs),
-            advertise=advertise,
-            limits=limits,
-        )
+        where = (bookie, cookie.bookie, listen, listen_runs)
+        doors = serve_bookie(*where, advertise=advertise, limits=limits)
         address = await stack.enter_async_context(doors)
         address = replace(address, labels=labels.at_host(socket.gethostname()))
         registration = Registration(

@@ -18,7 +18,7 @@ from quire.entry import DigestKind
 from quire.labels import Labels
 from quire.ledger.domains import Placement
 from quire.ledger.ids import Counter, decode_counter, encode_counter
-from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
 from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.manifest.ages import Ages, Mark, Reading
@@ -37,6 +37,7 @@ from quire.metastore.registration import (
     registered_program,
 )
 from quire.metastore.standing import Standing, Wish
+from quire.repair.assignments import Assignment, Assignments
 from quire.service.snapshots import Snapshot
 from quire.storage.identity.cookie import BookieCookie, Part, Role
 from tests.golden.golden import Golden
@@ -217,6 +218,13 @@ def _term(data: bytes) -> Term:
 
 
 RESTORED = Cluster("c" * 32, 3, False, counted=True)
+ASKED = Assignments(
+    "b" * 32,
+    (
+        Assignment(7, (Replica(0, 1, "a" * 32, "b" * 32, Labels.parse("zone=a,host=h")),)),
+        Assignment(9),
+    ),
+)
 CURSOR = CursorRecord("spark", "1" * 32, Position(3, 1, 4), 1_700_000_000_000)
 
 METADATA = (
@@ -244,6 +252,7 @@ METADATA = (
     _of("heartbeat", HEARTBEAT, HEARTBEAT.encode, _heartbeat),
     _of("cluster", AT_LEVEL, AT_LEVEL.encode, Cluster.decode, "-level"),
     _of("cookie", SPREAD, lambda: encode_record("cookie", 1, SPREAD.body()), _twin),
+    _record("moves", ASKED),
     _record("log", NEW_LOG, "-new"),
     _record("log", LOG),
     _record("log", COLD_LOG, "-cold"),

@@ -18,8 +18,10 @@ from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import LEDGER_IDS, ledger_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
+from quire.repair.assignments import Assignments
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
+from quire.repair.orders import StoredOrders
 from quire.run import pack_run, split_run
 from quire.storage.entries.doubtful import Horizon
 from quire.testing.bookie import MemoryBookie
@@ -63,11 +65,20 @@ async def cluster(kind: DigestKind) -> tuple[MemoryStore, Peers, Sealer]:
     return store, peers, sealer
 
 
+def copies_for(
+    store: MemoryStore, peers: Peers, assigned: Assignments | None = None, bookie: str = "a"
+) -> PeerCopies:
+    """Return the way of a bookie to the others."""
+    records = StoredRecords(store, random.Random(0))
+    orders = StoredOrders(store, records, bookie)
+    return PeerCopies(records, peers, bookie, orders, assigned or Assignments(bookie))
+
+
 @pytest.mark.parametrize("kind", list(DigestKind))
 def test_the_entries_wanted_are_brought_as_they_are(kind: DigestKind) -> None:
     async def main() -> None:
         store, peers, sealer = await cluster(kind)
-        copies = PeerCopies(StoredRecords(store, random.Random(0)), peers, "a")
+        copies = copies_for(store, peers)
         assert list((await copies.owed(7)).missing([(0, 3)], 0, 9)) == list(range(4, 10))
         run, entries = await copies.fetch(7, [4, 6, 7], 1 << 20)
         assert list(entries) == [4, 6, 7]
@@ -80,7 +91,7 @@ def test_the_entries_wanted_are_brought_as_they_are(kind: DigestKind) -> None:
 def test_a_bad_copy_and_a_missing_one_are_passed_over() -> None:
     async def main() -> None:
         store, peers, sealer = await cluster(DigestKind.CRC32C)
-        copies = PeerCopies(StoredRecords(store, random.Random(0)), peers, "a")
+        copies = copies_for(store, peers)
         frames = peers.bookies["b"].ledgers[7].frames
         frames[4] = frames[4][:-1] + b"x"
         del frames[5]

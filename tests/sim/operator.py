@@ -21,6 +21,7 @@ from quire.ledger.roster import BookieRoster
 from quire.ledger.stored_records import StoredRecords
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
+from quire.repair.orders import StoredOrders
 from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.replicas_port import Copies
@@ -145,9 +146,10 @@ async def copies(machine: BookieMachine, life: Incarnation) -> AsyncIterator[Cop
     roster = BookieRoster(store, lambda address: world.network.connect(life, address))
     try:
         await roster.start()
-        yield PeerCopies(
-            StoredRecords(store, random.Random(0)), roster, machine.name, REQUEST_SECONDS
-        )
+        records = StoredRecords(store, random.Random(0))
+        orders = StoredOrders(store, records, machine.name)
+        assigned = await orders.read()
+        yield PeerCopies(records, roster, machine.name, orders, assigned, REQUEST_SECONDS)
     finally:
         await roster.close()
         await store.close()

@@ -180,6 +180,17 @@ class LedgerStorage:
         """Return the known ledgers that are in limbo, ascending."""
         return sorted(each.ledger for each in self.states.values() if each.in_limbo)
 
+    def doubt(self, ledger: LedgerId, key_check: str) -> bool:
+        """Put a ledger into limbo that the bookie does not hold whole; tell whether it was not
+        there before. Durable with the next flush. A retired ledger stays retired.
+        """
+        state = self.state(ledger)
+        if state.in_limbo or ledger in self.retired:
+            return False
+        state.doubt(key_check)
+        self._changed[ledger] = None
+        return True
+
     def clear(self, ledger: LedgerId) -> None:
         """Take a ledger out of limbo: it is whole. Durable with the next flush, and harmless to
         forget before.

@@ -108,8 +108,10 @@ class Upkeep:
         finally:
             self._wanted.clear()
 
-    async def flush(self) -> None:
-        """Flush once, unless the disk is full. Raises OSError for anything else."""
+    async def flush(self) -> bool:
+        """Flush once; tell whether that was done, which a full disk prevents. Raises OSError for
+        anything else.
+        """
         self._must_flush = False
         try:
             freed = await self._storage.flush(self._position)
@@ -118,12 +120,13 @@ class Upkeep:
                 raise
             self._must_flush = self._is_blocked = True
             self._close_door()
-            return
+            return False
         self._is_blocked = False
         if freed:  # else waiters would ask for the next one, which frees as little
             self._gate.leave(freed)
         await self._segments.release(self._storage.checkpoint.position.segment)
         self.look()
+        return True
 
     async def look_for_room(self) -> None:
         """Compare the free space with the low mark, or with the high one to open again."""

@@ -1,8 +1,8 @@
-"""A narrow port for the questions of a bookie that repairs itself to the rest of the cluster.
+"""Narrow ports for the questions of a bookie that repairs itself to the rest of the cluster.
 
 It has neither the passwords nor the metadata of ledgers. `Copies` names the entries that metadata
-assigns to it, and brings entries that other bookies hold; quire/repair implements it. The values
-are pure.
+assigns to it, and brings entries that other bookies hold. `Orders` names the ledgers of which it is
+asked to make copies. quire/repair implements both. The values are pure.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Copies(Protocol):
     """See the module."""
 
     async def owed(self, ledger: LedgerId) -> Owed:
-        """Return the entries that the bookie must hold. Raises `NoSuchLedgerError` for a deleted
+        """Return the entries that the bookie must hold, and those of the places that it is asked
+        to take. Raises `NoSuchLedgerError` for a deleted
         ledger, and `QuireError` when that cannot be said.
         """
         ...
@@ -96,6 +97,35 @@ class Copies(Protocol):
         Checked as far as that is possible without the ledger's password. Raises `UnreadableError`
         when no bookie gave a good copy, and `QuireError` when no bookie could be asked.
         """
+        ...
+
+    async def take_places(self, ledger: LedgerId) -> None:
+        """Note in a ledger's record that the bookie has the places of its last `owed`. The caller
+        holds all entries of these, durable; a place that another bookie took first stays there.
+
+        Raises `NoSuchLedgerError` for a deleted ledger, and `QuireError` when the record could not
+        be changed: the call may be repeated.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A closed ledger of which the bookie is asked to make copies, and the check of its key."""
+
+    ledger: LedgerId
+    key_check: str
+
+
+class Orders(Protocol):
+    """The copies that a bookie is asked to make."""
+
+    async def open(self) -> Sequence[Order]:
+        """Return what is to be done, in order. Raises `QuireError` when it cannot be read."""
+        ...
+
+    async def changed(self) -> None:
+        """Return when there may be others than the last `open` returned. Raises `QuireError`."""
         ...
 
 

@@ -6,6 +6,10 @@ stored as every entry is: through the journal. An open ledger stays in limbo: it
 recovery, decides where it ends, and this bookie has no part in that. The bookie fetches the missing
 entries of its finished fragments all the same. The collector drops a deleted ledger.
 
+A ledger of which the bookie is asked to make copies (`Orders`) is put into limbo first. So it is
+fenced, and the bookie denies no entry of it. It leaves limbo as others do, after the ledger's
+record names the bookie.
+
 One task. It keeps to a rate, gives way when the disk is nearly full, and retries unreachable
 entries with pauses that double. Not here: where copies come from (quire/repair).
 """
@@ -14,19 +18,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final
 
 from quire.aio.backoff import Backoff
 from quire.aio.tasks import Tasks
+from quire.aio.timing import time_limit
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import CorruptEntryError, NoSuchLedgerError, QuireError
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.read_repair import Patcher
-from quire.storage.maintenance.replicas_port import Copies, OpenCopies, Owed
+from quire.storage.maintenance.replicas_port import Copies, OpenCopies, Orders, Owed
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +44,8 @@ class MendCounts:
     ledgers_cleared: int = 0
     ledgers_left: int = 0
     """In limbo after the last round: not closed yet, or not to be had now."""
+    ledgers_ordered: int = 0
+    """Put into limbo because the bookie was asked to make copies of them."""
     entries: int = 0
     bytes: int = 0
     failures: int = 0
@@ -56,19 +63,24 @@ class Mender:
         storage: LedgerStorage,
         patcher: Patcher,
         copies: OpenCopies,
+        orders: Orders | None,
         options: StorageOptions,
         *,
         has_room: Callable[[], bool],
+        flush: Callable[[], Awaitable[bool]],
         request_flush: Callable[[], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._bookie = bookie
         self._storage = storage
         self._copies = copies
+        self._orders = orders
         self._options = options
         self._patcher = patcher
         self._has_room = has_room
+        self._flush = flush
         self._request_flush = request_flush
+        self._ordered: frozenset[LedgerId] = frozenset()
         self._on_fatal = on_fatal
         self._tasks = Tasks(on_fatal)
         self.counts: Final = MendCounts()
@@ -80,11 +92,39 @@ class Mender:
         pauses = Backoff(self._options.mend_seconds, self._options.mend_seconds_max).pauses()
         while True:
             before = (self.counts.ledgers_cleared, self.counts.entries)
+            await self._take_orders()
             if self._storage.limbo() and self._has_room():
                 await self.round()
             if before != (self.counts.ledgers_cleared, self.counts.entries):
                 pauses.reset()
-            await asyncio.sleep(pauses.next())
+            await self._wait(pauses.next())
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for the next round, or for new orders."""
+        if self._orders is None:
+            await asyncio.sleep(seconds)
+            return
+        with suppress(TimeoutError):
+            async with time_limit(seconds):
+                try:
+                    await self._orders.changed()
+                except QuireError:
+                    await asyncio.sleep(seconds)
+
+    async def _take_orders(self) -> None:
+        """Put the ledgers into limbo of which the bookie is asked to make copies."""
+        if self._orders is None or not self._has_room():
+            return
+        try:
+            orders = await self._orders.open()
+        except QuireError as error:
+            _log.warning("bookie %s cannot read its orders: %s", self._bookie, error)
+            return
+        self._ordered = frozenset(order.ledger for order in orders)
+        for order in orders:
+            if self._storage.doubt(order.ledger, order.key_check):
+                self.counts.ledgers_ordered += 1
+                _log.info("bookie %s makes copies of ledger %d", self._bookie, order.ledger)
 
     async def round(self) -> None:
         """Try to make every ledger in limbo whole, once. Raises OSError."""
@@ -107,6 +147,8 @@ class Mender:
     async def _try(self, copies: Copies, ledger: LedgerId) -> None:
         try:
             if await self._mend(copies, ledger):
+                if not await self._take_places(copies, ledger):
+                    return
                 self._storage.clear(ledger)
                 self.counts.ledgers_cleared += 1
                 _log.info("bookie %s has all of ledger %d again", self._bookie, ledger)
@@ -115,6 +157,15 @@ class Mender:
         except QuireError as error:
             self.counts.failures += 1
             _log.warning("bookie %s lacks copies of ledger %d: %s", self._bookie, ledger, error)
+
+    async def _take_places(self, copies: Copies, ledger: LedgerId) -> bool:
+        """Enter a whole ledger's record; tell whether that was done. The fence and the check of the
+        key are durable before: nobody may begin the ledger anew at a bookie that it names.
+        """
+        if ledger in self._ordered and not await self._flush():
+            return False
+        await copies.take_places(ledger)
+        return True
 
     async def _mend(self, copies: Copies, ledger: LedgerId) -> bool:
         """Fetch the missing entries of a ledger; tell whether it is whole now."""

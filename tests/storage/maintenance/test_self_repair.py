@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -10,22 +11,24 @@ from typing import Any
 
 import pytest
 
-from quire.entry import EntryId, LedgerId
+from quire.entry import EntryId, LedgerId, key_check
 from quire.errors import (
     EntryUnknownError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    ReadOnlyBookieError,
     StoreUnavailableError,
+    UnauthorizedError,
     UnreadableError,
 )
 from quire.run import pack_run
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.read_repair import WAITED_SECONDS_MAX
-from quire.storage.maintenance.replicas_port import Copies, Owed, Stretch
+from quire.storage.maintenance.replicas_port import Copies, Order, Owed, Stretch
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.offline.salvage import Doubt
 from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged
-from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of, sealed
+from tests.storage.scene import KEY, OTHER_KEY, SMALL, Scene, drive, eventually, run_of, sealed
 from tests.support.virtual import virtually
 
 FAST = replace(SMALL, mend_seconds=0.001, mend_seconds_max=0.01)
@@ -46,6 +49,8 @@ class FakeCopies:
     """Seconds until nobody has answered."""
     is_away: bool = False
     asked: list[tuple[LedgerId, EntryId]] = field(default_factory=list)
+    taken: list[LedgerId] = field(default_factory=list)
+    """Ledgers whose records were asked to name the bookie."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Copies]:
@@ -57,6 +62,9 @@ class FakeCopies:
         if ledger not in self.ledgers:
             raise NoSuchLedgerError(ledger)
         return self.ledgers[ledger]
+
+    async def take_places(self, ledger: LedgerId) -> None:
+        self.taken.append(ledger)
 
     async def fetch(
         self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int
@@ -302,3 +310,136 @@ def test_entries_that_nobody_has_keep_none_behind_them_away() -> None:
         await scene.close()
 
     drive(main())
+
+
+@dataclass
+class FakeOrders:
+    """Copies that the bookie is asked to make, by heart."""
+
+    orders: list[Order]
+    is_away: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def open(self) -> Sequence[Order]:
+        if self.is_away:
+            raise StoreUnavailableError("store", "away")
+        return self.orders
+
+    async def changed(self) -> None:
+        if self.is_away:
+            raise StoreUnavailableError("store", "away")
+        await self.news.wait()
+        self.news.clear()
+
+
+def test_ordered_copies_are_made_and_then_the_record_names_the_bookie() -> None:
+    """The ledger is fenced and has one key before the record names the bookie, also after a power
+    cut in that very moment.
+    """
+
+    async def main() -> None:
+        scene = Scene(options=replace(SMALL, mend_seconds=3600.0, mend_seconds_max=3600.0))
+        node = await scene.start()
+        copies, orders = FakeCopies({50: all_to(9)}), FakeOrders([])
+
+        async def take_places(ledger: LedgerId) -> None:
+            copies.taken.append(ledger)
+            assert (await scene.node.info()).in_limbo == 1
+            await scene.cut()
+            raise StoreUnavailableError("store", "the power failed")
+
+        copies.take_places = take_places  # type: ignore[method-assign]
+        mender = node.mender(copies.open, orders)
+        mender.start()
+        await asyncio.sleep(10)
+        orders.orders.append(Order(50, key_check(KEY)))
+        orders.news.set()
+        await eventually(lambda: bool(copies.taken))
+        await mender.close()
+        await scene.start()
+        assert scene.node._storage.limbo() == [50]
+        assert (await scene.entries(50)).keys() == set(range(10))
+        with pytest.raises(UnauthorizedError):
+            await scene.node.add(50, OTHER_KEY, run_of(50, 10))
+        with pytest.raises(ReadOnlyBookieError):
+            await scene.node.add(50, KEY, run_of(50, 10))
+        del copies.take_places
+        again = scene.node.mender(copies.open, orders)
+        again.start()
+        await eventually(lambda: again.counts.ledgers_cleared == 1)
+        assert copies.taken == [50, 50]
+        await again.close()
+        await scene.close()
+
+    virtually(main)
+
+
+def test_a_full_disk_enters_no_record() -> None:
+    async def main() -> None:
+        scene = Scene(options=replace(FAST, space_check_seconds=0.01))
+        node = await scene.start()
+        copies, orders = FakeCopies({50: all_to(9)}), FakeOrders([Order(50, key_check(KEY))])
+        mender = node.mender(copies.open, orders)
+        check_room = scene.disk.check_room
+
+        def is_full(growth: int) -> None:
+            if any(path.startswith("entries/") for path in scene.disk.files()):
+                raise OSError(errno.ENOSPC, "no space for the states of ledgers")
+            check_room(growth)
+
+        flush = mender._flush
+
+        async def on_a_full_disk() -> bool:
+            scene.disk.check_room = is_full  # type: ignore[method-assign]
+            try:
+                return await flush()
+            finally:
+                scene.disk.check_room = check_room  # type: ignore[method-assign]
+
+        mender._flush = on_a_full_disk
+        await mender._take_orders()
+        await mender.round()
+        assert mender.counts.entries == 10
+        assert copies.taken == []
+        mender._flush = flush
+        mender.start()
+        await eventually(lambda: copies.taken == [50])
+        await mender.close()
+        await scene.close()
+
+    virtually(main)
+
+
+def test_orders_that_cannot_be_read_now_are_read_later() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        node = await scene.start()
+        copies = FakeCopies({50: all_to(9)})
+        orders = FakeOrders([Order(50, key_check(KEY))], is_away=True)
+        mender = node.mender(copies.open, orders)
+        mender.start()
+        await asyncio.sleep(1)
+        assert copies.asked == []
+        orders.is_away = False
+        await eventually(lambda: copies.taken == [50])
+        await mender.close()
+        await scene.close()
+
+    virtually(main)
+
+
+def test_a_retired_ledger_is_not_begun_again() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        node = await scene.start()
+        await node._storage.retire([50])
+        copies, orders = FakeCopies({50: all_to(9)}), FakeOrders([Order(50, key_check(KEY))])
+        mender = node.mender(copies.open, orders)
+        mender.start()
+        await asyncio.sleep(1)
+        assert copies.asked == []
+        assert copies.taken == []
+        await mender.close()
+        await scene.close()
+
+    virtually(main)

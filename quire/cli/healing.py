@@ -1,0 +1,194 @@
+"""`quire healing`: make lost and short copies of closed ledgers again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import click
+
+from quire.cli.metadata import opened
+from quire.cli.output import note, print_json, print_table, progress_of
+from quire.cli.settings import Settings, run, with_settings
+from quire.errors import IntegrityError, RetryError
+from quire.repair.assignments import Assignment
+from quire.repair.healing import Healing, Progressed, open_healing
+from quire.repair.plan import Plan
+
+
+@click.group(short_help="Make lost and short copies of ledgers again.")
+def healing() -> None:
+    """Make lost and short copies of closed ledgers again.
+
+    Bookies fetch the copies from each other. Passwords of ledgers are not needed.
+    """
+
+
+@contextlib.asynccontextmanager
+async def _reached(settings: Settings) -> AsyncIterator[Healing]:
+    async with opened(settings) as store, open_healing(store) as found:
+        yield found
+
+
+@healing.command("run", short_help="Ask bookies for missing copies, and wait for them.")
+@click.option(
+    "--lost",
+    multiple=True,
+    metavar="BOOKIE",
+    help="A bookie that will not come back; its places go to others. Repeatable.",
+)
+@click.option(
+    "--holes/--no-holes",
+    default=True,
+    show_default=True,
+    help="Compare all closed ledgers with the lists of the bookies, and fetch missing entries.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the copies to be made, and change nothing.")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=1.0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Leave a bookie to it when it finishes none of its ledgers for so long.",
+)
+@with_settings
+def run_(
+    settings: Settings, lost: tuple[str, ...], holes: bool, dry_run: bool, patience: float
+) -> None:
+    """Ask bookies for the missing copies of closed ledgers, and wait until they have made them.
+
+    May be interrupted and started again: requests stay, and none is made twice. The
+    exit code is 4 if copies are still to be made, and 9 if entries are on no bookie that answered.
+
+    Open ledgers are left alone: their writer replaces a lost bookie by itself, and the next leader
+    of a log ends the ledger of a writer that died.
+
+    \b
+    Examples:
+      quire healing run --lost 5f1c0b7e --dry-run
+      quire healing run
+    """
+    run(lambda: _run(settings, lost, finds_holes=holes, dry_run=dry_run, patience=patience))
+
+
+async def _run(
+    settings: Settings, lost: tuple[str, ...], *, finds_holes: bool, dry_run: bool, patience: float
+) -> None:
+    async with _reached(settings) as reached:
+        with progress_of("Comparing ledgers") as on_progress:
+            plan = await reached.plan(lost, finds_holes=finds_holes, on_progress=on_progress)
+        if dry_run:
+            _print_orders(settings, plan.wanted)
+            progressed = Progressed()
+        else:
+            with progress_of("Copying ledgers") as on_progress:
+                progressed = await reached.carry_out(
+                    plan, patience=patience, on_progress=on_progress
+                )
+    _print_result(settings, plan, progressed, dry_run=dry_run)
+    _check_result(plan, progressed)
+
+
+def _print_result(settings: Settings, plan: Plan, progressed: Progressed, *, dry_run: bool) -> None:
+    if settings.json:
+        print_json(
+            {
+                "planned": plan.assignments,
+                "done": progressed.done,
+                "left": progressed.left,
+                "open": sorted(plan.open_ledgers),
+                "unplaced": {str(each): why for each, why in sorted(plan.unplaced.items())},
+                "lost": sorted(plan.lost),
+            }
+        )
+        return
+    for ledger, why in sorted(plan.unplaced.items()):
+        click.echo(f"ledger {ledger}: {why}")
+    for ledger in sorted(plan.lost):
+        click.echo(f"ledger {ledger}: no bookie that answered has all entries")
+    for bookie, ledgers in sorted(progressed.left.items()):
+        click.echo(f"bookie {bookie} has not copied {len(ledgers)} ledgers yet; first {ledgers[0]}")
+    if plan.open_ledgers:
+        note(
+            f"{len(plan.open_ledgers)} ledgers are open and wait for their writer or for the next "
+            f"leader of their log; first {min(plan.open_ledgers)}."
+        )
+    if dry_run:
+        note(f"{plan.assignments} copies of ledgers are to be made. Nothing was changed.")
+    else:
+        note(f"{progressed.done} of {plan.assignments} copies of ledgers are made.")
+
+
+def _check_result(plan: Plan, progressed: Progressed) -> None:
+    if plan.lost:
+        raise IntegrityError(
+            f"entries of {len(plan.lost)} ledgers are on no bookie that answered, first of ledger "
+            f"{min(plan.lost)}: start the bookies that are down, or see `quire ledger inventory`"
+        )
+    if plan.unplaced:
+        raise RetryError(
+            f"{len(plan.unplaced)} ledgers have places that no bookie may take: add bookies, then "
+            "run this again"
+        )
+    if progressed.left:
+        raise RetryError(
+            f"{len(progressed.left)} bookies are still at work: `quire healing list` shows the "
+            "ledgers, and this command can be run again"
+        )
+
+
+@healing.command("list", short_help="Print the copies that bookies are asked to make.")
+@with_settings
+def list_(settings: Settings) -> None:
+    """Print the copies that bookies are asked to make, and have not made yet.
+
+    \b
+    Example:
+      quire healing list --json
+    """
+    run(lambda: _list(settings))
+
+
+async def _list(settings: Settings) -> None:
+    async with _reached(settings) as reached:
+        found = await reached.orders()
+    _print_orders(settings, found)
+
+
+def _print_orders(settings: Settings, found: dict[str, list[Assignment]]) -> None:
+    rows = [(bookie, each) for bookie in sorted(found) for each in found[bookie]]
+    if settings.json:
+        for bookie, each in rows:
+            places = [[it.first, it.position, it.old] for it in each.replicas]
+            print_json({"bookie": bookie, "ledger": each.ledger, "places": places})
+        return
+    print_table(
+        ("bookie", "ledger", "in the place of"),
+        [
+            (bookie, each.ledger, ", ".join(sorted({it.old for it in each.replicas})) or "-")
+            for bookie, each in rows
+        ],
+        empty="No bookie is asked for a copy.",
+    )
+
+
+@healing.command(short_help="Take all requests for copies back.")
+@with_settings
+def cancel(settings: Settings) -> None:
+    """Take all requests for copies back. A copy that is under way may still be finished.
+
+    \b
+    Example:
+      quire healing cancel
+    """
+    run(lambda: _cancel(settings))
+
+
+async def _cancel(settings: Settings) -> None:
+    async with _reached(settings) as reached:
+        count = await reached.cancel()
+    if settings.json:
+        print_json({"cancelled": count})
+    else:
+        note(f"{count} requests are taken back.")

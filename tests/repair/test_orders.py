@@ -1,0 +1,121 @@
+"""Orders in a store: read, waited for, and changed by several programs at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from quire.entry import DigestKind
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
+from quire.ledger.quorum import Replication
+from quire.ledger.stored_records import StoredRecords
+from quire.metastore.layout import ledger_path
+from quire.metastore.memory import MemoryStore
+from quire.repair.assignments import Assignment
+from quire.repair.orders import StoredOrders, stored_orders
+from quire.storage.maintenance.replicas_port import Order
+from tests.repair.test_copies import Peers, cluster, copies_for
+from tests.support.virtual import virtually
+
+MOVE = Assignment(7, (Replica(0, 1, "b", "x"),))
+
+
+async def with_ledgers(store: MemoryStore) -> None:
+    """Create ledger 7, closed, and ledger 8, open."""
+    for ledger, state, end in ((7, LedgerState.CLOSED, (9, 1)), (8, LedgerState.OPEN, (None,) * 2)):
+        metadata = LedgerMetadata(
+            *(ledger, Replication(3, 3, 2), DigestKind.CRC32C, "0" * 40),
+            *((Fragment(0, ("a", "b", "c")),), state, *end),
+        )
+        await store.create(ledger_path(ledger), metadata.encode())
+
+
+def test_orders_for_open_and_deleted_ledgers_are_given_back() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await with_ledgers(store)
+        orders = stored_orders(store, "x")
+        assert list(await orders.open()) == []
+        await orders.add([MOVE, Assignment(8), Assignment(9)])
+        assert list(await orders.open()) == [Order(7, "0" * 40)]
+        assert (await orders.read()).open == (MOVE,)
+
+    virtually(main)
+
+
+def test_a_bookie_hears_of_new_orders() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await with_ledgers(store)
+        orders = stored_orders(store, "x")
+        for assignment in (MOVE, Assignment(8)):
+            await orders.open()
+            waiting = asyncio.ensure_future(orders.changed())
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            await stored_orders(store, "x").add([assignment])
+            await waiting
+
+    virtually(main)
+
+
+def test_nothing_is_lost_between_programs_that_change_the_orders_at_once() -> None:
+    async def main(seed: int) -> None:
+        store = MemoryStore()
+        rng = random.Random(seed)
+
+        def orders() -> StoredOrders:
+            return StoredOrders(store, StoredRecords(store, rng), "x")
+
+        more = [orders().add([Assignment(ledger)]) for ledger in range(6)]
+        await asyncio.gather(*more)
+        await asyncio.gather(*(orders().done(Assignment(each)) for each in range(0, 6, 2)))
+        left = (await orders().read()).open
+        assert {each.ledger for each in left} == {1, 3, 5}
+        assert (await orders().clear()).open == ()
+
+    for seed in range(5):
+        virtually(lambda seed=seed: main(seed), seed)  # type: ignore[misc]
+
+
+def test_the_record_names_the_bookie_after_it_took_its_place() -> None:
+    async def main() -> None:
+        store, peers, _ = await cluster(DigestKind.CRC32C)
+        peers.bookies["x"] = peers.bookies["a"]
+        orders = stored_orders(store, "x")
+        assigned = await orders.add([Assignment(7, (Replica(0, 0, "a", "x"),))])
+        copies = copies_for(store, peers, assigned, "x")
+        owed = await copies.owed(7)
+        assert owed.is_final
+        assert list(owed.within(0, 100)) == list(range(10))
+        _, brought = await copies.fetch(7, range(10), 1 << 20)
+        assert list(brought) == list(range(10))
+        for _ in range(2):
+            await copies.take_places(7)
+            record = await store.get(ledger_path(7))
+            (fragment,) = LedgerMetadata.decode("", record.value).fragments
+            assert fragment.bookies == ("x", "b", "c")
+            assert (await orders.read()).open == ()
+
+    virtually(main)
+
+
+def test_a_place_that_another_took_first_stays_there() -> None:
+    async def main() -> None:
+        store, peers = (await cluster(DigestKind.CRC32C))[:2]
+        both = []
+        for name in ("x", "y"):
+            move = Assignment(7, (Replica(0, 0, "a", name),))
+            assigned = await stored_orders(store, name).add([move])
+            copies = copies_for(store, Peers(), assigned, name)
+            assert (await copies.owed(7)).is_final
+            both.append(copies)
+        del peers
+        await asyncio.gather(*(copies.take_places(7) for copies in both))
+        record = await store.get(ledger_path(7))
+        (fragment,) = LedgerMetadata.decode("", record.value).fragments
+        assert fragment.bookies in {("x", "b", "c"), ("y", "b", "c")}
+        for name in ("x", "y"):
+            assert (await stored_orders(store, name).read()).open == ()
+
+    virtually(main)
