@@ -10,7 +10,7 @@ TAKEOVER: Final = "quire/log/leader/takeover.py"
 CHAIN: Final = "quire/log/leader/segments.py"
 PRODUCERS: Final = "quire/log/records/producers.py"
 AGES: Final = "quire/log/manifest/ages.py"
-RETENTION: Final = "quire/log/maintenance/retention.py"
+DOOMED: Final = "quire/log/maintenance/doomed.py"
 BALLOT: Final = "quire/election/ballot.py"
 ELECTION: Final = "quire/election/election.py"
 SNAPSHOTS: Final = "quire/service/snapshots.py"
@@ -125,7 +125,7 @@ EDITS: Final = (
     ),
     Edit(
         "a ledger that could not be deleted is forgotten",
-        RETENTION,
+        DOOMED,
         "                await catalog.delete(ledger)\n            deleted.append(ledger)\n",
         "                await catalog.delete(ledger)\n        deleted.append(ledger)\n",
         ("tests/log/maintenance/test_retention.py",),

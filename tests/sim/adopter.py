@@ -112,7 +112,8 @@ class Adopter:
         except QuireError as error:
             self._world.say(client.name, f"does not load again: {error!r}")
         else:
-            ingested = {each.ledger for each in manifest.segments} & appends.keys()
+            flat = self._world.manifest_watch.flat(manifest)
+            ingested = {each.ledger for each in flat.segments} & appends.keys()
             if ingested:
                 raise Violation("a job is adopted once", f"{job} was adopted again: {ingested}")
         for append in (each for part in appends.values() for each in part):
@@ -223,7 +224,7 @@ class Adopter:
 
     def _confirm(self, manifest: LogManifest, ledger: LedgerId, mine: list[LogAppend]) -> None:
         """Note where a part's records are now; they may have been trimmed already."""
-        for segment in manifest.segments:
+        for segment in self._world.manifest_watch.flat(manifest).segments:
             if segment.ledger == ledger:
                 for entry, append in enumerate(mine):
                     slots = range(len(append.payloads))

@@ -38,6 +38,7 @@ class ManifestWatch:
         self._find = find
         self.current: dict[str, LogManifest] = {}
         self.pages = PageWatch(report)
+        self._flats: dict[bytes, LogManifest] = {}
         self._deleted: set[LedgerId] = set()
         self.takeovers = 0
         self.rolls = 0
@@ -58,8 +59,10 @@ class ManifestWatch:
             return
         try:
             after = None if value is None else self.pages.read(path, value)
-            if after is None:
+            if after is None or value is None:
                 self.pages.forget(path)
+            else:
+                self._flats[value] = after
             self.on_change(path, after)
             if after is not None:
                 self._check(after)
@@ -67,6 +70,10 @@ class ManifestWatch:
             self._report(Violation("C3 the manifest is sound", str(error)))
         except Violation as violation:
             self._report(violation)
+
+    def flat(self, manifest: LogManifest) -> LogManifest:
+        """Return a manifest that was written as one without pages."""
+        return self._flats[manifest.encode()]
 
     def _check_deletion(self, ledger: int) -> None:
         self._deleted.add(ledger)

@@ -1,6 +1,6 @@
 """Watching the pages of manifests, and reading manifests whole.
 
-C12  a page with segments of a log is there, and is what it was when it was created; no name is
+C18  a page with segments of a log is there, and is what it was when it was created; no name is
      given to a second page. A doomed page goes when all is deleted that it names: then it may be
      doomed a second time, with the page above it
 
@@ -21,7 +21,7 @@ from quire.log.manifest.segment import Segment
 from quire.metastore.layout import PAGES, page_path
 from tests.sim.history import Violation
 
-RULE = "C12 named pages are there and never change"
+RULE = "C18 named pages are there and never change"
 
 
 class PageWatch:

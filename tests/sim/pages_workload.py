@@ -7,7 +7,7 @@ at any step. Readers hold heads for a while and go through their pages.
   P1  what is read through pages is the list of segments as it was at the version of the head, or an
       error when the head has changed since
   P2  what is doomed is forgotten when it is deleted, not before
-  P3  a job that is acknowledged is remembered
+  P3  a job that is acknowledged is remembered, and its parts were listed
   P4  in the end no page is left that no manifest names
 
 The manifest and its pages are watched in manifest_watch.py and page_watch.py.
@@ -49,6 +49,7 @@ from tests.sim.world import SimWorld
 
 NAME: Final = "log"
 PATH: Final = log_path(NAME)
+JOBS = "jobs of a log are remembered"
 
 Change: TypeAlias = Callable[[LogManifest], LogManifest]
 
@@ -85,10 +86,10 @@ class PagesWorkload:
         self.catalog = cast(LedgerCatalog, self.ledgers)
         self.acks = 0
         self.over = False
-        self.flats: dict[bytes, LogManifest] = {}
-        """Every manifest that there was, without pages, by the record of its head."""
         self.done: dict[str, tuple[str, int]] = {}
         """By job: the log, and the sequence that is acknowledged."""
+        self.ever: set[LedgerId] = set()
+        """Ledgers that were listed at some time."""
         self.sequences: dict[str, int] = {}
         self.deletions = rng.choice([0.0, 0.0, 0.01])
         self.pace = rng.choice([20.0, 200.0])
@@ -104,6 +105,8 @@ class PagesWorkload:
         world.begin_faults()
         lives = [self._live(f"editor{i}", self._edit) for i in range(rng.choice([1, 2, 3]))]
         lives += [self._live(f"reader{i}", self._read) for i in range(rng.choice([1, 2]))]
+        if rng.random() < 0.5:
+            lives.append(self._live("sweeper", self._sweep))
         tasks = [asyncio.create_task(each) for each in lives]
         await asyncio.sleep(rng.choice([1.0, 3.0]))
         if rng.random() < 0.5:
@@ -141,7 +144,7 @@ class PagesWorkload:
             return
         lost = [each for each in before.doomed if each not in after.doomed]
         left = [each for each in lost if each in self.ledgers.living]
-        require(not left, "P2 the doomed are deleted first", f"{left} are forgotten")
+        require(not left, "the doomed are deleted first", f"{left} are forgotten")
 
     def _noted(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree, behind the watch of manifests."""
@@ -152,10 +155,11 @@ class PagesWorkload:
             named = {*(each.ledger for each in gone.segments), *gone.doomed}
             if left := sorted(named & self.ledgers.living):
                 text = f"the log is gone, its ledgers {left} are not"
-                self.world.loop.fail(Violation("P2 the doomed are deleted first", text))
+                self.world.loop.fail(Violation("the doomed are deleted first", text))
             self.done = {job: it for job, it in self.done.items() if it[0] != gone.log_id}
         elif value:
-            self.flats[value] = self.world.manifest_watch.current[NAME]
+            now = self.world.manifest_watch.current[NAME]
+            self.ever.update(each.ledger for each in now.segments)
 
     # -- editors -------------------------------------------------------------------------------
 
@@ -189,7 +193,7 @@ class PagesWorkload:
             records = random.Random(f"{seed}:{segment.number}").choice([0, 1, 2, 9])
             if not records:
                 return SegmentEnd(-1, 0, 0, 0, 0)
-            return SegmentEnd(records - 1, 1, records, 100, segment.created_ms)
+            return SegmentEnd(records - 1, 1, records, 100, 0, segment.number)
 
         return end
 
@@ -222,7 +226,7 @@ class PagesWorkload:
         await record.edit(once(edit, LogBeingDeletedError(NAME)))
 
     async def _ingest(self, record: ManifestRecord, name: str) -> None:
-        end, count = self._ends(), self.rng.choice([1, 3, 12])
+        end, count = self._ends(), self.rng.choice([1, 3, 12, 30])
         parts = [(self.ledgers.new(), SegmentEnd(0, 1, 1, 10, 0)) for _ in range(count)]
         sequence = self.sequences.get(name, 0) + 1
         self.sequences[name] = sequence
@@ -236,6 +240,10 @@ class PagesWorkload:
             return now.ingest(ends, parts, job, 0)
 
         after = await record.edit(_of_some(change))
+        lost = [ledger for ledger, _ in parts if ledger not in self.ever]
+        require(
+            not lost, "jobs of a log are remembered", f"{job} is done, and {lost} were never listed"
+        )
         self.done[name] = (after.log_id, sequence)
 
     async def _trim(self, record: ManifestRecord) -> None:
@@ -248,6 +256,12 @@ class PagesWorkload:
 
         edit = _edits(record)
         await delete_doomed(self.catalog, await edit(change), edit)
+
+    async def _sweep(self, client: ClientMachine) -> None:
+        """Sweep without a pause: an editor may be between its pages and its head."""
+        record = self._record(client)
+        for _ in range(20):
+            await sweep_pages(record.store, record)
 
     async def _copy(self, record: ManifestRecord) -> None:
         """Change something of some segments, as an offload does."""
@@ -291,14 +305,14 @@ class PagesWorkload:
     async def _read(self, client: ClientMachine) -> None:
         record = self._record(client)
         manifest, version = await record.read()
-        flat = self.flats[manifest.encode()]
+        flat = self.world.manifest_watch.flat(manifest)
         for _ in range(self.rng.choice([1, 5])):
             await asyncio.sleep(self.rng.expovariate(self.pace))
             try:
                 await self._ask(manifest, flat)
             except MissingPageError as error:
                 if self.world.tree.version(PATH) == version:
-                    raise Violation("P1 pages are there", str(error)) from error
+                    raise Violation("pages of a head are there", str(error)) from error
                 self.world.note_fault("reader with an old head")
                 return
             self.acks += 1
@@ -324,7 +338,7 @@ class PagesWorkload:
                 found = await ask(manifest, lambda: manifest.lists(ledger))
                 expected = flat.lists(ledger)
         text = f"{found} instead of {expected}, asked for {number} or ledger {ledger}"
-        require(found == expected, "P1 pages are the list", text)
+        require(found == expected, "pages are the list of segments", text)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -344,7 +358,9 @@ class PagesWorkload:
             for job, (log_id, sequence) in sorted(self.done.items()):
                 known = await record.ask(manifest, lambda now, job=job: now.sequence_of(job))  # type: ignore[misc]
                 told = manifest.log_id != log_id or known >= sequence
-                require(told, "P3 jobs are remembered", f"{job} came to {sequence}, not {known}")
+                require(
+                    told, "jobs of a log are remembered", f"{job} came to {sequence}, not {known}"
+                )
             for _ in range(20):
                 await client.insist(lambda: sweep_pages(store, record))
         self._check_swept()
@@ -362,7 +378,7 @@ class PagesWorkload:
             for rest in tree.children(f"{PAGES}/{log_id}/{shard}")
         }
         left = sorted(there - named)
-        require(not left, "P4 nothing is left over", f"{left} are named by no manifest")
+        require(not left, "no page is left over", f"{left} are named by no manifest")
 
 
 def _check_writable(manifest: LogManifest) -> None:

@@ -62,6 +62,7 @@ NUMBERED: Final = 7
 DELETED: Final = 10
 LOST: Final = 40
 EXILED: Final = 9
+PAGED: Final = 13
 
 _runs = 0
 
@@ -70,7 +71,8 @@ def workload_of(seed: int) -> str:
     """The workload that a seed of a campaign runs.
 
     Four of five seeds are of a ledger; of those that end in 7, every second one numbers its entries
-    itself; those that end in 9 are in turn of writers in exile and of a store that is put back.
+    itself, and of those that end in 3 every second one edits manifests with small pages; those that
+    end in 9 are in turn of writers in exile and of a store that is put back.
     Every fifth is of a log: those that end in 0 with rival leaders, every fourth of them with
     deletions and every eighth with lost records; those that end in 5 in turn with an election and
     with a service.
@@ -78,6 +80,8 @@ def workload_of(seed: int) -> str:
     if seed % LOG_EVERY:
         if seed % (2 * LOG_EVERY) == EXILED:
             return "exile" if seed % (4 * LOG_EVERY) == EXILED else "restored"
+        if seed % (4 * LOG_EVERY) == PAGED:
+            return "pages"
         return "numbered" if seed % (4 * LOG_EVERY) == NUMBERED else "ledger"
     if seed % (2 * LOG_EVERY) == 0:
         if seed % (16 * LOG_EVERY) == LOST:
