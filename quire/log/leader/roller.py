@@ -21,7 +21,7 @@ from typing import Final
 from quire.aio.retry import retry
 from quire.errors import LogFullError
 from quire.log.leader.segments import Chain
-from quire.log.manifest.capacity import check_growth, warning
+from quire.log.manifest.capacity import check_growth, has_much_space, warning
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY
 
@@ -143,9 +143,10 @@ class Roller:
 
         If it does not, each caller that waits for a roll gets the error.
         """
-        manifest = self._chain.manifest
-        if warning(manifest) is not None:  # another client may have trimmed the log since
-            manifest = await retry(self._chain.find_mine, self._rng)
+        if has_much_space(self._chain.manifest):
+            return True
+        # Another client may have trimmed the log since.
+        manifest = await retry(self._chain.find_mine, self._rng)
         try:
             check_growth(manifest)
         except LogFullError as error:

@@ -60,6 +60,11 @@ def check_takeover(manifest: LogManifest) -> int:
     return size
 
 
+def has_much_space(manifest: LogManifest) -> bool:
+    """Return whether a manifest is below all limits, with one look at its size."""
+    return manifest_bytes(manifest) < min(WARNING_BYTES, GROWTH_BYTES_MAX)
+
+
 def warning(manifest: LogManifest) -> str | None:
     """Return what to warn of; None while the manifest is below half of the limit."""
     size = manifest_bytes(manifest)

@@ -11,14 +11,15 @@ Pure: no clock and no I/O. Source: docs/formats.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 from quire.errors import CorruptRecordError
 from quire.log.manifest.ages import NO_AGES, ages_of_row
 from quire.log.manifest.jobs import Forgotten, job_from_row
-from quire.log.manifest.page import follow_each_other, reference_from_row
-from quire.log.manifest.page_tree import NO_BORDER, Border, Place
+from quire.log.manifest.page import Summary, follow_each_other, reference_from_row
+from quire.log.manifest.page_tree import NO_BORDER, Border, Levels, Place, places_of
 from quire.log.manifest.schema import FIELDS, check_types
 from quire.log.manifest.segment import segment_from_row
 from quire.log.records.position import Position
@@ -71,12 +72,27 @@ def _paged_body(manifest: Manifest, body: dict[str, Any]) -> dict[str, Any]:
         if not body[name]:
             del body[name]
     if manifest.levels:
-        body["levels"] = [[each.row() for each in level] for level in manifest.levels]
+        body["levels"] = _level_rows(manifest.levels)
         body["border"] = list(manifest.border)
     if manifest.doomed_pages:
         rows = [[each.level, each.reference.row()] for each in manifest.doomed_pages]
         body["doomed_pages"] = rows
     return body
+
+
+@lru_cache(maxsize=16)
+def _level_rows(levels: Levels) -> list[list[list[Any]]]:
+    """Return the rows of references: most changes of a head leave them as they are."""
+    return [[each.row() for each in level] for level in levels]
+
+
+@lru_cache(maxsize=16)
+def _summaries(levels: Levels) -> tuple[tuple[Summary, ...], bool]:
+    """Return the summaries of a head's pages, the oldest first, and whether they continue each
+    other.
+    """
+    found = tuple(each.reference.of for each in places_of(levels))
+    return found, follow_each_other(found)
 
 
 def decode_manifest(path: str, data: bytes) -> dict[str, Any]:
@@ -131,7 +147,7 @@ def broken_invariants(manifest: Manifest) -> tuple[str, ...]:
     pairs = list(pairwise(rows))
     ledgers = [*(each.ledger for each in rows if each.is_hot), *manifest.doomed]
     open_ones = manifest.open_segments
-    of = [each.reference.of for each in manifest.places]
+    of, _ = _summaries(manifest.levels)
     starts = [of[-1].end_offset if of else manifest.first_offset]
     starts += [each.end_offset for each in rows]
     ids = [manifest.trimmed_transaction, *(each.last_txid for each in of)]
@@ -160,14 +176,14 @@ def _pages_hold(manifest: Manifest) -> bool:
     """Whether the pages that the head names continue each other, up to sealed rows, and the log
     begins in the oldest.
     """
-    of = [each.reference.of for each in manifest.places]
+    of, is_whole = _summaries(manifest.levels)
     rows, border, oldest = manifest.rows, manifest.border, of[0]
     return (
         manifest.is_paged
         and bool(manifest.levels[-1])
         and bool(rows)
         and rows[0].end is not None
-        and follow_each_other(of)
+        and is_whole
         and oldest.first <= border.first <= oldest.last
         and oldest.first_offset <= manifest.first_offset < oldest.end_offset
         and 0 <= border.segments < oldest.segments

@@ -11,7 +11,7 @@ A `Place` is a reference with its level. Nothing is read here: a question that n
 not at hand raises `PagesNeededError`. It is asked again when the page was fetched
 (pages_at_hand.py).
 
-Pure: no clock and no I/O. Source: docs/decisions/0028-a-manifest-in-pages.md.
+Pure: no clock and no I/O. Source: docs/decisions/0029-a-manifest-in-pages.md.
 """
 
 from __future__ import annotations
@@ -139,7 +139,10 @@ def pack(rows: Sequence[Segment], levels: Levels, add: Add) -> tuple[tuple[Segme
     """Move old sealed rows into pages, and old references into index pages, while there are 2F."""
     count = PAGE_ROWS
     sealed = sum(1 for _ in takewhile(lambda each: each.end is not None, rows))
-    rows, changed = tuple(rows), [list(each) for each in levels]
+    rows = tuple(rows)
+    if sealed < 2 * count:
+        return rows, levels
+    changed = [list(each) for each in levels]
     while sealed >= 2 * count:
         _at(changed, 0).append(add(Page(0, rows[:count])))
         rows, sealed = rows[count:], sealed - count
