@@ -31,7 +31,10 @@ from quire.ledger.recovery_plan import closing_change
 from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.manifest.ages import Reading
 from quire.log.manifest.jobs import Job
+from quire.log.manifest.jobs_record import decode_jobs
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
+from quire.log.manifest.page import FORMAT as PAGE_FORMAT
+from quire.log.manifest.page import decode_page
 from quire.log.records.position import Position
 from quire.metastore.cluster import Cluster
 from quire.metastore.record import decode_record, encode_record
@@ -138,7 +141,24 @@ def twin(data: bytes) -> bytes:
     return _encode_twin(replace(_decode_twin(PATH, data), cluster="other"))
 
 
+def page(data: bytes) -> bytes:
+    """An offload copies a page."""
+    known = golden.INDEX.references[0]._replace(checksum=PAGE_FORMAT.checksum(data))
+    found = decode_page(PATH, data, "1" * 32, 0, known, ())
+    return found.encode("1" * 32, ())
+
+
+def jobs(data: bytes) -> bytes:
+    """A job comes one step further."""
+    found = decode_jobs(PATH, data, "1" * 32, 7)
+    manifest = replace(golden.LOG, jobs=found.jobs).note_job(Job("load", 4))
+    return found._replace(jobs=manifest.jobs).encode("1" * 32)
+
+
 CASES = (
+    Case("page", golden.PAGE.encode("1" * 32, ()), page, {"rows": 0}),
+    Case("head", golden.HEAD.encode(), log(lambda each: each.forget([], [])), {"segments": 0}),
+    Case("jobs", golden.JOBS.encode("1" * 32), jobs, {"jobs": 0}),
     Case("writer", golden.LEDGER.encode(), ledger(move), {"fragments": 0}),
     Case("recovery", golden.LEDGER.encode(), ledger(recover), {"fragments": 0}),
     Case("leader", golden.LOG.encode(), log(lead), {"segments": 0, "jobs": 0}),

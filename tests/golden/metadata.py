@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -24,7 +24,11 @@ from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.manifest.ages import Ages, Mark, Reading
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.jobs import Forgotten, Job
+from quire.log.manifest.jobs_record import JobsRecord, decode_jobs
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
+from quire.log.manifest.page import Page, decode_page, reference_to
+from quire.log.manifest.page_tree import Border
+from quire.log.manifest.page_tree import Place as PagePlace
 from quire.log.records.position import Position
 from quire.metastore.cluster import Cluster
 from quire.metastore.heartbeat import Heartbeat, Place
@@ -141,6 +145,34 @@ RETIRED_LOG = LogManifest(
     *("gone", "2" * 32, 1_700_000_000_000), 4, next_segment=3, sealed=True, retired=True
 )
 
+PAGE = Page(0, LOG.rows[:2])
+INDEX = Page(1, (), (reference_to(PAGE, "0" * 16, PAGE.encode("1" * 32, ())),))
+COLD_PAGE = Page(0, COLD_LOG.rows)
+HEAD = LogManifest(
+    "orders",
+    "1" * 32,
+    1_700_000_000_000,
+    3,
+    (
+        Segment(4, 7, 3, 1_700_000_000_400, 105, SegmentEnd(0, 1, 1, 9, 1_700_000_000_400, 7)),
+        Segment(5, 8, 3, 1_700_000_000_500, 106),
+    ),
+    6,
+    100,
+    Position(2, 11, 2),
+    -1,
+    1_700_000_000_200,
+    doomed=(5,),
+    settings={"roll_bytes": "1000"},
+    ages=LOG.ages,
+    is_paged=True,
+    levels=(INDEX.references,),
+    border=Border(3, 4000, 1),
+    doomed_pages=(PagePlace(0, INDEX.references[0]._replace(name="f" * 16)),),
+    has_jobs=False,
+)
+JOBS = JobsRecord(LOG.jobs, LOG.forgotten_jobs, version=7)
+
 COOKIE = BookieCookie("b" * 32, "c" * 32)
 SPREAD = BookieCookie(
     "b" * 32,
@@ -213,6 +245,20 @@ def _record(kind: str, value: Any, variant: str = "") -> Golden:
     return _of(kind, value, value.encode, lambda data: type(value).decode(PATH, data), variant)
 
 
+def _page(page: Page, tiers: Sequence[str] = ()) -> tuple[Callable[[], bytes], Reader]:
+    record = page.encode("1" * 32, tiers)
+    reference = reference_to(page, "0" * 16, record)
+
+    def read(data: bytes) -> Page:
+        return decode_page(PATH, data, "1" * 32, page.level, reference, tiers)
+
+    return lambda: page.encode("1" * 32, tiers), read
+
+
+def _jobs(data: bytes) -> JobsRecord:
+    return decode_jobs(PATH, data, "1" * 32, 7)
+
+
 def _term(data: bytes) -> Term:
     return decode_term(PATH, data)
 
@@ -257,6 +303,11 @@ METADATA = (
     _record("log", LOG),
     _record("log", COLD_LOG, "-cold"),
     _record("log", RETIRED_LOG, "-retired"),
+    _record("log", HEAD, "-paged"),
+    _of("log-page", PAGE, *_page(PAGE)),
+    _of("log-page", INDEX, *_page(INDEX), "-index"),
+    _of("log-page", COLD_PAGE, *_page(COLD_PAGE, COLD_LOG.tiers), "-cold"),
+    _of("log-jobs", JOBS, lambda: JOBS.encode("1" * 32), _jobs),
     _record("cursor", CURSOR),
     _record("snapshot", Snapshot("1" * 32, 9, Position(3, 1, 4), 103)),
     _body("part"),

@@ -20,6 +20,7 @@ NO_FORMATS = {
     "Cluster and counter of ids",  # fields of kinds
     "Ledger",
     "Log",
+    "Pages of a manifest",
     "Snapshot",
     "States after a crash",
     "Versions",
