@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -81,6 +82,7 @@ class LogWorkload:
             open_timeout=20.0,
             retention_interval=5.0,
         )
+        self._directories: Counter[str] = Counter()
         self.count = rng.choice([10, 30, 60])
         self.keyring = Keyring({"k": bytes(32)}, current="k")
         if world.rng("encryption").random() < 0.3:
@@ -179,7 +181,11 @@ class LogWorkload:
     def _directory(self, client: ClientMachine) -> LogDirectory:
         assert client.store is not None
         world = self.world
-        rng = world.rng(f"{client.name}:{client.lives}:directory")
+        life = f"{client.name}:{client.lives}:directory"
+        self._directories[life] += 1
+        # Each has names for pages of its own, as each process has.
+        number = self._directories[life] - 1
+        rng = world.rng(f"{life}:{number}" if number else life)
         return LogDirectory(
             client.store,
             client.catalog,

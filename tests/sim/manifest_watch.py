@@ -38,7 +38,6 @@ class ManifestWatch:
         self._find = find
         self.current: dict[str, LogManifest] = {}
         self.pages = PageWatch(report)
-        self._flats: dict[bytes, LogManifest] = {}
         self._deleted: set[LedgerId] = set()
         self.takeovers = 0
         self.rolls = 0
@@ -59,10 +58,8 @@ class ManifestWatch:
             return
         try:
             after = None if value is None else self.pages.read(path, value)
-            if after is None or value is None:
+            if after is None:
                 self.pages.forget(path)
-            else:
-                self._flats[value] = after
             self.on_change(path, after)
             if after is not None:
                 self._check(after)
@@ -73,7 +70,7 @@ class ManifestWatch:
 
     def flat(self, manifest: LogManifest) -> LogManifest:
         """Return a manifest that was written as one without pages."""
-        return self._flats[manifest.encode()]
+        return self.pages.flat(manifest)
 
     def _check_deletion(self, ledger: int) -> None:
         self._deleted.add(ledger)

@@ -33,6 +33,7 @@ class PageWatch:
         self._ever: set[str] = set()
         self._named: dict[str, frozenset[str]] = {}
         """By the path of a manifest: the pages that it names."""
+        self._flats: dict[tuple[object, ...], LogManifest] = {}
         self.made = 0
 
     def changed(self, path: str, value: bytes | None) -> None:
@@ -60,6 +61,14 @@ class PageWatch:
         if not manifest.is_paged:
             self._named.pop(path, None)
             return manifest
+        self._flats[_key(manifest)] = flat = self._flatten(path, manifest)
+        return flat
+
+    def flat(self, manifest: LogManifest) -> LogManifest:
+        """Return a manifest that was written as one without pages."""
+        return self._flats[_key(manifest)] if manifest.levels else manifest
+
+    def _flatten(self, path: str, manifest: LogManifest) -> LogManifest:
         named: set[str] = set()
         rows = self._rows(manifest, manifest.places, named)
         first = manifest.first_number
@@ -119,3 +128,8 @@ class PageWatch:
 
     def _tell(self, text: str) -> None:
         self._report(Violation(RULE, text))
+
+
+def _key(manifest: LogManifest) -> tuple[object, ...]:
+    """What says which segments a manifest has."""
+    return manifest.log_id, manifest.levels, manifest.border, manifest.rows

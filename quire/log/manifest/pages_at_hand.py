@@ -66,7 +66,10 @@ class PagesAtHand:
         may still be deleted.
         """
         assert self._rng is not None, "pages are made where they can be named"
-        name = f"{self._rng.getrandbits(NAME_BITS):0{NAME_BITS // 4}x}"
+        known = {each.name for each in page.references} | self._held.keys()
+        name = ""
+        while not name or name in known:
+            name = f"{self._rng.getrandbits(NAME_BITS):0{NAME_BITS // 4}x}"
         self.fresh[name] = record = page.encode(log_id, tiers)
         self.hold(name, page)
         return reference_to(page, name, record)
