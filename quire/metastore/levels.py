@@ -8,7 +8,8 @@ program speaks the new level. So programs of two neighbouring releases work toge
     level  formats that may be written
     1      those of quire 0.1.0
     2      records and rows with fields that are new since then: programs that speak this level keep
-           fields that they do not know (quire/fields.py); programs of level 1 refuse such records
+           fields that they do not know (quire/fields.py); programs of level 1 refuse such records.
+           Manifests in pages
 
 A program without a word about its levels speaks level 1 alone. A new cluster starts at the highest
 level of the program that creates it.
@@ -27,8 +28,8 @@ from quire.version import SPEAKS as SPEAKS
 from quire.version import Speaks as Speaks
 from quire.version import __version__
 
-PAGES_LEVEL: Final = SPEAKS.highest + 1
-"""The level from which on manifests are written in pages: none yet."""
+PAGES_LEVEL: Final = 2
+"""The level from which on manifests are written in pages."""
 
 
 class Program(NamedTuple):

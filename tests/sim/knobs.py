@@ -18,7 +18,7 @@ from quire.log.maintenance import page_sweep
 from quire.log.manifest import capacity, jobs, page_tree, record
 from quire.log.reading import gaps
 from quire.log.records import producers
-from quire.metastore import cluster, levels
+from quire.metastore import cluster
 from quire.run import RUN_BYTES_MAX
 from quire.storage.disk import partial_read
 from quire.storage.entries import doubtful, entry_files, file_set
@@ -56,7 +56,6 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (page_sweep, "SWEEP_SECONDS", (0.2, 2.0, page_sweep.SWEEP_SECONDS)),
     (page_sweep, "SWEEP_AT_ONCE", (1, page_sweep.SWEEP_AT_ONCE)),
     (cluster, "RECHECK_SECONDS", (0.1, cluster.RECHECK_SECONDS)),
-    (levels, "PAGES_LEVEL", (2,)),
 )
 """Module, name, and the values to draw from."""
 
