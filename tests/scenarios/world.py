@@ -58,7 +58,13 @@ def command(pattern: str) -> Callable[[Command], Command]:
 
 
 class InOrder(random.Random):
-    """Draws the first ones."""
+    """Draws the first ones: where numbers are drawn for an order, each is below the one before."""
+
+    drawn = 0
+
+    def random(self) -> float:
+        self.drawn += 1
+        return 1 / (1 + self.drawn)
 
     def sample(self, population: Any, k: int, *, counts: Any = None) -> list[Any]:
         return list(population)[:k]
