@@ -8,7 +8,6 @@ reader detects and reports gaps.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from typing import TypeAlias
 
@@ -17,7 +16,7 @@ from quire.errors import IntegrityError, NoSuchEntryError
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.pages_at_hand import Walk, segment_from
 from quire.log.manifest.times import TimeSearch
-from quire.log.reading.gaps import LOST
+from quire.log.reading.gaps import LOST, is_lost
 from quire.log.reading.search import OpenSegment, find_offset, find_time, find_txid
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.reading.start import NO_OFFSET, Threshold
@@ -76,8 +75,12 @@ async def find_in_front(
     try:
         place = await _bisect(reader, segment.end.last_entry, threshold)
         if place < first_left and threshold.offset != NO_OFFSET:
-            with suppress(*LOST):  # else it is unknown whether the offset was trimmed
+            try:
                 header = await reader.header(first_left.entry)
+            except LOST as error:
+                if not is_lost(error):  # it is away, and may show that the offset was trimmed
+                    raise
+            else:
                 if threshold.offset < header.first_offset + first_left.slot:
                     return place
     finally:
