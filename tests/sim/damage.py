@@ -11,7 +11,7 @@ anything. A bookie that lost files is always repaired: somebody saw it happen.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from quire.errors import CorruptStorageError
@@ -94,11 +94,17 @@ def _last_batch(path: str, data: bytes) -> int:
 
 def fail_reads(machine: BookieMachine, rng: random.Random) -> Callable[[], None]:
     """Let reads of some of a bookie's files fail; return what ends it."""
+    budget = machine.world.budget
+    place = rng.choice(READ_ERRORS)
+    if not budget.allows_errors(machine):
+        return lambda: None
     machine.world.loop.ailing.add(machine.name)
-    machine.disk.faults.read_error = rng.choice(READ_ERRORS)
+    machine.disk.faults.read_error = place
+    budget.failing.append(machine)
 
     def mend() -> None:
         machine.disk.faults.read_error = None
+        budget.failing.remove(machine)
 
     return mend
 
@@ -143,6 +149,11 @@ class Budget:
         self.damaged: list[BookieMachine] = []
         self.lost: set[str] = set()
         """Ids of bookies whose copies do not count any more."""
+        self.failing: list[BookieMachine] = []
+        """Bookies with reads that fail now."""
+        self.counts_errors = False
+        """Whether an error of the disk is damage, too. It is to a reader that leaves out gaps: the
+        disk does not say whether the error will pass."""
 
     def set(self, ack_quorum: int) -> None:
         """Allow what an acknowledgement of so many copies survives: one loss."""
@@ -152,10 +163,17 @@ class Budget:
         """Tell whether a bookie may be damaged, and count it."""
         if machine in self.damaged:
             return True
-        if len(self.damaged) >= self._left:
+        if len(self.damaged) >= self._left or not self._is_alone(machine, self.failing):
             return False
         machine.is_damaged = True
         machine.world.loop.ailing.add(machine.name)
         self.damaged.append(machine)
         self.lost.add(machine.name)
         return True
+
+    def allows_errors(self, machine: BookieMachine) -> bool:
+        """Tell whether reads of a bookie may fail for a time."""
+        return self._is_alone(machine, [*self.damaged, *self.failing])
+
+    def _is_alone(self, machine: BookieMachine, others: Sequence[BookieMachine]) -> bool:
+        return not self.counts_errors or all(each is machine for each in others)

@@ -53,6 +53,7 @@ class Followers:
         self._by_offset = self._places.random() < 0.3
         """Followers remember offsets, not positions, and often begin anew."""
         self._on_gap = self._told_of if world.rng("gaps").random() < 0.5 else None
+        world.budget.counts_errors = self._on_gap is not None
         self._looks = world.rng("analyst")
         self._has_analyst = self._looks.random() < 0.3
 

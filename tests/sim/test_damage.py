@@ -133,6 +133,22 @@ def test_the_budget_is_one_bookie_where_an_ack_means_two_copies() -> None:
     assert world.loop.ailing == {"b0"}
 
 
+def test_an_error_of_the_disk_counts_where_gaps_are_left_out() -> None:
+    world = SimpleNamespace(loop=SimpleNamespace(ailing=set()))
+    machines: list[Any] = [
+        SimpleNamespace(name=name, is_damaged=False, world=world) for name in ("b0", "b1")
+    ]
+    budget = Budget(0)
+    budget.set(ack_quorum=2)
+    budget.failing.append(machines[0])
+    assert budget.allows_errors(machines[1])
+    budget.counts_errors = True
+    assert not budget.allows_errors(machines[1])
+    assert not budget.take(machines[1])
+    assert budget.take(machines[0])
+    assert budget.allows_errors(machines[0])
+
+
 @pytest.mark.parametrize(
     ("method", "args"),
     [
