@@ -26,6 +26,7 @@ from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from tests.sim import operator, second_process
 from tests.sim.conformance import Conformance
+from tests.sim.damage import Budget
 from tests.sim.disk import SimDisk
 from tests.sim.history import WALL_CLOCK_START, Violation
 from tests.sim.loop import SimLoop
@@ -87,6 +88,8 @@ class World:
 
     metadata_watch: MetadataWatch
     """Of a world in which bookies are repaired."""
+    budget: Budget
+    """Of a world in which disks are damaged."""
 
     def __init__(self, loop: SimLoop, seed: str, network: Network, weather: StoreWeather) -> None:
         self.loop = loop
