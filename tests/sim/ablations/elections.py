@@ -100,8 +100,8 @@ def forget_producers_at_an_adoption() -> list[Patch]:
     whole = Restoration.advance
 
     async def advance(self: Restoration, manifest: Any) -> Producers:
-        sealed = [each for each in manifest.segments if each.end is not None]
-        if sealed and sealed[-1].adopted:
+        sealed = [each for each in manifest.rows if each.end is not None]
+        if sealed and sealed[-1].ingested:
             return Producers()
         return await whole(self, manifest)
 
