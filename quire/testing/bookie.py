@@ -18,7 +18,6 @@ from quire.entry import HEADER, LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerI
 from quire.errors import (
     CorruptEntryError,
     InvalidRequestError,
-    LedgerDisownedError,
     LedgerFencedError,
     LedgerRetiredError,
     NoSuchEntryError,
@@ -63,7 +62,6 @@ async def _nothing(method: str, ledger: LedgerId) -> None:
     return None
 
 
-DISOWNED = "another bookie holds its entries now"
 OTHER_BYTES = "it is held with other bytes, and an ordinary add never replaces an entry"
 
 
@@ -78,7 +76,6 @@ class MemoryBookie:
         self.before: Callable[[str, LedgerId], Awaitable[None]] = _nothing
         self.ledgers: dict[LedgerId, _Ledger] = {}
         self.retired: set[LedgerId] = set()
-        self.disowned: set[LedgerId] = set()
 
     def look(self, ledger: LedgerId) -> _Ledger:
         """Return the state of a ledger, for tests. A look does not make a ledger known."""
@@ -92,22 +89,12 @@ class MemoryBookie:
             state.fenced = True
             state.wake()
 
-    def disown(self, ledger: LedgerId) -> None:
-        """Drop a ledger whose entries another bookie holds now. Its fence stays."""
-        self.disowned.add(ledger)
-        state = self.ledgers.pop(ledger, None)
-        if state is not None:
-            state.fenced = True
-            state.wake()
-
     def _check_kept(self, ledger: LedgerId) -> None:
         if ledger in self.retired:
             raise LedgerRetiredError(ledger)
-        if ledger in self.disowned:
-            raise LedgerDisownedError(ledger, NO_ENTRY, DISOWNED)
 
     def _check_writer(self, ledger: LedgerId) -> None:
-        if ledger in self.retired or ledger in self.disowned:
+        if ledger in self.retired:
             raise LedgerFencedError(ledger)
 
     def _authorize(self, ledger: LedgerId, key: bytes) -> _Ledger:
@@ -187,7 +174,7 @@ class MemoryBookie:
             found.append(frames[entry])
             size += len(frames[entry])
         if not found:
-            raise NoSuchEntryError(ledger, first, last)
+            raise NoSuchEntryError(ledger, first)
         return pack_run(found)
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
@@ -198,7 +185,7 @@ class MemoryBookie:
         return self._tail(ledger)
 
     def _tail(self, ledger: LedgerId) -> LedgerTail:
-        if ledger in self.retired or ledger in self.disowned:
+        if ledger in self.retired:
             return LedgerTail(fenced=True)
         if ledger not in self.ledgers:
             return LedgerTail()
@@ -208,7 +195,7 @@ class MemoryBookie:
 
     async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
         await self.before("wait_tail", ledger)
-        if ledger in self.retired or ledger in self.disowned:
+        if ledger in self.retired:
             return self._tail(ledger)
         state = self.ledgers.setdefault(ledger, _Ledger())
         state.waits += 1
@@ -271,10 +258,7 @@ class MemoryBookie:
         return _ranges_of(sorted(held))[: self.ranges_max]
 
     async def info(self) -> BookieInfo:
-        held = [each for each, state in self.ledgers.items() if state.frames]
-        highest = max([*held, *self.retired, *self.disowned], default=-1)
-        known = len(self.ledgers)
-        return BookieInfo(self.bookie, self.writable, 1 << 40, 1 << 40, known, highest=highest)
+        return BookieInfo(self.bookie, self.writable, 1 << 40, 1 << 40, len(self.ledgers))
 
 
 def _ranges_of(ids: Iterable[int]) -> list[tuple[int, int]]:
