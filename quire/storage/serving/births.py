@@ -29,7 +29,7 @@ from typing import Final, Protocol
 from quire.aio.backoff import Backoff
 from quire.aio.retry import retry
 from quire.aio.timing import time_limit
-from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, refused
+from quire.bookie import READ_BYTES_MAX, Bookie, LedgerTail, refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import (
     BookieBusyError,
@@ -40,6 +40,7 @@ from quire.errors import (
     RetryError,
     StoreWentBackError,
 )
+from quire.storage.serving.forwarding import ForwardingBookie
 
 ASK_SECONDS: Final = 1.0
 """How long the first request for a ledger waits for the metadata store."""
@@ -140,7 +141,7 @@ class _Add:
     answer: asyncio.Future[None]
 
 
-class BornBookie:
+class BornBookie(ForwardingBookie):
     """Port 1: another bookie, which begins a ledger only if its id was given out.
 
     `knows` tells whether the bookie has a ledger already, or had it and dropped it.
@@ -153,8 +154,7 @@ class BornBookie:
         births: Births,
         knows: Callable[[LedgerId], bool],
     ) -> None:
-        self._bookie: Final = bookie
-        self._name: Final = name
+        super().__init__(bookie, name)
         self._bound: Final = Bound(births)
         self._knows = knows
         self._queues: dict[LedgerId, deque[_Add]] = {}
@@ -187,12 +187,12 @@ class BornBookie:
         recovery `BookieUnavailableError`) when the store does not answer.
         """
         if ledger not in self._queues and self._passes(ledger):
-            return self._bookie.add(ledger, key, run, recovery=recovery, deferred=deferred)
+            return super().add(ledger, key, run, recovery=recovery, deferred=deferred)
         size = len(run) + RUN_BYTES_OVERHEAD
         if self._waiting_bytes + size > WAITING_BYTES_MAX:
             reason = f"{self._waiting_bytes} bytes wait for the metadata store"
-            return refused(BookieBusyError(self._name, reason))
-        send = partial(self._bookie.add, ledger, key, run, recovery=recovery, deferred=deferred)
+            return refused(BookieBusyError(self.name, reason))
+        send = partial(super().add, ledger, key, run, recovery=recovery, deferred=deferred)
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue(ledger, _Add(send, size, recovery, answer))
         return answer
@@ -210,11 +210,11 @@ class BornBookie:
 
     async def _ask(self, ledger: LedgerId) -> None:
         """Empty a ledger's queue, in order and in one step, once the store has answered."""
-        failure: QuireError | None = BookieUnavailableError(self._name, "it is closed")
+        failure: QuireError | None = BookieUnavailableError(self.name, "it is closed")
         try:
             failure = None if await self._bound.is_born(ledger) else _unborn(ledger)
         except (QuireError, TimeoutError) as error:
-            failure = ReadOnlyBookieError(self._name, _unsaid(error))
+            failure = ReadOnlyBookieError(self.name, _unsaid(error))
         finally:
             queue = self._queues.pop(ledger)
             self._waiting_bytes -= sum(waiting.size for waiting in queue)
@@ -228,7 +228,7 @@ class BornBookie:
             sending.add_done_callback(partial(_hand_over, waiting.answer))
             return
         if waiting.is_recovery and isinstance(failure, ReadOnlyBookieError):
-            failure = BookieUnavailableError(self._name, failure.reason)
+            failure = BookieUnavailableError(self.name, failure.reason)
         waiting.answer.set_exception(failure)
 
     async def _check_born(self, ledger: LedgerId) -> None:
@@ -240,7 +240,7 @@ class BornBookie:
         try:
             is_born = await self._bound.is_born(ledger)
         except (QuireError, TimeoutError) as error:
-            raise BookieUnavailableError(self._name, _unsaid(error)) from error
+            raise BookieUnavailableError(self.name, _unsaid(error)) from error
         if not is_born:
             raise _unborn(ledger)
 
@@ -256,44 +256,18 @@ class BornBookie:
         """See `Bookie.read`."""
         if fence_key is not None:
             await self._check_born(ledger)
-        return await self._bookie.read(
-            ledger, first, last, fence_key=fence_key, bytes_max=bytes_max
-        )
+        return await super().read(ledger, first, last, fence_key=fence_key, bytes_max=bytes_max)
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
         """See `Bookie.read_tail`."""
         if fence_key is not None:
             await self._check_born(ledger)
-        return await self._bookie.read_tail(ledger, fence_key=fence_key)
-
-    async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
-        """See `Bookie.wait_tail`."""
-        return await self._bookie.wait_tail(ledger, above, timeout)
+        return await super().read_tail(ledger, fence_key=fence_key)
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         """See `Bookie.write_lac`."""
         await self._check_born(ledger)
-        await self._bookie.write_lac(ledger, key, packet)
-
-    async def sync(
-        self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
-    ) -> list[tuple[EntryId, EntryId]]:
-        """See `Bookie.sync`."""
-        return await self._bookie.sync(ledger, key, first, last)
-
-    async def list_entries(
-        self, ledger: LedgerId, first: EntryId = 0
-    ) -> list[tuple[EntryId, EntryId]]:
-        """See `Bookie.list_entries`."""
-        return await self._bookie.list_entries(ledger, first)
-
-    async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
-        """See `Bookie.list_ledgers`."""
-        return await self._bookie.list_ledgers(first)
-
-    async def info(self) -> BookieInfo:
-        """See `Bookie.info`."""
-        return await self._bookie.info()
+        await super().write_lac(ledger, key, packet)
 
     async def close(self) -> None:
         """Refuse the adds that wait; the bookie itself stays open."""

@@ -19,9 +19,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, refused
-from quire.entry import BookieId, EntryId, LedgerId
+from quire.bookie import Bookie, BookieInfo, refused
+from quire.entry import BookieId, LedgerId
 from quire.errors import ReadOnlyBookieError
+from quire.storage.serving.forwarding import ForwardingBookie
 
 CHANGE_SECONDS: Final = 5.0
 """Within so many seconds all writers leave a bookie. A thousand of them make 200 changes a second,
@@ -36,15 +37,14 @@ def turn(ledger: LedgerId) -> float:
     return (ledger * _GOLDEN % 2**64) / 2**64
 
 
-class ObedientBookie:
+class ObedientBookie(ForwardingBookie):
     """Port 1: another bookie, which refuses ordinary adds while it is off duty.
 
     `knows` tells whether the bookie has a ledger already.
     """
 
     def __init__(self, bookie: Bookie, name: BookieId, knows: Callable[[LedgerId], bool]) -> None:
-        self._bookie: Final = bookie
-        self.name: Final = name
+        super().__init__(bookie, name)
         self._knows = knows
         self._off_since: float | None = None
         self._wish = ""
@@ -79,57 +79,15 @@ class ObedientBookie:
             self._refusals += 1
             reason = f"an operator's wish is in force: {self._wish}"
             return refused(ReadOnlyBookieError(self.name, reason))
-        return self._bookie.add(ledger, key, run, recovery=recovery, deferred=deferred)
+        return super().add(ledger, key, run, recovery=recovery, deferred=deferred)
 
     def _refuses(self, ledger: LedgerId, since: float) -> bool:
         now = asyncio.get_running_loop().time()
         return now >= since + CHANGE_SECONDS * turn(ledger) or not self._knows(ledger)
 
-    async def read(
-        self,
-        ledger: LedgerId,
-        first: EntryId,
-        last: EntryId,
-        *,
-        fence_key: bytes | None = None,
-        bytes_max: int = READ_BYTES_MAX,
-    ) -> bytes:
-        """See `Bookie.read`."""
-        return await self._bookie.read(
-            ledger, first, last, fence_key=fence_key, bytes_max=bytes_max
-        )
-
-    async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
-        """See `Bookie.read_tail`."""
-        return await self._bookie.read_tail(ledger, fence_key=fence_key)
-
-    async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
-        """See `Bookie.wait_tail`."""
-        return await self._bookie.wait_tail(ledger, above, timeout)
-
-    async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
-        """See `Bookie.write_lac`."""
-        await self._bookie.write_lac(ledger, key, packet)
-
-    async def sync(
-        self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
-    ) -> list[tuple[EntryId, EntryId]]:
-        """See `Bookie.sync`."""
-        return await self._bookie.sync(ledger, key, first, last)
-
-    async def list_entries(
-        self, ledger: LedgerId, first: EntryId = 0
-    ) -> list[tuple[EntryId, EntryId]]:
-        """See `Bookie.list_entries`."""
-        return await self._bookie.list_entries(ledger, first)
-
-    async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
-        """See `Bookie.list_ledgers`."""
-        return await self._bookie.list_ledgers(first)
-
     async def info(self) -> BookieInfo:
         """See `Bookie.info`: off duty the bookie says that it takes no new entries."""
-        info = await self._bookie.info()
+        info = await super().info()
         counters = {
             **info.counters,
             "standing_away": int(self._wish == "away"),
