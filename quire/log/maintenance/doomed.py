@@ -5,6 +5,9 @@ crash in between costs nothing, and the next deletion goes on. A page that is do
 deletion of its segments as its content: they are deleted, then the manifest forgets the page, then
 the page goes. Pages below it go as soon as all is deleted that they name. So a page that is not
 there was deleted before; two deletions at a time do no harm.
+
+The oldest ledgers go first. So the ledgers that are left of a log have no hole, and its manifest
+can be rebuilt from them (orphans.py).
 """
 
 from __future__ import annotations
@@ -46,6 +49,8 @@ async def delete_doomed(
     sweep. A place that cannot be a file of this log leaves the list untouched.
     """
     manifest = await delete_singles(catalog, manifest, edit)
+    if not manifest.doomed_pages:
+        return manifest
 
     async def delete(segment: Segment) -> bool:
         deleted = await _delete_ledgers(catalog, [segment.ledger] if segment.is_hot else [])
@@ -53,18 +58,31 @@ async def delete_doomed(
         removed = await _delete_files(manifest, files)
         return bool(deleted) == segment.is_hot and len(removed) == len(files)
 
-    return await delete_pages(manifest, edit, delete)
+    manifest = await delete_pages(manifest, edit, delete)
+    return await delete_singles(catalog, manifest, edit)
 
 
 async def delete_singles(
     catalog: LedgerCatalog, manifest: LogManifest, edit: EditManifest
 ) -> LogManifest:
-    """As `delete_doomed`, without pages: there are few of these, however long the log is."""
-    deleted = await _delete_ledgers(catalog, manifest.doomed)
+    """As `delete_doomed`, without pages, and without ledgers that may be younger than those of a
+    page: there are few of these, however long the log is.
+    """
+    waits_from = min((each.reference.of.min_ledger for each in _rebuilt(manifest)), default=None)
+    older = [each for each in manifest.doomed if waits_from is None or each < waits_from]
+    deleted = await _delete_ledgers(catalog, older)
     removed = await _delete_files(manifest, manifest.doomed_files)
     if not (deleted or removed):
         return manifest
     return await edit(lambda now: now.forget(deleted, removed))
+
+
+def _rebuilt(manifest: LogManifest) -> list[Place]:
+    """Return the doomed pages of which a rebuild could find the ledgers: without ingested ones, and
+    without files.
+    """
+    found = [(each, each.reference.of) for each in manifest.doomed_pages]
+    return [each for each, of in found if not of.ingested and not of.cold]
 
 
 async def _delete_ledgers(catalog: LedgerCatalog, ledgers: Iterable[LedgerId]) -> list[LedgerId]:

@@ -9,6 +9,7 @@ from random import Random
 from typing import TypeVar
 from unittest.mock import patch
 
+from quire.errors import MissingPageError
 from quire.log.manifest import page_tree
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.manifest.page import Page, Reference, decode_page, reference_to
@@ -51,6 +52,8 @@ class Shelf:
 
     async def fetch(self, place: Place, tiers: Sequence[str]) -> Page:
         self.loads += 1
+        if place.reference.name not in self.written:
+            raise MissingPageError(place.reference.name, LOG_ID)
         return self._decode(place, tiers)
 
     async def remove(self, places: Sequence[Place]) -> None:
