@@ -1,7 +1,7 @@
 """Port 1: the promises of a storage server, in this process or remote.
 
 The storage node implements this; so do the gRPC stub, the simulator's lossy link, and the reference
-in `tests/support/memory_bookie.py`. Ledger code holds a `Bookie` and cannot tell which. One
+in `quire/testing/bookie.py`. Ledger code holds a `Bookie` and cannot tell which. One
 contract suite (`tests/contract/bookie`) runs over all of them.
 
 Law, for every implementation (docs/protocol.md, "Bookie"):
@@ -23,9 +23,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
 
 from quire.entry import ENTRY_MAX, NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.errors import (
+    LedgerDisownedError,
+    LedgerRetiredError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    QuireError,
+)
 from quire.labels import NOWHERE, Labels
 
 READ_BYTES_MAX: Final = 1024 * 1024
@@ -67,6 +75,8 @@ class BookieInfo:
     in_limbo: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
     """What its storage did since the start, by name (docs/operations.md, "Counters")."""
+    highest: LedgerId | None = None
+    """The highest ledger that it has entries of or dropped, −1 for none; None if it cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +141,23 @@ class Bookie(Protocol):
         may have been lost, and a client that must know asks for one entry alone. At least one frame
         is returned. With `fence_key` the ledger is fenced first, durably, before any answer leaves.
 
-        Raises `NoSuchEntryError` (or `NoSuchLedgerError` when the ledger was never seen) only if
-        the bookie holds none of them *and* cannot have lost any; `EntryUnknownError` when it may
-        have; `CorruptEntryError` when its copy is damaged: it names the first requested entry that
-        may be damaged.
+        Raises:
+            NoSuchEntryError: the bookie holds none of first..`through` *and* cannot have lost any.
+                It says nothing about entries after `through`, which may be below `last`.
+            NoSuchLedgerError: likewise for all entries: the ledger was never seen.
+            LedgerRetiredError: the ledger was deleted and dropped. It denies nothing.
+            LedgerDisownedError: the ledger was given to another bookie. It denies nothing.
+            EntryUnknownError: the bookie may have lost `first`.
+            CorruptEntryError: its copy is damaged. It names the first requested entry that may be
+                damaged.
         """
         ...
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
         """Return the ledger's end as the bookie knows it, fencing the ledger first if asked.
 
-        Raises `EntryUnknownError` when the bookie may have lost entries or a fence of this ledger.
+        Raises `EntryUnknownError` when the bookie may have lost entries or a fence of this ledger,
+        `LedgerRetiredError` and `LedgerDisownedError` as `read`.
         """
         ...
 
@@ -197,6 +213,45 @@ class Bookie(Protocol):
     async def info(self) -> BookieInfo:
         """Return the bookie's account of itself."""
         ...
+
+
+class Meaning(StrEnum):
+    """What an answer without entries says about the entries asked for."""
+
+    ABSENT = "absent"
+    """The bookie holds none of them, and cannot have lost any."""
+    RETIRED = "retired"
+    """It dropped the ledger because it was deleted. Metadata tells whether that is true."""
+    DISOWNED = "disowned"
+    """It gave the ledger to another bookie."""
+    UNKNOWN = "unknown"
+    """Nothing: it may have lost them, or the answer is about something else."""
+
+
+class Denial(NamedTuple):
+    """An answer without entries: what it says about first..through. Only ABSENT denies them."""
+
+    meaning: Meaning
+    first: EntryId
+    through: EntryId
+
+
+def read_denial(error: QuireError, first: EntryId, last: EntryId) -> Denial:
+    """Return what an error of `Bookie.read` says about the entries asked for. Pure.
+
+    Absence reaches as far as the bookie says, and never past `last`: the bookie was not asked about
+    later entries. A denial that leaves `first` out is the answer to another question.
+    """
+    match error:
+        case LedgerRetiredError():
+            return Denial(Meaning.RETIRED, first, last)
+        case LedgerDisownedError():
+            return Denial(Meaning.DISOWNED, first, last)
+        case NoSuchLedgerError():
+            return Denial(Meaning.ABSENT, first, last)
+        case NoSuchEntryError(entry=denied, through=through) if denied <= first <= through:
+            return Denial(Meaning.ABSENT, first, min(through, last))
+    return Denial(Meaning.UNKNOWN, first, first)
 
 
 async def list_all(

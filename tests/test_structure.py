@@ -47,7 +47,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.fields": (),
     "quire.entry": ("quire.errors",),
     "quire.run": ("quire.errors", "quire.entry"),
-    "quire.bookie": ("quire.entry", "quire.labels"),
+    "quire.bookie": ("quire.entry", "quire.errors", "quire.labels"),
     "quire.observer": ("quire.entry",),
     "quire.event_log": ("quire.entry", "quire.errors", "quire.observer"),
     "quire.metastore": (*VALUES, "quire.metastore"),

@@ -74,6 +74,7 @@
     │   │   └── MissingPageError           a page of a log's manifest is not there
     │   ├── CorruptStorageError        a file of a bookie is damaged
     │   ├── EntryUnknownError          a bookie cannot say whether it ever had the entry
+    │   │   └── LedgerDisownedError        it gave the ledger to another bookie
     │   ├── WrongBookieError           the server or directory belongs to another bookie or cluster
     │   └── StoreWentBackError         the metadata store is an old copy of itself
     └── SparkFailedError           Spark itself failed: its master, Java or an expression
@@ -108,6 +109,7 @@ from quire.errors.base import (
     LeadershipLostError,
     LeavingTimeoutError,
     LedgerClosedError,
+    LedgerDisownedError,
     LedgerFencedError,
     LedgerRetiredError,
     LogReplacedError,
@@ -201,6 +203,7 @@ __all__ = [
     "LeadershipLostError",
     "LeavingTimeoutError",
     "LedgerClosedError",
+    "LedgerDisownedError",
     "LedgerFencedError",
     "LedgerRetiredError",
     "LogBeingDeletedError",

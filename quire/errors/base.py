@@ -241,15 +241,21 @@ class LedgerRetiredError(NoSuchLedgerError):
 
 
 class NoSuchEntryError(NotFoundError):
-    """Provably no such entry. `silent` bookies of its write set gave no verdict; enough did to
-    prove that it was never acknowledged, if no bookie lost its disk.
+    """Provably no such entry, nor any other up to `through`, which is `entry` by default.
+
+    `silent` bookies of its write set gave no verdict; enough did to prove that it was never
+    acknowledged, if no bookie lost its disk.
     """
 
-    def __init__(self, ledger: int, entry: int, silent: int = 0) -> None:
-        super().__init__(f"ledger {ledger} has no entry {entry}")
+    def __init__(
+        self, ledger: int, entry: int, through: int | None = None, silent: int = 0
+    ) -> None:
         self.ledger = ledger
         self.entry = entry
+        self.through = entry if through is None else through
         self.silent = silent
+        more = f", nor any to {self.through}" if self.through > entry else ""
+        super().__init__(f"ledger {ledger} has no entry {entry}{more}")
 
 
 class NoSuchLogError(NotFoundError):
@@ -461,6 +467,10 @@ class EntryUnknownError(IntegrityError):
         self.ledger = ledger
         self.entry = entry
         self.reason = reason
+
+
+class LedgerDisownedError(EntryUnknownError):
+    """The bookie gave the ledger's entries to another one: it denies nothing of the ledger."""
 
 
 class WrongBookieError(IntegrityError):

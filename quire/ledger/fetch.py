@@ -16,14 +16,13 @@ from itertools import count, takewhile
 from typing import Final
 
 from quire.aio.timing import time_limit
-from quire.bookie import READ_BYTES_MAX
+from quire.bookie import READ_BYTES_MAX, Meaning, read_denial
 from quire.entry import BookieId, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
     CorruptEntryError,
     EntryLostError,
     LedgerRetiredError,
     NoSuchEntryError,
-    NoSuchLedgerError,
     QuireError,
     UnreadableError,
 )
@@ -188,10 +187,10 @@ class _Fetch:
         if isinstance(answer, LedgerRetiredError):
             self._retired = answer
             return
-        if isinstance(answer, NoSuchEntryError | NoSuchLedgerError):
-            self._denials += self._replication.is_written_to(self._first, position)
-            return
         if isinstance(answer, QuireError):
+            if read_denial(answer, self._first, self._first).meaning is Meaning.ABSENT:
+                self._denials += self._replication.is_written_to(self._first, position)
+                return
             if isinstance(answer, CorruptEntryError):
                 self._note_damage(position, answer.entry)
             self._fetcher.suspect(bookie)
@@ -226,7 +225,7 @@ class _Fetch:
             return self._retired
         silent = self._replication.write_quorum - self._denials - self._damaged
         if self._denials >= self._replication.coverage:
-            return NoSuchEntryError(ledger, self._first, silent)
+            return NoSuchEntryError(ledger, self._first, silent=silent)
         reasons = "; ".join(self._failures) or "the bookies asked do not hold it"
         kind = UnreadableError if silent else EntryLostError
         return kind(ledger, self._first, reasons)

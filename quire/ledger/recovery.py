@@ -23,11 +23,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
+from quire.bookie import Meaning, read_denial
 from quire.entry import NO_ENTRY, BookieId, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
     LedgerRetiredError,
-    NoSuchEntryError,
-    NoSuchLedgerError,
     QuireError,
     UnreadableError,
 )
@@ -203,18 +202,21 @@ class LedgerRecovery:
     ) -> None:
         """Enter an answer into the evidence.
 
-        A run that starts after the first entry asked for does not deny it: the bookie may have
-        lost it. The bookie is asked about this entry alone, and must commit itself.
+        A denial counts as far as it reaches. A run that starts after the first entry asked for
+        does not deny it: the bookie may have lost it. It is asked about this entry alone, and must
+        commit itself.
         """
         if isinstance(said, QuireError):
             evidence.doubt(position, evidence.next)
         elif isinstance(said.answer, LedgerRetiredError):
             raise said.answer  # it denies nothing: metadata judges
-        elif isinstance(said.answer, NoSuchEntryError | NoSuchLedgerError):
-            self._telling.counted(panel.bookies[position], said.first, said.last)
-            evidence.deny(position, said.first, said.last)
         elif isinstance(said.answer, QuireError):
-            evidence.doubt(position, said.first)
+            denial = read_denial(said.answer, said.first, said.last)
+            if denial.meaning is Meaning.ABSENT:
+                self._telling.counted(panel.bookies[position], denial.first, denial.through)
+                evidence.deny(position, denial.first, denial.through)
+            else:
+                evidence.doubt(position, said.first)
         else:
             entries, damaged = unseal_run(
                 self._sealer, said.answer, said.first, said.last, evidence.wants

@@ -321,7 +321,7 @@ class BookieNode:
             raise EntryUnknownError(ledger, first, "this bookie may have lost it")
         if fence_key is not None:
             self._observer.denied(ledger, first, last)
-        raise NoSuchLedgerError(ledger) if state is None else NoSuchEntryError(ledger, first)
+        raise NoSuchLedgerError(ledger) if state is None else NoSuchEntryError(ledger, first, last)
 
     async def _read(
         self, ledger: LedgerId, first: EntryId, last: EntryId, bytes_max: int
@@ -348,7 +348,7 @@ class BookieNode:
         return tail
 
     async def _tail(self, ledger: LedgerId) -> LedgerTail:
-        if ledger in self._storage.retired:
+        if self._storage.retired.is_dropped(ledger):
             return LedgerTail(fenced=True)
         if self._storage.is_doubtful(ledger):
             raise EntryUnknownError(ledger, NO_ENTRY, "this bookie may have lost its end")
@@ -481,6 +481,7 @@ class BookieNode:
             *(self.bookie, self.is_writable, space.free_bytes, space.total_bytes, ledgers),
             in_limbo=sum(state.in_limbo for state in states),
             counters=self._engine.counters(),
+            highest=self.highest(),
         )
 
     async def close(self) -> None:

@@ -18,6 +18,7 @@ from quire.entry import HEADER, LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerI
 from quire.errors import (
     CorruptEntryError,
     InvalidRequestError,
+    LedgerDisownedError,
     LedgerFencedError,
     LedgerRetiredError,
     NoSuchEntryError,
@@ -62,6 +63,7 @@ async def _nothing(method: str, ledger: LedgerId) -> None:
     return None
 
 
+DISOWNED = "another bookie holds its entries now"
 OTHER_BYTES = "it is held with other bytes, and an ordinary add never replaces an entry"
 
 
@@ -76,6 +78,7 @@ class MemoryBookie:
         self.before: Callable[[str, LedgerId], Awaitable[None]] = _nothing
         self.ledgers: dict[LedgerId, _Ledger] = {}
         self.retired: set[LedgerId] = set()
+        self.disowned: set[LedgerId] = set()
 
     def look(self, ledger: LedgerId) -> _Ledger:
         """Return the state of a ledger, for tests. A look does not make a ledger known."""
@@ -89,12 +92,22 @@ class MemoryBookie:
             state.fenced = True
             state.wake()
 
+    def disown(self, ledger: LedgerId) -> None:
+        """Drop a ledger whose entries another bookie holds now. Its fence stays."""
+        self.disowned.add(ledger)
+        state = self.ledgers.pop(ledger, None)
+        if state is not None:
+            state.fenced = True
+            state.wake()
+
     def _check_kept(self, ledger: LedgerId) -> None:
         if ledger in self.retired:
             raise LedgerRetiredError(ledger)
+        if ledger in self.disowned:
+            raise LedgerDisownedError(ledger, NO_ENTRY, DISOWNED)
 
     def _check_writer(self, ledger: LedgerId) -> None:
-        if ledger in self.retired:
+        if ledger in self.retired or ledger in self.disowned:
             raise LedgerFencedError(ledger)
 
     def _authorize(self, ledger: LedgerId, key: bytes) -> _Ledger:
@@ -174,7 +187,7 @@ class MemoryBookie:
             found.append(frames[entry])
             size += len(frames[entry])
         if not found:
-            raise NoSuchEntryError(ledger, first)
+            raise NoSuchEntryError(ledger, first, last)
         return pack_run(found)
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
@@ -185,7 +198,7 @@ class MemoryBookie:
         return self._tail(ledger)
 
     def _tail(self, ledger: LedgerId) -> LedgerTail:
-        if ledger in self.retired:
+        if ledger in self.retired or ledger in self.disowned:
             return LedgerTail(fenced=True)
         if ledger not in self.ledgers:
             return LedgerTail()
@@ -195,7 +208,7 @@ class MemoryBookie:
 
     async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
         await self.before("wait_tail", ledger)
-        if ledger in self.retired:
+        if ledger in self.retired or ledger in self.disowned:
             return self._tail(ledger)
         state = self.ledgers.setdefault(ledger, _Ledger())
         state.waits += 1
@@ -258,7 +271,10 @@ class MemoryBookie:
         return _ranges_of(sorted(held))[: self.ranges_max]
 
     async def info(self) -> BookieInfo:
-        return BookieInfo(self.bookie, self.writable, 1 << 40, 1 << 40, len(self.ledgers))
+        held = [each for each, state in self.ledgers.items() if state.frames]
+        highest = max([*held, *self.retired, *self.disowned], default=-1)
+        known = len(self.ledgers)
+        return BookieInfo(self.bookie, self.writable, 1 << 40, 1 << 40, known, highest=highest)
 
 
 def _ranges_of(ids: Iterable[int]) -> list[tuple[int, int]]:

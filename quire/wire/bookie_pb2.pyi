@@ -39,7 +39,7 @@ INVALID_REQUEST: Status
 WRONG_BOOKIE: Status
 
 class Failure(_message.Message):
-    __slots__ = ("status", "ledger", "entry", "subject", "reason", "expected", "found")
+    __slots__ = ("status", "ledger", "entry", "subject", "reason", "expected", "found", "through")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +47,7 @@ class Failure(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
     status: Status
     ledger: int
     entry: int
@@ -54,7 +55,8 @@ class Failure(_message.Message):
     reason: str
     expected: str
     found: str
-    def __init__(self, status: _Optional[_Union[Status, str]] = ..., ledger: _Optional[int] = ..., entry: _Optional[int] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., expected: _Optional[str] = ..., found: _Optional[str] = ...) -> None: ...
+    through: int
+    def __init__(self, status: _Optional[_Union[Status, str]] = ..., ledger: _Optional[int] = ..., entry: _Optional[int] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., expected: _Optional[str] = ..., found: _Optional[str] = ..., through: _Optional[int] = ...) -> None: ...
 
 class AddRun(_message.Message):
     __slots__ = ("ledger", "key", "run", "recovery", "deferred", "lac_packet")
@@ -209,7 +211,7 @@ class InfoRequest(_message.Message):
     def __init__(self, bookie: _Optional[str] = ...) -> None: ...
 
 class InfoReply(_message.Message):
-    __slots__ = ("bookie", "writable", "disk_free_bytes", "disk_total_bytes", "ledgers", "failure", "in_limbo", "counters")
+    __slots__ = ("bookie", "writable", "disk_free_bytes", "disk_total_bytes", "ledgers", "failure", "in_limbo", "counters", "highest")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -225,6 +227,7 @@ class InfoReply(_message.Message):
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     IN_LIMBO_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_FIELD_NUMBER: _ClassVar[int]
     bookie: str
     writable: bool
     disk_free_bytes: int
@@ -233,4 +236,5 @@ class InfoReply(_message.Message):
     failure: Failure
     in_limbo: int
     counters: _containers.ScalarMap[str, int]
-    def __init__(self, bookie: _Optional[str] = ..., writable: bool = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., ledgers: _Optional[int] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., in_limbo: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    highest: int
+    def __init__(self, bookie: _Optional[str] = ..., writable: bool = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., ledgers: _Optional[int] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., in_limbo: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., highest: _Optional[int] = ...) -> None: ...

@@ -20,6 +20,7 @@ from quire.errors import (
     CorruptStorageError,
     EntryUnknownError,
     InvalidRequestError,
+    LedgerDisownedError,
     LedgerFencedError,
     LedgerRetiredError,
     NoSuchEntryError,
@@ -61,8 +62,9 @@ RULES: Final = (
     Rule(LedgerFencedError, pb.FENCED, _LEDGER),
     Rule(NoSuchLedgerError, pb.NO_SUCH_LEDGER, _LEDGER),
     Rule(LedgerRetiredError, pb.NO_SUCH_LEDGER, _LEDGER, mark="retired"),
-    Rule(NoSuchEntryError, pb.NO_SUCH_ENTRY, _ENTRY),
+    Rule(NoSuchEntryError, pb.NO_SUCH_ENTRY, (*_ENTRY, ("through", "through"))),
     Rule(EntryUnknownError, pb.ENTRY_UNKNOWN, _ENTRY_REASON),
+    Rule(LedgerDisownedError, pb.ENTRY_UNKNOWN, _ENTRY_REASON, mark="disowned"),
     Rule(CorruptEntryError, pb.CORRUPT_ENTRY, _ENTRY_REASON),
     Rule(CorruptStorageError, pb.CORRUPT_STORAGE, (("path", "subject"), ("reason", "reason"))),
     Rule(UnauthorizedError, pb.UNAUTHORIZED, _LEDGER),
@@ -106,10 +108,18 @@ def decode_failure(failure: pb.Failure) -> QuireError:
     marked = _BY_STATUS.get((failure.status, failure.subject))
     rule = marked or _BY_STATUS.get((failure.status, ""))
     if rule is not None:
-        return rule.error(*(getattr(failure, field) for _, field in rule.fields))
+        return rule.error(*(_field(failure, field) for _, field in rule.fields))
     if failure.status == pb.INTERNAL:
         return BookieUnavailableError(failure.subject, "it met an internal error: see its log")
     return BookieUnavailableError(failure.subject, f"it answered unknown status {failure.status}")
+
+
+def _field(failure: pb.Failure, field: str) -> int | str | None:
+    """Return a field; None where an older program leaves `through` out."""
+    if field == "through" and not failure.HasField("through"):
+        return None
+    found: int | str = getattr(failure, field)
+    return found
 
 
 def is_internal(failure: pb.Failure) -> bool:
@@ -159,6 +169,7 @@ def encode_info(info: BookieInfo) -> pb.InfoReply:
         ledgers=info.ledgers,
         in_limbo=info.in_limbo,
         counters=info.counters,
+        highest=info.highest,
     )
 
 
@@ -174,4 +185,5 @@ def decode_info(reply: pb.InfoReply) -> BookieInfo:
         ledgers=reply.ledgers,
         in_limbo=reply.in_limbo,
         counters=dict(sorted(reply.counters.items())),
+        highest=reply.highest if reply.HasField("highest") else None,
     )

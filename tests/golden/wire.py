@@ -13,6 +13,7 @@ from quire.errors import (
     CorruptStorageError,
     EntryUnknownError,
     InvalidRequestError,
+    LedgerDisownedError,
     LedgerFencedError,
     LedgerRetiredError,
     NoSuchEntryError,
@@ -42,6 +43,12 @@ from tests.golden.golden import Golden
 BOOKIE, KEY, RUN, PACKET = "b" * 32, bytes(range(20)), b"a run's bytes", b"a packet"
 INFO = BookieInfo(BOOKIE, True, 5, 10, 3, 1, {"flushes": 4})
 TAIL = LedgerTail(b"frame", b"packet", 8, True)
+LATER_INFO = BookieInfo(BOOKIE, True, 5, 10, 3, 1, {"flushes": 4}, 9)
+LATER_ERRORS: tuple[QuireError, ...] = (
+    NoSuchEntryError(7, 3, 9),
+    LedgerDisownedError(7, 3, "another bookie holds it"),
+)
+"""Added to the messages after `ERRORS`."""
 ERRORS: tuple[QuireError, ...] = (
     BookieUnavailableError(BOOKIE, "its disk is slow"),
     BookieBusyError(BOOKIE, "its memory is full"),
@@ -103,8 +110,8 @@ def _read_reply(data: bytes) -> Any:
     return reply.settled, failures
 
 
-def _errors() -> bytes:
-    failures = [pb.AddFailure(failure=encode_failure(error, BOOKIE)) for error in ERRORS]
+def _errors(errors: tuple[QuireError, ...] = ERRORS) -> bytes:
+    failures = [pb.AddFailure(failure=encode_failure(error, BOOKIE)) for error in errors]
     return pb.AddReply(failures=failures).SerializeToString()
 
 
@@ -156,6 +163,13 @@ WIRE = (
         ("Wire: Failure",),
     ),
     Golden(
+        "failures-2.message",
+        [repr(error) for error in LATER_ERRORS],
+        lambda: _errors(LATER_ERRORS),
+        _read_errors,
+        ("Wire: Failure",),
+    ),
+    Golden(
         "read-reply.message",
         (13, RUN),
         lambda: next(encode_parts(RUN)),
@@ -194,6 +208,7 @@ WIRE = (
         "list-entries-reply", encode_ranges([(0, 3), (9, 9)]), decode_ranges, [(0, 3), (9, 9)]
     ),
     _message("info-reply", encode_info(INFO), decode_info, INFO),
+    _message("info-reply-2", encode_info(LATER_INFO), decode_info, LATER_INFO),
     Golden(
         "client.frames",
         [REQUEST],

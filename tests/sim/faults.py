@@ -187,6 +187,7 @@ def draw_mix(rng: random.Random) -> FaultMix:
         mix.rates[SECOND_PROCESS] = rate
     if rate := maybe(0.3, 0.2, RATES_MAX[WISH]):
         mix.rates[WISH] = rate
+    mix.conditions.stepwise = maybe(0.3, 0.1, 1.0)
     return mix
 
 

@@ -58,6 +58,8 @@ class Conditions:
     duplication: float = 0.0
     cancellation: float = 0.0
     """Probability that a server hears of a client that stopped waiting."""
+    stepwise: float = 0.0
+    """Probability that a server looks entries up one by one: a denial reaches one entry then."""
 
 
 class Host:
@@ -173,6 +175,9 @@ class Network:
         token = self.watch.begin(host.name, life, method, args)
         outcome: Any
         try:
+            if method == "read" and self.chance(self.conditions.stepwise):
+                self.counters["read one by one"] += 1
+                await bookie.read(**{**args, "last": args["first"]})
             outcome = await getattr(bookie, method)(**args)
         except (QuireError, OSError) as error:
             outcome = error

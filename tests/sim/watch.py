@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quire.bookie import LedgerTail
+from quire.bookie import LedgerTail, read_denial
 from quire.entry import HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import NoSuchEntryError, NoSuchLedgerError, ReadOnlyBookieError
 from quire.labels import Domain
@@ -211,7 +211,9 @@ class BookieWatch:
         assert state is not None
         where = f"{request.life} ledger {args['ledger']}"
         if isinstance(outcome, NoSuchEntryError | NoSuchLedgerError):
-            denied = self._demanded(request, request.missing & state.acked)
+            reach = read_denial(outcome, args["first"], args["last"])
+            reached = {e for e in request.missing & state.acked if e <= reach.through}
+            denied = self._demanded(request, reached)
             require(
                 not denied,
                 "B3 acknowledged entries are not denied",

@@ -66,7 +66,7 @@ def test_every_status_means_one_error_unless_a_mark_tells_another() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.error.__name__)
 @given(data=st.data())
 def test_errors_travel_with_all_they_carry(rule: Rule, data: st.DataObject) -> None:
-    types = {"ledger": INT64, "entry": INT64}
+    types = {"ledger": INT64, "entry": INT64, "through": INT64}
     arguments = [data.draw(types.get(name, TEXT), label=name) for name, _ in rule.fields]
     error = rule.error(*arguments)
     arrived = decode_failure(travel(encode_failure(error, "b1")))

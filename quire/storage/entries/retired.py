@@ -23,10 +23,12 @@ from itertools import islice
 from operator import le, lt
 from typing import Final, TypeAlias
 
-from quire.entry import LedgerId
-from quire.errors import LedgerFencedError, LedgerRetiredError
+from quire.entry import NO_ENTRY, LedgerId
+from quire.errors import LedgerDisownedError, LedgerFencedError, LedgerRetiredError
 
 Range: TypeAlias = tuple[LedgerId, LedgerId]
+
+DISOWNED: Final = "another bookie holds its entries now"
 
 
 class Intervals:
@@ -122,14 +124,24 @@ class RetiredIds:
         """The highest id in either set, −1 when both are empty."""
         return max(self.deleted.highest, self.disowned.highest)
 
+    def is_dropped(self, ledger: LedgerId) -> bool:
+        """Return whether a ledger was deleted or disowned. Its fence is all that is left."""
+        return ledger in self.deleted or ledger in self.disowned
+
     def check_kept(self, ledger: LedgerId) -> None:
-        """Raise `LedgerRetiredError` for a deleted ledger: it denies nothing that was in it."""
+        """Raise for a ledger that was dropped: its absence here denies nothing that was in it.
+
+        Raises `LedgerRetiredError` for a deleted ledger, `LedgerDisownedError` for one that another
+        bookie holds.
+        """
         if ledger in self.deleted:
             raise LedgerRetiredError(ledger)
+        if ledger in self.disowned:
+            raise LedgerDisownedError(ledger, NO_ENTRY, DISOWNED)
 
     def check_writer(self, ledger: LedgerId) -> None:
-        """Raise `LedgerFencedError` for a deleted ledger: its writer was deposed."""
-        if ledger in self.deleted:
+        """Raise `LedgerFencedError` for a ledger that was dropped: its writer was deposed."""
+        if ledger in self.deleted or ledger in self.disowned:
             raise LedgerFencedError(ledger)
 
     def joined(self, deleted: Iterable[Range]) -> RetiredIds:

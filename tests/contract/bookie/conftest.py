@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.bookie.subjects import OPENERS, Check, Run
+from tests.contract.bookie.subjects import CAPABILITIES, OPENERS, Check, Run
+from tests.contract.capabilities import fitting
 
 
-@pytest.fixture(params=sorted(OPENERS))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "run" in metafunc.fixturenames:
+        metafunc.parametrize("run", fitting(metafunc.function, CAPABILITIES), indirect=True)
+
+
+@pytest.fixture
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     def over(check: Check) -> None:
         async def main() -> None:

@@ -23,6 +23,8 @@ from quire.storage.serving.grpc_service import serve_bookie
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.obedient import ObedientBookie
 from quire.testing.bookie import MemoryBookie
+from tests.contract.bookie.capabilities import EVERYTHING, BookieCapability
+from tests.contract.bookie.least import LeastBookie
 from tests.sim.disk import SimDisk
 
 ABSENT = (NoSuchEntryError, NoSuchLedgerError)
@@ -31,11 +33,12 @@ SOON = 5.0
 
 @dataclass
 class Subject:
-    """A bookie under test. `retire` drops a ledger as the collector does."""
+    """A bookie under test. `retire` drops a ledger as the collector does, `disown` as a move."""
 
     bookie: Bookie
     make_read_only: Callable[[], Awaitable[None]]
     retire: Callable[[LedgerId], Awaitable[None]]
+    disown: Callable[[LedgerId], Awaitable[None]]
 
 
 Opener: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Subject]]
@@ -45,7 +48,15 @@ Run: TypeAlias = Callable[[Check], None]
 
 @asynccontextmanager
 async def memory(_: Path) -> AsyncIterator[Subject]:
-    bookie = MemoryBookie("b1")
+    yield _in_memory(MemoryBookie("b1"))
+
+
+@asynccontextmanager
+async def least(_: Path) -> AsyncIterator[Subject]:
+    yield _in_memory(LeastBookie("b1"))
+
+
+def _in_memory(bookie: MemoryBookie) -> Subject:
 
     async def make_read_only() -> None:
         bookie.writable = False
@@ -53,7 +64,10 @@ async def memory(_: Path) -> AsyncIterator[Subject]:
     async def retire(ledger: LedgerId) -> None:
         bookie.retire(ledger)
 
-    yield Subject(bookie, make_read_only, retire)
+    async def disown(ledger: LedgerId) -> None:
+        bookie.disown(ledger)
+
+    return Subject(bookie, make_read_only, retire, disown)
 
 
 OPTIONS = StorageOptions(
@@ -85,8 +99,17 @@ async def node_on(disk: Disk, fill: Callable[[], None]) -> AsyncIterator[Subject
     async def retire(ledger: LedgerId) -> None:
         await node._storage.retire([ledger])
 
+    async def disown(ledger: LedgerId) -> None:
+        """As a move will: no command disowns a ledger yet, and the files hold such ids."""
+        storage = node._storage
+        await node._engine.settle()
+        ids = storage.retired.joined(())
+        ids.disowned.add(ledger, ledger)
+        await storage._keep(storage._retired.next(ids=ids))
+        storage._drop(ledger)
+
     try:
-        yield Subject(node, make_read_only, retire)
+        yield Subject(node, make_read_only, retire, disown)
     finally:
         await node.close()
 
@@ -124,7 +147,7 @@ async def obedient_node(path: Path) -> AsyncIterator[Subject]:
         async def make_read_only() -> None:
             bookie.take_none("away")
 
-        yield Subject(bookie, make_read_only, inner.retire)
+        yield Subject(bookie, make_read_only, inner.retire, inner.disown)
 
 
 @asynccontextmanager
@@ -138,7 +161,7 @@ async def metered_node(path: Path) -> AsyncIterator[Subject]:
     try:
         async with node_on(MeteredDisk(disk, meter), fill) as subject:
             metered = MeteredBookie(subject.bookie, meter)
-            yield Subject(metered, subject.make_read_only, subject.retire)
+            yield Subject(metered, subject.make_read_only, subject.retire, subject.disown)
     finally:
         await disk.close()
 
@@ -165,7 +188,7 @@ def remote(opener: Opener, listen_runs: str | None = None) -> Opener:
         ):
             far = RemoteBookie(address)
             try:
-                yield Subject(far, near.make_read_only, near.retire)
+                yield Subject(far, near.make_read_only, near.retire, near.disown)
             finally:
                 await far.close()
 
@@ -173,13 +196,19 @@ def remote(opener: Opener, listen_runs: str | None = None) -> Opener:
 
 
 OPENERS: dict[str, Opener] = {
+    "least": least,
     "memory": memory,
     "node": local_node,
     "metered-node": metered_node,
     "obedient-node": obedient_node,
     "simulated-node": simulated_node,
+    "remote-least": remote(least),
     "remote-memory": remote(memory),
     "remote-node": remote(local_node),
     "framed-memory": remote(memory, "127.0.0.1:0"),
     "framed-node": remote(local_node, "127.0.0.1:0"),
+}
+
+CAPABILITIES: dict[str, frozenset[BookieCapability]] = {
+    name: frozenset() if name.endswith("least") else EVERYTHING for name in OPENERS
 }

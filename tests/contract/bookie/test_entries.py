@@ -11,8 +11,10 @@ from quire.bookie import list_all
 from quire.entry import DigestKind, Sealer
 from quire.errors import NoSuchEntryError
 from quire.run import pack_run
+from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.frames import KEY, LEDGER, frame, ids, payloads, run_of
 from tests.contract.bookie.subjects import ABSENT, Run, Subject
+from tests.contract.capabilities import needs
 
 
 def test_what_was_added_is_read(run: Run) -> None:
@@ -93,6 +95,7 @@ def test_a_read_is_cut_at_its_bytes(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.DENIES_RANGES)
 def test_gaps_are_left_out(run: Run) -> None:
     async def check(subject: Subject) -> None:
         await subject.bookie.add(LEDGER, KEY, run_of(0, 2, 4))

@@ -7,13 +7,16 @@ import asyncio
 import pytest
 
 from quire.errors import LedgerFencedError, LedgerRetiredError
+from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.frames import KEY, LEDGER, SEALER, run_of
 from tests.contract.bookie.subjects import SOON, Run, Subject
 from tests.contract.bookie.test_tail import asleep
+from tests.contract.capabilities import needs
 
 OTHER_KEY = b"o" * 20
 
 
+@needs(BookieCapability.KEEPS_IDS)
 def test_a_retired_ledger_takes_nothing_whatever_the_key(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -35,6 +38,7 @@ def test_a_retired_ledger_takes_nothing_whatever_the_key(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.KEEPS_IDS)
 def test_reads_and_fences_are_told_that_it_was_retired(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -51,6 +55,7 @@ def test_reads_and_fences_are_told_that_it_was_retired(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.KEEPS_IDS)
 def test_a_wait_for_news_ends_as_if_the_ledger_were_fenced(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -65,6 +70,7 @@ def test_a_wait_for_news_ends_as_if_the_ledger_were_fenced(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.KEEPS_IDS)
 def test_other_ledgers_are_not_concerned(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie

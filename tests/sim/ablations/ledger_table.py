@@ -25,6 +25,13 @@ LEDGER: Final = (
     Ablation("absence needs Qw − Qa + 1 negatives", "ledger", recovery.believe_one_negative),
     Ablation("an error is not a negative", "ledger", recovery.take_errors_for_absence),
     Ablation(
+        "a denial reaches as far as it says",
+        "ledger",
+        recovery.stretch_denials,
+        "",
+        mixes.stepwise,
+    ),
+    Ablation(
         "recovery starts in the last fragment", "ledger", recovery.start_below_the_last_fragment
     ),
     Ablation(

@@ -42,6 +42,12 @@ def silence(mix: FaultMix) -> None:
     mix.blows = {"clog": 3.0, "rival": 1.0}
 
 
+def stepwise(mix: FaultMix) -> None:
+    """Bookies that look entries up one by one, and writers that are recovered again and again."""
+    race(mix)
+    mix.conditions.stepwise = 1.0
+
+
 def churn(mix: FaultMix) -> None:
     """Bookies that go away all the time, and writers that hear late of everything."""
     mix.theme = Theme.RACE

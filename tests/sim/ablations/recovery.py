@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from quire import bookie
+from quire.bookie import Denial, Meaning
 from quire.entry import EntryId
 from quire.errors import VersionConflictError
 from quire.ledger import (
@@ -95,6 +97,16 @@ def take_errors_for_absence() -> list[Patch]:
         self.deny(position, entry, entry)
 
     return [(recovery_plan.Evidence, "doubt", doubt)]
+
+
+def stretch_denials() -> list[Patch]:
+    """Count a denial for the whole range that was asked for."""
+
+    def read_denial(error: Any, first: EntryId, last: EntryId) -> Denial:
+        found = bookie.read_denial(error, first, last)
+        return found._replace(through=last) if found.meaning is Meaning.ABSENT else found
+
+    return [(recovery, "read_denial", read_denial)]
 
 
 def start_below_the_last_fragment() -> list[Patch]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from quire.errors import (
     CorruptStorageError,
+    LedgerDisownedError,
     LedgerFencedError,
     LedgerRetiredError,
     NoSuchLedgerError,
@@ -53,15 +54,20 @@ def test_what_is_not_a_range_is_refused(first: int, last: int) -> None:
         Intervals().add(first, last)
 
 
-def test_only_deleted_ledgers_are_refused() -> None:
+def test_dropped_ledgers_are_refused_by_what_became_of_them() -> None:
     ids = RetiredIds(disowned=Intervals.of([(3, 3)])).joined([(5, 6)])
-    ids.check_kept(3)
-    ids.check_writer(3)
+    ids.check_kept(4)
+    ids.check_writer(4)
+    with pytest.raises(LedgerDisownedError):
+        ids.check_kept(3)
+    with pytest.raises(LedgerFencedError):
+        ids.check_writer(3)
     with pytest.raises(LedgerRetiredError):
         ids.check_kept(5)
     with pytest.raises(LedgerFencedError):
         ids.check_writer(6)
-    assert (3 in ids, ids.highest) == (False, 6)
+    assert (3 in ids, 4 in ids, ids.highest) == (False, False, 6)
+    assert [ids.is_dropped(each) for each in (3, 4, 5)] == [True, False, True]
 
 
 # -- the file
