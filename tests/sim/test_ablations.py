@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from quire.storage.node import BookieNode
 from tests.sim.ablations.catalog import ABLATIONS
 from tests.sim.ablations.hunt import hunt
 from tests.sim.ablations.patch import Ablation
@@ -40,6 +41,15 @@ def test_a_missing_safeguard_is_noticed(ablation: Ablation) -> None:
     found = hunt(ablation, SEEDS, failures_max=5 if expected else 1)
     assert found.failures, f"nobody noticed in {len(SEEDS)} seeds"
     assert not expected or expected in found.checkers
+
+
+def test_a_patch_that_does_not_fit_any_more_notices_nothing() -> None:
+    async def read(self: object, *given: object, **more: object) -> bytes:
+        raise AttributeError("a name that was changed")
+
+    misfit = Ablation("a name was changed", "ledger", lambda: [(BookieNode, "read_tail", read)])
+    with pytest.raises(AssertionError, match="a name was changed: its patch does not fit"):
+        hunt(misfit, SEEDS)
 
 
 def test_every_quick_ablation_exists() -> None:

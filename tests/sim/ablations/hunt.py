@@ -14,6 +14,9 @@ from tests.sim.run import run_seed
 
 FAILURES_SHOWN: Final = 3
 
+MISFITS: Final = (AttributeError, ImportError, NameError, TypeError)
+"""Errors of a patch that does not fit the code any more. They notice no missing safeguard."""
+
 
 @dataclass
 class Finding:
@@ -42,7 +45,10 @@ def carry_out(task: Hunt) -> Finding:
 
 
 def hunt(ablation: Ablation, seeds: range, failures_max: int = FAILURES_SHOWN) -> Finding:
-    """Run seeds without a safeguard until enough of them fail."""
+    """Run seeds without a safeguard until enough of them fail.
+
+    Raises AssertionError when the patch that removes it does not fit the code any more.
+    """
     failures: list[int] = []
     checkers: Counter[str] = Counter()
     refused: list[int] = []
@@ -54,6 +60,8 @@ def hunt(ablation: Ablation, seeds: range, failures_max: int = FAILURES_SHOWN) -
             done += 1
             if result.refusal is not None:
                 refused.append(seed)
+            if isinstance(result.error, MISFITS):
+                raise AssertionError(f"{ablation.name}: its patch does not fit") from result.error
             if result.error is not None:
                 failures.append(seed)
                 checkers[_speaker(result.error)] += 1
