@@ -96,7 +96,9 @@ class ClusterFacts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The health of a cluster: the findings, the worst first."""
+    """The health of a cluster: the findings, the worst first. Of equal ones, the states of bookies
+    come before troubles of bookies that are up, such as little room.
+    """
 
     findings: Sequence[Finding] = field(default=())
 
@@ -119,7 +121,9 @@ def health(facts: ClusterFacts) -> Verdict:
     """Return the health of a cluster."""
     found = [*_of_store(facts)]
     for each in facts.bookies:
-        found += _of_bookie(facts, each)
+        found += _of_state(facts, each)
+    for each in facts.bookies:
+        found += _of_present(facts, each)
     found += _of_bookies(facts)  # last: mostly the consequence of the others
     return Verdict(tuple(sorted(found, key=lambda each: -each.severity)))
 
@@ -179,7 +183,7 @@ def _of_bookies(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
-def _of_bookie(facts: ClusterFacts, each: BookieFacts) -> Iterator[Finding]:
+def _of_state(facts: ClusterFacts, each: BookieFacts) -> Iterator[Finding]:
     state, name = facts.state(each), _name(each)
     if state in ABSENT:
         yield _missing(facts, each, state)
@@ -196,11 +200,12 @@ def _of_bookie(facts: ClusterFacts, each: BookieFacts) -> Iterator[Finding]:
     elif state is State.GONE and each.registered:
         remedy = "stop its process: its identity was given up"
         yield _warning("gone-serves", each, f"{name} is gone, and still registered", remedy)
-    if state is not State.GONE:
-        yield from _of_present(each, name)
 
 
-def _of_present(each: BookieFacts, name: str) -> Iterator[Finding]:
+def _of_present(facts: ClusterFacts, each: BookieFacts) -> Iterator[Finding]:
+    if facts.state(each) is State.GONE:
+        return
+    name = _name(each)
     for trouble in each.damaged:
         remedy = "set its standing anew, or start it again: both write the record"
         yield _warning("damaged-record", each, f"a record of {name} is damaged: {trouble}", remedy)

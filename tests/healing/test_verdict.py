@@ -74,6 +74,12 @@ def test_the_worst_reason_comes_first_and_stands_in_the_summary() -> None:
     assert health(cluster(bookie())).summary == "ok"
 
 
+def test_a_missing_bookie_comes_before_one_with_little_room() -> None:
+    found = health(cluster(bookie("b1", free=14), *UPS, bookie("b9", up=False)))
+    assert [each.code for each in found.findings] == ["silent", "room"]
+    assert "b9" in found.summary
+
+
 def test_a_reason_names_its_operator_and_its_end() -> None:
     (found,) = health(cluster(bookie(standing=AWAY), *UPS)).findings
     assert found.text == "bookie b1 (h-b1) is away for 1 min more, by anna@desk: new fan"
