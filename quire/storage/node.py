@@ -372,7 +372,7 @@ class BookieNode:
         state = self._storage.state(ledger)
         try:
             async with time_limit(timeout):
-                while not state.is_fenced and state.confirmed <= above:
+                while state.confirmed <= above and not self._is_over(ledger, state):
                     self._engine.check_alive()
                     await self._change(state)
         except TimeoutError:
@@ -381,6 +381,10 @@ class BookieNode:
             self._storage.forget_if_unknown(state)
         self._engine.check_alive()
         return await self._tail(ledger)
+
+    def _is_over(self, ledger: LedgerId, state: LedgerState) -> bool:
+        """Return whether no ordinary add will be taken: a dropped ledger need not have a fence."""
+        return state.is_fenced or self._storage.retired.is_dropped(ledger)
 
     async def _change(self, state: LedgerState) -> None:
         """Wait until the waiters of a ledger are woken."""

@@ -37,7 +37,6 @@ UNREACHED: Final = {
     "admin.py": "test_admin.py",
     "columns.py": "test_scan.py",
     "errors/peers.py": "wire/test_hello.py",
-    "errors/placement.py": "ledger/test_placement.py",
     "healing": "healing",
     "leading.py": "test_leading.py",
     "log/maintenance/advancing.py": "log/maintenance/test_advancing.py",

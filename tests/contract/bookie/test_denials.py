@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from quire.bookie import Meaning, read_denial
@@ -14,7 +16,7 @@ from quire.errors import (
 )
 from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.frames import KEY, LEDGER, SEALER, run_of
-from tests.contract.bookie.subjects import Run, Subject
+from tests.contract.bookie.subjects import SOON, Run, Subject
 from tests.contract.capabilities import lacks, needs
 
 
@@ -108,7 +110,8 @@ def test_a_disowned_ledger_denies_nothing_and_stays_fenced(run: Run) -> None:
             await bookie.add(LEDGER, KEY, run_of(1))
         with pytest.raises(LedgerFencedError):
             await bookie.write_lac(LEDGER, KEY, SEALER.seal_lac(0))
-        assert (await bookie.wait_tail(LEDGER, 5, 60.0)).fenced
+        async with asyncio.timeout(SOON):
+            assert (await bookie.wait_tail(LEDGER, 5, 60.0)).fenced
         assert await bookie.list_entries(LEDGER) == []
 
     run(check)

@@ -71,6 +71,21 @@ def test_a_wait_for_news_ends_as_if_the_ledger_were_fenced(run: Run) -> None:
 
 
 @needs(BookieCapability.KEEPS_IDS)
+def test_a_wait_for_news_ends_when_the_ledger_is_disowned(run: Run) -> None:
+    async def check(subject: Subject) -> None:
+        bookie = subject.bookie
+        await bookie.add(LEDGER, KEY, run_of(0))
+        waiting = asyncio.ensure_future(bookie.wait_tail(LEDGER, 5, 60))
+        await asleep(bookie, waiting)
+        await subject.disown(LEDGER)
+        async with asyncio.timeout(SOON):
+            assert (await waiting).fenced
+            assert (await bookie.wait_tail(LEDGER, 5, 60)).fenced
+
+    run(check)
+
+
+@needs(BookieCapability.KEEPS_IDS)
 def test_other_ledgers_are_not_concerned(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
