@@ -3,7 +3,7 @@
 A client that appends and reads needs none of them. The parts import them when they are used first,
 within `needed_for`, so that a missing package is an error with its remedy.
 
-    cli        click, rich                  the `quire` command
+    cli        click, rich, tomlkit         the `quire` command
     server     the above, and prometheus-client, uvloop: what a bookie's process runs with
     zookeeper  kazoo                        stores at zk://
     all        these three

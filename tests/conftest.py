@@ -76,6 +76,9 @@ MARKS: Final = {
 # As quire does it, for those tests that import gRPC before quire.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
+# The configuration file of the person who runs the tests is none of the tests' business.
+os.environ["XDG_CONFIG_HOME"] = str(TESTS / "no-configuration")
+
 settings.register_profile("quire", deadline=None, print_blob=True)
 settings.load_profile("quire")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import resource
 import sys
@@ -17,7 +16,9 @@ import click
 
 from quire.bookie import BookieAddress, BookieInfo
 from quire.cli.health import list_all, lost_after_option
+from quire.cli.logs import LogOutput, logging_options
 from quire.cli.output import Value, note, print_fields, print_json, print_table, progress_of
+from quire.cli.pairs import Pairs, build
 from quire.cli.settings import (
     Settings,
     exit_with_parent_option,
@@ -33,8 +34,25 @@ from quire.metastore.place import resolve_store
 
 if TYPE_CHECKING:
     from quire.storage.entries.damage import Damage
+    from quire.storage.journal.options import StorageOptions
+    from quire.storage.serving.limits import ServiceLimits
 
 DESCRIPTORS_MAX: Final = 65_536
+
+
+def storage_options() -> type[StorageOptions]:
+    """Return the class of the storage's options. Its module is read when it is needed."""
+    from quire.storage.journal.options import StorageOptions
+
+    return StorageOptions
+
+
+def service_limits() -> type[ServiceLimits]:
+    """Return the class of a bookie's limits."""
+    from quire.storage.serving.limits import ServiceLimits
+
+    return ServiceLimits
+
 
 _directory = click.argument(
     "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIRECTORY"
@@ -154,6 +172,21 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
     metavar="LEVEL=NAME,…",
     help="Where the bookie is, by region, zone, rack and host. [default: the host is this machine]",
 )
+@click.option(
+    "--storage",
+    type=Pairs(storage_options),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A size or time of the storage, such as write-cache-bytes=64MiB; given several times.",
+)
+@click.option(
+    "--limits",
+    type=Pairs(service_limits),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="How much work may be under way at once, such as reads=512; given several times.",
+)
+@logging_options
 @exit_with_parent_option
 @with_settings
 def serve(
@@ -164,6 +197,9 @@ def serve(
     advertise: str | None,
     metrics: str | None,
     labels: str,
+    storage: tuple[tuple[str, float], ...],
+    limits: tuple[tuple[str, float], ...],
+    logging: LogOutput,
     exit_with_parent: bool,
 ) -> None:
     """Serve a formatted directory until Ctrl-C.
@@ -178,15 +214,14 @@ def serve(
       quire bookie serve /var/lib/quire --metrics 127.0.0.1:9181
       quire bookie serve /var/lib/quire --labels region=eu,zone=a,rack=r7
     """
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    logging.begin()
     allow_descriptors()
     runs = runs_address(listen, listen_runs)
     place = Labels.parse(labels)
-    work = partial(_serve, settings, directory, listen, runs, advertise, metrics, place)
+    options = build(storage_options(), storage)
+    bounds = build(service_limits(), limits)
+    where = (directory, listen, runs, advertise, metrics, place)
+    work = partial(_serve, settings, *where, options, bounds)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
@@ -213,6 +248,8 @@ async def _serve(
     advertise: str | None,
     metrics: str | None,
     labels: Labels,
+    options: StorageOptions,
+    limits: ServiceLimits,
 ) -> None:
     from quire.repair.copies import open_copies
     from quire.repair.orders import stored_orders
@@ -236,6 +273,8 @@ async def _serve(
         orders=stored_orders,
         metrics=metrics,
         labels=labels,
+        options=options,
+        limits=limits,
     )
 
 

@@ -64,6 +64,9 @@ class _ReaderGoneError(Exception):
 class RootGroup(click.Group):
     """The `quire` command: runs a command and turns how it ends into an exit code."""
 
+    errors_as_json = False
+    """Whether this command line, its environment or its file asks for JSON."""
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, then flush its output."""
         try:
@@ -96,21 +99,21 @@ class RootGroup(click.Group):
     ) -> int:
         # Without a handler Python prints warnings of the library beside our one line.
         logging.getLogger("quire").addHandler(logging.NullHandler())
-        as_json = _asks_for_json(sys.argv[1:] if args is None else args)
+        self.errors_as_json = _asks_for_json(sys.argv[1:] if args is None else args)
         try:
             returned = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             # click returns the code of ctx.exit() here; commands themselves return None
             return returned if isinstance(returned, int) else 0
         except click.ClickException as error:
-            if as_json:
+            if self.errors_as_json:
                 return _tell(error, error.format_message(), error.exit_code, as_json=True)
             with suppress(OSError):  # standard error is closed
                 error.show()
             return error.exit_code
         except QuireError as error:
-            return _tell(error, str(error), exit_code(error), as_json=as_json)
+            return _tell(error, str(error), exit_code(error), as_json=self.errors_as_json)
         except OSError as error:  # a file of the user's: a directory that cannot be created
-            return _tell(error, str(error), exit_code(QuireError()), as_json=as_json)
+            return _tell(error, str(error), exit_code(QuireError()), as_json=self.errors_as_json)
         except (KeyboardInterrupt, click.Abort):
             return INTERRUPTED
         except _ReaderGoneError:

@@ -6,7 +6,10 @@ import click
 
 from quire.cli.bench import bench
 from quire.cli.bookie import bookie
+from quire.cli.chosen import config_option, context_option, raise_what_is_wrong
 from quire.cli.cluster import cluster
+from quire.cli.config import config
+from quire.cli.context import context as context_group
 from quire.cli.dump import dump
 from quire.cli.election import election
 from quire.cli.exits import RootGroup
@@ -19,12 +22,23 @@ from quire.cli.spark import spark
 from quire.version import __version__
 
 
-@click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=RootGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "QUIRE"},
+)
 @click.version_option(__version__, package_name="quire", prog_name="quire")
+@config_option
+@context_option
 @store_option(envvar="QUIRE_STORE")
-@json_option
+@json_option(envvar="QUIRE_JSON")
 @click.pass_context
-def main(context: click.Context, store: str | None, as_json: bool) -> None:
+def main(
+    context: click.Context,
+    store: str | None,
+    as_json: bool,
+    config: str | None,
+    context_name: str | None,
+) -> None:
     """A replicated log for Python.
 
     \b
@@ -34,7 +48,14 @@ def main(context: click.Context, store: str | None, as_json: bool) -> None:
       quire log read greetings
     """
     context.obj = Settings(store, as_json)
+    assert isinstance(context.command, RootGroup), "made so above"
+    context.command.errors_as_json |= as_json
+    if context.invoked_subcommand not in ("config", "context"):  # they look at a file that is wrong
+        raise_what_is_wrong(context)
 
 
-for _command in (cluster, bookie, log, ledger, election, metadata, healing, dump, bench, spark):
+for _command in (
+    *(cluster, bookie, log, ledger, election, metadata, healing, dump, bench, spark),
+    *(config, context_group),
+):
     main.add_command(_command)

@@ -75,7 +75,13 @@ exit_with_parent_option = click.option(
     is_flag=True,
     help="Exit when standard input is closed, as it is when the parent process dies.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def json_option(*, envvar: str | None = None) -> Callable[[Any], Any]:
+    """Return the `--json` option. Only the outermost one reads `envvar`."""
+    return click.option(
+        "--json", "as_json", is_flag=True, envvar=envvar, help="Print JSON, for programs."
+    )
 
 
 def with_settings(
@@ -84,7 +90,7 @@ def with_settings(
     """Give a command its own `--store` and `--json`; they override options before the command."""
 
     @store_option()
-    @json_option
+    @json_option()
     @click.pass_obj
     @functools.wraps(command)
     def wrapped(outer: Settings, /, *args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,0 +1,162 @@
+"""`quire context`: named clusters in the configuration file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+import click
+import tomlkit
+
+from quire.cli.chosen import chosen, file_to_write, raise_what_is_wrong
+from quire.cli.configuration import read_file
+from quire.cli.output import print_json, print_table
+from quire.cli.settings import Settings, with_settings
+from quire.errors import ConfigurationError
+
+
+@click.group(short_help="Name clusters, and choose one.")
+def context() -> None:
+    """Name clusters in the configuration file, and choose the one that commands use."""
+
+
+@context.command("list", short_help="List the contexts.")
+@with_settings
+@click.pass_context
+def list_(click_context: click.Context, settings: Settings) -> None:
+    """List the contexts of the configuration file. A star marks the context in use.
+
+    \b
+    Example:
+      quire context list
+    """
+    raise_what_is_wrong(click_context)
+    found = chosen(click_context)
+    contexts = found.configuration.contexts
+    if settings.json:
+        for name, values in contexts.items():
+            print_json({"context": name, "used": name == found.context, **values})
+        return
+    rows = [
+        ("*" if name == found.context else "", name, str(values.get("store", "")))
+        for name, values in contexts.items()
+    ]
+    empty = "There is no context: `quire context add NAME --store URI` makes one."
+    print_table(("", "context", "store"), rows, empty=empty)
+
+
+@context.command(short_help="Name a cluster.")
+@click.argument("name")
+@click.option("--use", "use_it", is_flag=True, help="Also use it from now on.")
+@with_settings
+@click.pass_context
+def add(click_context: click.Context, settings: Settings, name: str, use_it: bool) -> None:
+    """Give the cluster at --store a name, or an existing name another cluster.
+
+    Commands use the first context until another is chosen. Other settings of the context, and
+    comments in the file, stay as they are.
+
+    \b
+    Examples:
+      quire context add production --store zk://zoo1:2181,zoo2:2181/quire
+      quire context add here --store ./quire-data --use
+    """
+    _check_name(name)
+    store = settings.store
+    if store is None:
+        raise click.UsageError("a context needs --store URI")
+
+    def change(document: MutableMapping[str, Any]) -> None:
+        contexts = document.setdefault("contexts", tomlkit.table(is_super_table=True))
+        contexts.setdefault(name, tomlkit.table())["store"] = store
+        if use_it or len(contexts) == 1:
+            document["context"] = name
+
+    _tell(settings, name, _change(click_context, change), "context {name} is in {file}")
+
+
+@context.command(short_help="Choose the context that commands use.")
+@click.argument("name")
+@with_settings
+@click.pass_context
+def use(click_context: click.Context, settings: Settings, name: str) -> None:
+    """Choose the context that commands use without --context or QUIRE_CONTEXT.
+
+    \b
+    Example:
+      quire context use production
+    """
+
+    def change(document: MutableMapping[str, Any]) -> None:
+        _check_known(document, name)
+        document["context"] = name
+
+    _tell(settings, name, _change(click_context, change), "commands use context {name} ({file})")
+
+
+@context.command(short_help="Forget a context.")
+@click.argument("name")
+@with_settings
+@click.pass_context
+def remove(click_context: click.Context, settings: Settings, name: str) -> None:
+    """Forget a context. The cluster is not touched.
+
+    \b
+    Example:
+      quire context remove staging
+    """
+
+    def change(document: MutableMapping[str, Any]) -> None:
+        _check_known(document, name)
+        del document["contexts"][name]
+        if document.get("context") == name:
+            del document["context"]
+
+    _tell(settings, name, _change(click_context, change), "context {name} is gone from {file}")
+
+
+def _check_name(name: str) -> None:
+    if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
+        raise ConfigurationError(
+            f"{name!r} cannot name a context: letters, digits, '-', '_' and '.' can"
+        )
+
+
+def _check_known(document: MutableMapping[str, Any], name: str) -> None:
+    contexts = document.get("contexts", {})
+    if name not in contexts:
+        raise ConfigurationError(
+            f"context {name!r} does not exist (there is: {', '.join(contexts) or 'none'}); "
+            f"`quire context add {name} --store URI` adds it"
+        )
+
+
+def _change(click_context: click.Context, change: Any) -> Path:
+    """Change the file as a whole: another process reads the old one or the new one."""
+    file = file_to_write(click_context)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        text = ""
+    read_file(file if text else None)  # a file that is not TOML is left alone
+    document = tomlkit.parse(text)
+    change(document)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
+    try:
+        mode = file.stat().st_mode & 0o777 if text else 0o600
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as written:
+            written.write(tomlkit.dumps(document))
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+    return file
+
+
+def _tell(settings: Settings, name: str, file: Path, text: str) -> None:
+    if settings.json:
+        print_json({"context": name, "file": str(file)})
+    else:
+        click.echo(text.format(name=name, file=file))
