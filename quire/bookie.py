@@ -13,6 +13,10 @@ Law, for every implementation (docs/protocol.md, "Bookie"):
   B6  After any answer to a fencing request left, no ordinary add to that ledger is accepted; and no
       answer to a fencing request, positive or negative, leaves before key and fence are durable.
 
+A bookie of another system may lack some of this: it may say None for facts and fences, and vouch
+in `sync` without a look at key and fence. The contract suite names each of these as a capability,
+and tests what holds without it.
+
 Every method may raise `BookieUnavailableError` (from a link), `UnauthorizedError` where a key is
 given, and `InvalidRequestError` for a request that no client of quire sends. Cancelling a call
 abandons its answer; the work may still be done.
@@ -43,6 +47,10 @@ READ_ANSWER_BYTES_MAX: Final = 4 * READ_BYTES_MAX
 """Largest bound that a bookie accepts; a larger one counts as this."""
 
 
+QUIRE: Final = "quire"
+"""The protocol of quire's bookies: gRPC, and plain frames for runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerTail:
     """The end of a ledger as one bookie knows it.
@@ -51,13 +59,13 @@ class LedgerTail:
     was given; both are unverified bytes that the client checks. `hint` is the highest LAC in
     anything the bookie holds, read from headers without verification: good for deciding whether to
     wake, never for deciding which entries are confirmed. A ledger the bookie never saw has neither
-    frame nor packet.
+    frame nor packet. `fenced` is None where a bookie cannot tell.
     """
 
     frame: bytes | None = None
     lac_packet: bytes | None = None
     hint: EntryId = NO_ENTRY
-    fenced: bool = False
+    fenced: bool | None = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +73,15 @@ class BookieInfo:
     """A bookie's own description of itself: identity, whether it takes new entries, bytes of disk.
 
     `in_limbo` counts the ledgers with entries that the bookie may have lost and has not restored.
+    Facts that a bookie cannot tell are None.
     """
 
     bookie: BookieId
     writable: bool
     disk_free_bytes: int
     disk_total_bytes: int
-    ledgers: int
-    in_limbo: int = 0
+    ledgers: int | None
+    in_limbo: int | None = 0
     counters: Mapping[str, int] = field(default_factory=dict)
     """What its storage did since the start, by name (docs/operations.md, "Counters")."""
     highest: LedgerId | None = None
@@ -94,6 +103,20 @@ class BookieAddress:
     labels: Labels = NOWHERE
     room: int = 0
     """Bytes free on its disk, coarsely and not quite of now; 0 if the registration has none."""
+    protocol: str = QUIRE
+    """What it speaks. A client chooses its link by it."""
+
+
+class Stride(NamedTuple):
+    """Which entries of a fragment a bookie should hold: those at its position of the ensemble."""
+
+    ensemble: int
+    write_quorum: int
+    position: int
+
+    def gives(self, entry: EntryId) -> bool:
+        """Return whether an entry is written to the position."""
+        return (self.position - entry) % self.ensemble < self.write_quorum
 
 
 class Bookie(Protocol):
@@ -134,12 +157,17 @@ class Bookie(Protocol):
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         """Return, as a run, the entries held with first ≤ id ≤ last, cut at `bytes_max`.
 
         Entries that are missing between the ids returned are not held, which denies nothing: they
         may have been lost, and a client that must know asks for one entry alone. At least one frame
         is returned. With `fence_key` the ledger is fenced first, durably, before any answer leaves.
+
+        `stride` says which of the entries the bookie should hold. A bookie that looks entries up
+        one by one may leave out others, unless it is asked for one alone. quire's bookies ignore
+        it.
 
         Raises:
             NoSuchEntryError: the bookie holds none of first..`through` *and* cannot have lost any.

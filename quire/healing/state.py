@@ -95,7 +95,7 @@ class BookieFacts:
     def in_limbo(self) -> int:
         """The ledgers that it may have lost something of, as far as is known."""
         if self.info is not None:
-            return self.info.in_limbo
+            return self.info.in_limbo or 0
         return 0 if self.heartbeat is None else self.heartbeat.in_limbo
 
     @property

@@ -27,7 +27,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.ledger.options import LedgerOptions
-from quire.ledger.quorum import Replication
+from quire.ledger.quorum import Replication, stride_of
 from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import Nearness, cover, fallbacks
 from quire.ledger.roster import Bookies
@@ -174,12 +174,14 @@ class _Fetch:
 
     def _ask(self, asking: QuorumCall[int, bytes], position: int, last: EntryId) -> None:
         self._asked.append(position)
-        asking.ask(position, self._read(self._ensemble[position], last))
+        asking.ask(position, self._read(position, last))
 
-    async def _read(self, bookie: BookieId, last: EntryId) -> bytes:
+    async def _read(self, position: int, last: EntryId) -> bytes:
+        bookie = self._ensemble[position]
         link = self._fetcher.bookies.bookie(bookie)
         ledger = self._fetcher.sealer.ledger
-        call = link.read(ledger, self._first, last, bytes_max=self._bytes_max)
+        stride = stride_of(self._replication, position)
+        call = link.read(ledger, self._first, last, bytes_max=self._bytes_max, stride=stride)
         return await within(self._fetcher.options.request_timeout, bookie, call)
 
     def _take(self, position: int, answer: bytes | QuireError) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from quire.bookie import BookieAddress
+from quire.bookie import QUIRE, BookieAddress
 from quire.errors import BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
 from quire.ledger.roster import LinkedBookie
@@ -39,9 +39,14 @@ def link_bookie(address: BookieAddress, *, request_timeout: float) -> LinkedBook
         request_timeout: seconds after which a request without an answer fails.
 
     Raises:
-        BookieUnavailableError: the address is of a bookie in memory, and this process offers none
-            under it.
+        BookieUnavailableError: the bookie speaks another protocol, or the address is of a bookie
+            in memory, and this process offers none under it.
     """
+    if address.protocol != QUIRE:
+        raise BookieUnavailableError(
+            address.bookie,
+            f"it speaks the protocol {address.protocol!r}, and this program {QUIRE!r} only",
+        )
     if not address.address.startswith(MEMORY):
         return RemoteBookie(address, request_timeout=request_timeout)
     try:

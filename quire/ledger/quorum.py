@@ -17,6 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
+from quire.bookie import Stride
 from quire.entry import EntryId
 from quire.errors import InvalidReplicationError
 
@@ -106,3 +107,8 @@ def _write_sets(ensemble: int, write_quorum: int) -> tuple[tuple[int, ...], ...]
     return tuple(
         tuple((first + i) % ensemble for i in range(write_quorum)) for first in range(ensemble)
     )
+
+
+def stride_of(replication: Replication, position: int) -> Stride:
+    """Return which entries the bookie at a position should hold."""
+    return Stride(replication.ensemble, replication.write_quorum, position)

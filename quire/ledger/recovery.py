@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.bookie import Meaning, read_denial
-from quire.entry import NO_ENTRY, BookieId, Entry, EntryId, LedgerId, Sealer
+from quire.entry import NO_ENTRY, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
     LedgerRetiredError,
     QuireError,
@@ -33,6 +33,7 @@ from quire.errors import (
 from quire.ledger.fetch import EntryFetcher
 from quire.ledger.metadata import LedgerMetadata, LedgerState, Replica
 from quire.ledger.options import LedgerOptions
+from quire.ledger.quorum import stride_of
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.read_lac import covered_lac
 from quire.ledger.records import LedgerRecords, VersionedMetadata
@@ -189,7 +190,7 @@ class LedgerRecovery:
                     if not asking.is_asked(position):
                         alone = gaps.get(position) == entry
                         last = entry if alone else entry + WINDOW_ENTRIES - 1
-                        asking.ask(position, self._read(panel.bookies[position], entry, last))
+                        asking.ask(position, self._read(panel, position, entry, last))
                 self._weigh(evidence, gaps, panel, *await asking.next())
 
     def _weigh(
@@ -227,10 +228,13 @@ class LedgerRecovery:
                 evidence.doubt(position, entry)
             gaps[position] = said.first
 
-    async def _read(self, bookie: BookieId, first: EntryId, last: EntryId) -> _Said:
+    async def _read(self, panel: Panel, position: int, first: EntryId, last: EntryId) -> _Said:
+        bookie = panel.bookies[position]
+        stride = stride_of(panel.replication, position)
+
         async def attempt() -> bytes:
             link, key = self._bookies.bookie(bookie), self._sealer.access_key
-            return await link.read(self.ledger, first, last, fence_key=key)
+            return await link.read(self.ledger, first, last, fence_key=key, stride=stride)
 
         try:
             answer = await within(self._options.request_timeout, bookie, retry_transient(attempt))

@@ -17,6 +17,7 @@ from quire.bookie import (
     BookieAddress,
     BookieInfo,
     LedgerTail,
+    Stride,
     refused,
 )
 from quire.entry import EntryId, LedgerId
@@ -117,6 +118,7 @@ class RemoteBookie:
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         """See `Bookie.read`."""
         request = _build(

@@ -11,7 +11,7 @@ The view lags the store; nothing here decides whether a bookie is alive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from quire.aio.backoff import Backoff
 from quire.aio.retry import retry
 from quire.aio.tasks import Tasks
-from quire.bookie import Bookie, BookieAddress
+from quire.bookie import QUIRE, Bookie, BookieAddress
 from quire.entry import BookieId
 from quire.errors import (
     BookieUnavailableError,
@@ -80,14 +80,19 @@ class _Link:
 class BookieRoster:
     """The registered bookies; `start` it before use and `close` it after.
 
-    `connect` makes a link to an address without waiting.
+    `connect` makes a link to an address without waiting, and `speaks` names the protocols that it
+    has links for. A bookie of another protocol is known, and takes no entries from here.
     """
 
     def __init__(
-        self, store: MetadataStore, connect: Callable[[BookieAddress], LinkedBookie]
+        self,
+        store: MetadataStore,
+        connect: Callable[[BookieAddress], LinkedBookie],
+        speaks: Collection[str] = (QUIRE,),
     ) -> None:
         self._store = store
         self._connect = connect
+        self._speaks = frozenset(speaks)
         self._registered: dict[BookieId, BookieAddress] = {}
         self._last_seen: dict[BookieId, BookieAddress] = {}
         self._links: dict[BookieId, _Link] = {}
@@ -125,13 +130,18 @@ class BookieRoster:
 
     def writable(self) -> list[BookieId]:
         """Return the registered bookies that take new entries, sorted."""
-        return sorted(each.bookie for each in self._registered.values() if each.writable)
+        return [each.bookie for each in self.known() if self._takes_entries(each)]
 
     def candidates(self) -> list[Candidate]:
         """Return the same with their places, for an ensemble."""
         return [
-            Candidate(each.bookie, each.labels, each.room) for each in self.known() if each.writable
+            Candidate(each.bookie, each.labels, each.room)
+            for each in self.known()
+            if self._takes_entries(each)
         ]
+
+    def _takes_entries(self, address: BookieAddress) -> bool:
+        return address.writable and address.protocol in self._speaks
 
     def labels(self, bookie: BookieId) -> Labels:
         """Return where a bookie is; no labels when it was never seen."""
@@ -226,7 +236,10 @@ def _is_closed(error: Exception) -> bool:
 
 
 def _is_same_place(one: BookieAddress, other: BookieAddress) -> bool:
-    return (one.address, one.runs, one.says_hello) == (other.address, other.runs, other.says_hello)
+    def place(each: BookieAddress) -> tuple[object, ...]:
+        return each.address, each.runs, each.says_hello, each.protocol
+
+    return place(one) == place(other)
 
 
 async def _close(bookie: LinkedBookie) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from quire.bookie import BookieAddress
+from quire.bookie import QUIRE, BookieAddress
 from quire.entry import BookieId
 from quire.errors import ConfigurationError, CorruptRecordError
 from quire.fields import NOTHING, Unknown
@@ -22,7 +22,7 @@ HELLO_LEVEL: Final = 2
 """Programs that speak this level greet each other with a hello on connections for runs."""
 
 FORMAT: Final = RecordFormat(
-    "bookie", PROGRAM_FIELDS | {"address", "writable", "runs", "labels", "room"}
+    "bookie", PROGRAM_FIELDS | {"address", "writable", "runs", "labels", "room", "protocol"}
 )
 
 
@@ -37,6 +37,8 @@ def encode_registration(
         body["labels"] = label_fields(address.labels)
     if address.room:
         body["room"] = address.room
+    if address.protocol != QUIRE:
+        body["protocol"] = address.protocol
     return FORMAT.encode(body, unknown)
 
 
@@ -53,8 +55,11 @@ def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
     room = body.get("room", 0)
     if type(room) is not int or room < 0:
         raise CorruptRecordError(path, f"room {room!r}")
+    protocol = body.get("protocol", QUIRE)
+    if not isinstance(protocol, str):
+        raise CorruptRecordError(path, f"protocol {protocol!r}")
     hello, labels = says_hello and runs is not None, read_labels(path, body.get("labels", {}))
-    return BookieAddress(bookie, address, writable, runs, hello, labels, room)
+    return BookieAddress(bookie, address, writable, runs, hello, labels, room, protocol)
 
 
 def label_fields(labels: Labels) -> dict[str, str]:

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Final
 
 from quire.aio.timing import time_limit
-from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, refused
+from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride, refused
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
     CorruptEntryError,
@@ -300,6 +300,7 @@ class BookieNode:
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         """See `Bookie.read`."""
         self._engine.check_alive()

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from quire.aio.timing import time_limit
-from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail
+from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride
 from quire.entry import HEADER, LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
     CorruptEntryError,
@@ -167,6 +167,7 @@ class MemoryBookie:
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         await self.before("read", ledger)
         if not 0 <= first <= last:

@@ -128,8 +128,9 @@ def is_internal(failure: pb.Failure) -> bool:
 
 
 def encode_tail(tail: LedgerTail) -> pb.TailReply:
+    """The wire is quire's: a fence that a bookie does not name travels as none."""
     return pb.TailReply(
-        frame=tail.frame, lac_packet=tail.lac_packet, hint=tail.hint, fenced=tail.fenced
+        frame=tail.frame, lac_packet=tail.lac_packet, hint=tail.hint, fenced=bool(tail.fenced)
     )
 
 
@@ -161,13 +162,14 @@ def decode_ranges(reply: pb.ListEntriesReply) -> list[tuple[EntryId, EntryId]]:
 
 
 def encode_info(info: BookieInfo) -> pb.InfoReply:
+    """The wire is quire's, whose bookies tell all facts: one that is not known travels as 0."""
     return pb.InfoReply(
         bookie=info.bookie,
         writable=info.writable,
         disk_free_bytes=info.disk_free_bytes,
         disk_total_bytes=info.disk_total_bytes,
-        ledgers=info.ledgers,
-        in_limbo=info.in_limbo,
+        ledgers=info.ledgers or 0,
+        in_limbo=info.in_limbo or 0,
         counters=info.counters,
         highest=info.highest,
     )

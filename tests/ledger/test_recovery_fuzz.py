@@ -14,7 +14,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quire.bookie import READ_BYTES_MAX, LedgerTail
+from quire.bookie import READ_BYTES_MAX, LedgerTail, Stride
 from quire.entry import DigestKind, EntryId, LedgerId, Sealer
 from quire.errors import CorruptEntryError, InvalidRequestError, QuireError
 from quire.ledger.options import LedgerOptions
@@ -73,6 +73,7 @@ class Garbling(LocalBookie):
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         run = await super().read(ledger, first, last, fence_key=fence_key, bytes_max=bytes_max)
         return mutate(run, self.steps)

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail
+from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError
 
@@ -121,10 +121,13 @@ class Line:
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         return await self._carry(
             "read",
-            lambda far: far.read(ledger, first, last, fence_key=fence_key, bytes_max=bytes_max),
+            lambda far: far.read(
+                ledger, first, last, fence_key=fence_key, bytes_max=bytes_max, stride=stride
+            ),
         )
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:

@@ -20,7 +20,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from quire.bookie import READ_BYTES_MAX, Bookie, BookieAddress, BookieInfo, LedgerTail, refused
+from quire.bookie import (
+    READ_BYTES_MAX,
+    Bookie,
+    BookieAddress,
+    BookieInfo,
+    LedgerTail,
+    Stride,
+    refused,
+)
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError, QuireError
 from quire.ledger.run_stream import RunStream
@@ -321,6 +329,7 @@ class SimLink:
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         args = {"ledger": ledger, "first": first, "last": last}
         run: bytes = await self._ask("read", fence_key=fence_key, bytes_max=bytes_max, **args)

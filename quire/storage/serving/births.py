@@ -29,7 +29,7 @@ from typing import Final, Protocol
 from quire.aio.backoff import Backoff
 from quire.aio.retry import retry
 from quire.aio.timing import time_limit
-from quire.bookie import READ_BYTES_MAX, Bookie, LedgerTail, refused
+from quire.bookie import READ_BYTES_MAX, Bookie, LedgerTail, Stride, refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import (
     BookieBusyError,
@@ -252,11 +252,14 @@ class BornBookie(ForwardingBookie):
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         """See `Bookie.read`."""
         if fence_key is not None:
             await self._check_born(ledger)
-        return await super().read(ledger, first, last, fence_key=fence_key, bytes_max=bytes_max)
+        return await super().read(
+            ledger, first, last, fence_key=fence_key, bytes_max=bytes_max, stride=stride
+        )
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
         """See `Bookie.read_tail`."""

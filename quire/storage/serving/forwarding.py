@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail
+from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import BookieId, EntryId, LedgerId
 
 
@@ -40,10 +40,11 @@ class ForwardingBookie:
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         """See `Bookie.read`."""
         return await self._bookie.read(
-            ledger, first, last, fence_key=fence_key, bytes_max=bytes_max
+            ledger, first, last, fence_key=fence_key, bytes_max=bytes_max, stride=stride
         )
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:

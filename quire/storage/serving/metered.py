@@ -14,7 +14,7 @@ from functools import partial
 from time import perf_counter  # uvloop's own clock stands still between two turns of the loop
 from typing import Final, NamedTuple, TypeVar
 
-from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail
+from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import EntryId, LedgerId
 from quire.storage.disk.port import Disk, DiskSpace, File
 
@@ -130,9 +130,12 @@ class MeteredBookie:
         *,
         fence_key: bytes | None = None,
         bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
     ) -> bytes:
         """See `Bookie.read`."""
-        asked = self._bookie.read(ledger, first, last, fence_key=fence_key, bytes_max=bytes_max)
+        asked = self._bookie.read(
+            ledger, first, last, fence_key=fence_key, bytes_max=bytes_max, stride=stride
+        )
         return await self._measured("read" if fence_key is None else "fencing_read", asked)
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:

@@ -84,7 +84,8 @@ def _state(info: BookieInfo) -> Iterator[Metric]:
         ("ledgers", info.ledgers, "Ledgers of which it stores something."),
         ("ledgers_in_limbo", info.in_limbo, "Ledgers of which it may have lost something."),
     ):
-        yield GaugeMetricFamily(f"quire_bookie_{name}", meaning, float(value))
+        if value is not None:
+            yield GaugeMetricFamily(f"quire_bookie_{name}", meaning, float(value))
 
 
 def _counted(info: BookieInfo) -> Iterator[Metric]:

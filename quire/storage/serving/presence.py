@@ -80,7 +80,7 @@ class Presence:
             __version__,
             self._wish,
             info.writable,
-            info.ledgers,
-            info.in_limbo,
+            info.ledgers or 0,
+            info.in_limbo or 0,
             tuple(await self._places()),
         )

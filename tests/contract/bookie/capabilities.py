@@ -10,6 +10,12 @@ class BookieCapability(enum.Enum):
 
     DENIES_RANGES = "denies ranges"
     """A read of many entries that are all absent denies all of them at once."""
+    NAMES_FENCES = "names fences"
+    """Its tail says whether the ledger is fenced, and a wait ends with a fence."""
+    CHECKS_SYNC = "checks syncs"
+    """A sync with a wrong key, or of a fenced ledger, is refused."""
+    TELLS_FACTS = "tells facts"
+    """It counts its ledgers and those in limbo, and knows the highest id."""
     KEEPS_IDS = "keeps ids"
     """A ledger that was dropped leaves its id: retired, or disowned."""
 

@@ -24,7 +24,7 @@ from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.obedient import ObedientBookie
 from quire.testing.bookie import MemoryBookie
 from tests.contract.bookie.capabilities import EVERYTHING, BookieCapability
-from tests.contract.bookie.least import LeastBookie
+from tests.contract.bookie.least import LeastBookie, OneByOneBookie
 from tests.sim.disk import SimDisk
 
 ABSENT = (NoSuchEntryError, NoSuchLedgerError)
@@ -54,6 +54,11 @@ async def memory(_: Path) -> AsyncIterator[Subject]:
 @asynccontextmanager
 async def least(_: Path) -> AsyncIterator[Subject]:
     yield _in_memory(LeastBookie("b1"))
+
+
+@asynccontextmanager
+async def one_by_one(_: Path) -> AsyncIterator[Subject]:
+    yield _in_memory(OneByOneBookie("b1"))
 
 
 def _in_memory(bookie: MemoryBookie) -> Subject:
@@ -202,13 +207,15 @@ OPENERS: dict[str, Opener] = {
     "metered-node": metered_node,
     "obedient-node": obedient_node,
     "simulated-node": simulated_node,
-    "remote-least": remote(least),
     "remote-memory": remote(memory),
+    "remote-one-by-one": remote(one_by_one),
     "remote-node": remote(local_node),
     "framed-memory": remote(memory, "127.0.0.1:0"),
     "framed-node": remote(local_node, "127.0.0.1:0"),
 }
 
 CAPABILITIES: dict[str, frozenset[BookieCapability]] = {
-    name: frozenset() if name.endswith("least") else EVERYTHING for name in OPENERS
+    **dict.fromkeys(OPENERS, EVERYTHING),
+    "least": frozenset(),
+    "remote-one-by-one": EVERYTHING - {BookieCapability.DENIES_RANGES},
 }

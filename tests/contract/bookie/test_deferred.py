@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from quire.errors import InvalidRequestError, LedgerFencedError, UnauthorizedError
+from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.frames import KEY, LEDGER, WRONG_KEY, frame, ids, run_of
 from tests.contract.bookie.subjects import Run, Subject
+from tests.contract.capabilities import needs
 
 
 def test_deferred_adds_are_named_by_a_sync(run: Run) -> None:
@@ -31,6 +33,7 @@ def test_an_ordinary_add_makes_deferred_ones_before_it_durable(run: Run) -> None
     run(check)
 
 
+@needs(BookieCapability.CHECKS_SYNC)
 def test_a_fence_refuses_deferred_adds_and_syncs_but_keeps_what_came_before(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -45,6 +48,7 @@ def test_a_fence_refuses_deferred_adds_and_syncs_but_keeps_what_came_before(run:
     run(check)
 
 
+@needs(BookieCapability.CHECKS_SYNC)
 def test_a_sync_of_nothing_binds_no_key_and_a_wrong_key_is_refused(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie

@@ -9,8 +9,10 @@ import pytest
 from quire.entry import NO_ENTRY, EntryId
 from quire.errors import LedgerFencedError, ReadOnlyBookieError, UnauthorizedError
 from quire.run import pack_run
+from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.frames import KEY, LEDGER, SEALER, WRONG_KEY, frame, ids, run_of
 from tests.contract.bookie.subjects import ABSENT, Run, Subject
+from tests.contract.capabilities import needs
 
 
 def test_the_first_key_is_the_key(run: Run) -> None:
@@ -36,6 +38,7 @@ def test_the_first_key_is_the_key(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.NAMES_FENCES)
 def test_a_fence_stays(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -67,6 +70,7 @@ def test_a_read_fences_when_asked(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.NAMES_FENCES)
 @pytest.mark.parametrize("by", ["read", "tail"])
 def test_a_ledger_never_seen_is_fenced_as_well(run: Run, by: str) -> None:
     async def check(subject: Subject) -> None:
@@ -99,6 +103,7 @@ def test_recovery_adds_pass_the_fence_and_replace(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.NAMES_FENCES)
 def test_adds_racing_a_fence_are_refused_after_it(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -123,6 +128,7 @@ def test_adds_racing_a_fence_are_refused_after_it(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.NAMES_FENCES)
 def test_a_read_only_bookie_still_serves_and_recovers(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie

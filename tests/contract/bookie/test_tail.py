@@ -9,8 +9,10 @@ import pytest
 
 from quire.bookie import Bookie
 from quire.entry import NO_ENTRY
+from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.frames import KEY, LEDGER, SEALER, frame, run_of
 from tests.contract.bookie.subjects import SOON, Run, Subject
+from tests.contract.capabilities import needs
 
 
 async def asleep(bookie: Bookie, task: asyncio.Task[object]) -> None:
@@ -20,6 +22,7 @@ async def asleep(bookie: Bookie, task: asyncio.Task[object]) -> None:
     assert not task.done()
 
 
+@needs(BookieCapability.NAMES_FENCES)
 def test_the_tail_is_the_highest_of_everything(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -57,6 +60,7 @@ async def _fence(bookie: Bookie) -> None:
     await bookie.read_tail(LEDGER, fence_key=KEY)
 
 
+@needs(BookieCapability.NAMES_FENCES)
 @pytest.mark.parametrize("seen", [True, False])
 @pytest.mark.parametrize("news", [_advance, _advance_explicitly, _fence])
 def test_a_wait_ends_with_news(
@@ -76,6 +80,7 @@ def test_a_wait_ends_with_news(
     run(check)
 
 
+@needs(BookieCapability.NAMES_FENCES)
 def test_a_wait_for_what_is_there_returns_at_once(run: Run) -> None:
     async def check(subject: Subject) -> None:
         await subject.bookie.add(LEDGER, KEY, run_of(0, 1))
@@ -87,6 +92,7 @@ def test_a_wait_for_what_is_there_returns_at_once(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.NAMES_FENCES)
 @pytest.mark.parametrize("timeout", [0.0, 0.02])
 def test_a_wait_ends_when_its_time_is_up(run: Run, timeout: float) -> None:
     async def check(subject: Subject) -> None:
