@@ -26,6 +26,7 @@ from quire.cli.settings import (
     until_orphaned,
     with_settings,
 )
+from quire.cli.supervisor import ServiceManager
 from quire.cli.wishes import away, back, drain, forget, recommission
 from quire.client import Client
 from quire.errors import CorruptStorageError, QuireError
@@ -163,7 +164,7 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Address that serves figures for Prometheus (/metrics). [default: off]",
+    help="Address of figures (/metrics) and probes (/livez, /readyz). [default: off]",
 )
 @click.option(
     "--labels",
@@ -254,8 +255,17 @@ async def _serve(
     from quire.repair.copies import open_copies
     from quire.repair.orders import stored_orders
     from quire.storage.server import serve as serve_bookie
+    from quire.storage.serving.vitals import Stage, Vitals
+
+    manager = ServiceManager()
+
+    def tell(stage: Stage, remark: str) -> None:
+        status = f"{stage}: {remark}" if remark else str(stage)
+        ending = {"STOPPING": "1"} if stage is Stage.ENDING else {}
+        manager.tell(STATUS=status, **ending)
 
     def announce(ready: BookieAddress) -> None:
+        manager.tell(READY="1", STATUS=f"serves at {ready.address}")
         if settings.json:
             where = {"address": ready.address, "runs": ready.runs}
             print_json({"bookie": ready.bookie, **where, "pid": os.getpid()})
@@ -264,18 +274,20 @@ async def _serve(
         sys.stdout.flush()
 
     uri = resolve_store(settings.store_uri())
-    await serve_bookie(
-        *(directory, uri, listen),
-        listen_runs=listen_runs,
-        advertise=advertise,
-        on_ready=announce,
-        copies=open_copies,
-        orders=stored_orders,
-        metrics=metrics,
-        labels=labels,
-        options=options,
-        limits=limits,
-    )
+    async with manager.pulse():
+        await serve_bookie(
+            *(directory, uri, listen),
+            listen_runs=listen_runs,
+            advertise=advertise,
+            on_ready=announce,
+            copies=open_copies,
+            orders=stored_orders,
+            metrics=metrics,
+            labels=labels,
+            options=options,
+            limits=limits,
+            vitals=Vitals(tell),
+        )
 
 
 @bookie.command(short_help="Verify everything on a stopped bookie's disk.")

@@ -10,6 +10,7 @@ be wrong then (docs/protocol.md, "Bookie"). `on_fatal` therefore ends the proces
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
@@ -22,10 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
+from quire.aio.backoff import Backoff
 from quire.aio.timing import time_limit
 from quire.bookie import Bookie, BookieAddress
 from quire.entry import BookieId
-from quire.errors import CorruptStorageError, QuireError
+from quire.errors import CorruptStorageError, QuireError, StoreUnavailableError
 from quire.event_log import observing
 from quire.extras import needed_for
 from quire.labels import NOWHERE, Labels
@@ -33,6 +35,7 @@ from quire.metastore import open_store
 from quire.metastore.heartbeat import Place
 from quire.metastore.store import MetadataStore
 from quire.storage.disk.port import Disk
+from quire.storage.identity.cookie import BookieCookie
 from quire.storage.identity.directories import open_to_serve, places
 from quire.storage.identity.identity import identify, settle_twin
 from quire.storage.identity.registration import SESSION_SECONDS, Registration
@@ -49,9 +52,13 @@ from quire.storage.serving.limits import ServiceLimits
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.obedient import ObedientBookie
 from quire.storage.serving.presence import Presence
+from quire.storage.serving.vitals import Stage, Vitals
 from quire.wire.transport import split_address
 
 _log = logging.getLogger(__name__)
+
+STORE_BACKOFF: Final = Backoff(first=0.5, last=15.0)
+"""Pauses of a bookie that waits for its metadata store."""
 
 EXIT_FATAL: Final = 74
 """Exit code of a bookie after a storage failure (EX_IOERR). Starting it again is safe."""
@@ -68,10 +75,39 @@ def end_process(error: BaseException) -> NoReturn:
     os._exit(EXIT_FATAL)
 
 
-def _shown(bookie: Bookie, meter: Meter, listen: str) -> AbstractAsyncContextManager[str]:
+def _shown(vitals: Vitals, meter: Meter, listen: str) -> AbstractAsyncContextManager[str]:
     with needed_for("--metrics", "server"):  # a tenth of a second that few bookies need
         from quire.storage.serving.metrics import serve_metrics
-    return serve_metrics(bookie, meter, *split_address(listen))
+    return serve_metrics(vitals, meter, *split_address(listen))
+
+
+async def wait_for_store(
+    opening: Callable[[], Awaitable[MetadataStore]], disk: Disk, vitals: Vitals, rng: random.Random
+) -> tuple[MetadataStore, BookieCookie]:
+    """Open the metadata store of the bookie's cluster, however long it is out of reach.
+
+    A supervisor that restarts a bookie gives up after some attempts; an outage of the store may
+    last longer. The caller closes the store.
+
+    Raises:
+        ConfigurationError: the store cannot be used.
+        WrongBookieError: the directory belongs to another cluster.
+    """
+    pauses = STORE_BACKOFF.pauses(rng)
+    while True:
+        try:
+            store = await opening()
+            try:
+                cookie = await identify(disk, store)
+                await settle_twin(cookie, store)
+                return store, cookie
+            except BaseException:
+                await store.close()
+                raise
+        except StoreUnavailableError as error:
+            _log.warning("the bookie waits for its metadata store: %s", error)
+            vitals.reach(Stage.WAITING, str(error))
+        await asyncio.sleep(pauses.next())
 
 
 @contextmanager
@@ -145,6 +181,7 @@ async def serve(
     orders: Callable[[MetadataStore, BookieId], Orders] | None = None,
     metrics: str | None = None,
     labels: Labels = NOWHERE,
+    vitals: Vitals | None = None,
 ) -> None:
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
@@ -155,16 +192,21 @@ async def serve(
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
     the process must end; `copies` reaches the other bookies, which replace its lost entries
     (without, they stay lost); `orders` says which copies it is asked to make; `metrics` is a
-    host:port where Prometheus finds its figures; `labels` say where it is, and the host is this
-    machine unless they name one.
+    host:port where Prometheus finds its figures and a supervisor its health; `labels` say where it
+    is, and the host is this machine unless they name one; `vitals` are told each step. While the
+    metadata store is out of reach at the start, the bookie waits for it.
 
     Raises `DirectoryInUseError`, `ConfigurationError` when directory, store or address cannot be
     used, `WrongBookieError` when the directory belongs to another cluster or another process serves
     under its identity, `CorruptStorageError` for damage, and the metadata store's errors.
     """
     rng = rng or random.SystemRandom()
+    vitals = vitals or Vitals()
     meter = Meter()
     async with AsyncExitStack() as stack:
+        if metrics is not None:
+            shown = await stack.enter_async_context(_shown(vitals, meter, metrics))
+            _log.info("figures of the bookie in %s are at http://%s/metrics", directory, shown)
         with _naming_the_remedy(directory):
             disk = await open_to_serve(directory)  # first: a second process waits for nothing
             look_at_places = partial(places, disk)
@@ -172,10 +214,9 @@ async def serve(
                 disk = MeteredDisk(disk, meter)
             seconds = (options or StorageOptions()).close_seconds
             stack.push_async_callback(close_in_time, disk, seconds, on_fatal)
-            store = await open_store(store_uri)
+            store, cookie = await wait_for_store(partial(open_store, store_uri), disk, vitals, rng)
             stack.push_async_callback(store.close)
-            cookie = await identify(disk, store)
-            await settle_twin(cookie, store)
+            vitals.reach(Stage.RECOVERING)
             observer = stack.enter_context(observing("bookie", cookie.bookie))
             make = partial(BookieNode.open, rng=rng, on_fatal=on_fatal, options=options)
             node = await make(disk, cookie.bookie, cookie.cluster, observer=observer)
@@ -189,8 +230,7 @@ async def serve(
         bookie: Bookie = obedient
         if metrics is not None:
             bookie = MeteredBookie(obedient, meter)
-            shown = await stack.enter_async_context(_shown(bookie, meter, metrics))
-            _log.info("bookie %s shows its figures at http://%s/metrics", cookie.bookie, shown)
+        vitals.bookie = bookie
         others = None if copies is None else partial(copies, store, cookie.bookie)
         asked = orders and orders(store, cookie.bookie)
         for task in _upkeep(node, MetadataDeletions(store, cookie.cluster), others, asked):
@@ -206,4 +246,7 @@ async def serve(
             check_identity=partial(_check_store, disk, store, node, born),
         )
         await presence.start(address)
+        vitals.is_registered = lambda: registration.is_registered
+        vitals.reach(Stage.SERVING)
+        stack.callback(vitals.reach, Stage.ENDING)
         await registration.keep(on_ready)

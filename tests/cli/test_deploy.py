@@ -18,6 +18,7 @@ import click
 import pytest
 import yaml
 
+from quire.cli.configuration import read_file
 from quire.cli.exits import exit_code
 from quire.cli.root import main
 from quire.errors import ConfigurationError, WrongBookieError
@@ -231,6 +232,59 @@ def test_the_composed_bookies_run_what_exists() -> None:
         (volume,) = service["volumes"]
         assert volume == f"{name}:{directory.parent}"
     assert len(bookies) == 4
+
+
+def test_the_composed_bookies_are_probed_where_they_answer() -> None:
+    bookie = compose()["services"]["bookie1"]
+    (script,) = bookie["command"]
+    _, serve = (parse(arguments) for arguments in command_lines(script.replace("$$", "$")))
+    probe = bookie["healthcheck"]["test"][-1]
+    assert f"http://{serve.params['metrics']}/readyz" in probe
+    compile(probe, "healthcheck", "exec")
+
+
+def kubernetes() -> list[dict[str, Any]]:
+    text = (DEPLOY / "kubernetes" / "bookies.yaml").read_text(encoding="utf-8")
+    return [dict(each) for each in yaml.safe_load_all(text)]
+
+
+@pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet"])
+def test_an_object_for_kubernetes_fits_its_schema(kind: str) -> None:
+    import kubernetes_validate
+
+    (found,) = [each for each in kubernetes() if each["kind"] == kind]
+    kubernetes_validate.validate(found, kubernetes_validate.latest_version(), strict=True)
+    assert kind in {each["kind"] for each in kubernetes()}
+
+
+def test_the_pods_of_kubernetes_run_what_exists(tmp_path: Path) -> None:
+    service, _, settings, bookies = kubernetes()
+    pod = bookies["spec"]["template"]["spec"]
+    (bookie,) = pod["containers"]
+    (before,) = pod["initContainers"]
+    (serve,) = (parse(arguments) for arguments in command_lines(bookie["args"][0]))
+    (format_,) = (parse(arguments) for arguments in command_lines(before["args"][0]))
+    directory = serve.params["directory"]
+    assert format_.params["directory"] == directory
+    assert before["args"][0].startswith(f"[ -e {directory}/{COOKIE} ] || ")
+    ports = {each["name"]: each["containerPort"] for each in bookie["ports"]}
+    assert ports == {each["name"]: each["port"] for each in service["spec"]["ports"]}
+    assert serve.params["listen"].endswith(f":{ports['grpc']}")
+    assert serve.params["listen_runs"].endswith(f":{ports['runs']}")
+    assert bookie["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "metrics"}
+    assert bookie["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+    (tmp_path / "quire.toml").write_text(settings["data"]["quire.toml"])
+    configured = read_file(tmp_path / "quire.toml").settings(main, None)
+    values = {option.name: value for _, option, value in configured}
+    assert values["metrics"].endswith(f":{ports['metrics']}")
+    assert len(parse_uri(values["store"]).addresses) == 3
+
+
+def test_systemd_is_told_by_the_bookie() -> None:
+    service = unit("quire-bookie.service")["Service"]
+    assert service["Type"] == "notify"
+    assert float(service["WatchdogSec"]) > 10
+    assert service["TimeoutStartSec"] == "infinity"
 
 
 def test_the_image_is_built_from_what_is_there_and_runs_the_command() -> None:

@@ -94,6 +94,7 @@ UNREACHED: Final = {
     "storage/serving/metered.py": "storage/serving/test_metrics.py",
     "storage/serving/metrics.py": "storage/serving/test_metrics.py",
     "storage/serving/run_listener.py": "wire",
+    "storage/serving/vitals.py": "storage/serving/test_metrics.py",
     "storage/server.py": "storage/test_server.py",
     "storage/serving/grpc_service.py": "wire",
     "storage/identity/spread_disk.py": "storage/identity/test_spread_disk.py",

@@ -89,6 +89,8 @@ class Registration:
         self._session_timeout = session_timeout
         self._pauses = BACKOFF.pauses(rng)
         self._was_registered = False
+        self.is_registered = False
+        """Whether the record is there, as far as this process knows."""
         self._was_writable = True
         self._room = 0
         self._room_since = -ROOM_SECONDS
@@ -107,12 +109,13 @@ class Registration:
                         await self._check_identity()
                     address, version = await self._claim(session)
                     self._pauses.reset()
-                    self._was_registered = True
+                    self._was_registered = self.is_registered = True
                     if on_ready is not None:
                         on_ready(address)
                         on_ready = None
                     await self._hold(session, version)
                 finally:
+                    self.is_registered = False
                     await _close(session)
             except _PASSING as error:
                 _log.warning("bookie %s is not registered: %s", self._bookie_id, error)

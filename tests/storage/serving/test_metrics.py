@@ -30,6 +30,7 @@ from quire.storage.journal.options import StorageOptions
 from quire.storage.server import serve
 from quire.storage.serving.metered import BOUNDS, OK, Answered, Durations, Meter, MeteredBookie
 from quire.storage.serving.metrics import serve_metrics
+from quire.storage.serving.vitals import Stage, Vitals
 from quire.testing.bookie import MemoryBookie
 from tests.support.counter import give_out
 from tests.support.virtual import virtually
@@ -53,6 +54,20 @@ def ask(address: str) -> Figures:
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
     }
+
+
+def vitals_of(bookie: MemoryBookie) -> Vitals:
+    """The vitals of a process that serves a bookie, and is registered."""
+    vitals = Vitals()
+    vitals.bookie = bookie
+    vitals.is_registered = lambda: True
+    vitals.reach(Stage.SERVING)
+    return vitals
+
+
+async def probe(address: str, path: str) -> tuple[int, dict[str, object]]:
+    answer = await asyncio.to_thread(httpx.get, f"http://{address}{path}")
+    return answer.status_code, answer.json()
 
 
 @asynccontextmanager
@@ -140,7 +155,7 @@ def test_a_bookie_whose_storage_failed_is_not_up() -> None:
             raise BookieUnavailableError(self.bookie, "its journal failed")
 
     async def main() -> None:
-        async with serve_metrics(Failed("b"), Meter(), "127.0.0.1", 0) as address:
+        async with serve_metrics(vitals_of(Failed("b")), Meter(), "127.0.0.1", 0) as address:
             assert await asyncio.to_thread(ask, address) == {("quire_bookie_up", ()): 0}
 
     asyncio.run(main())
@@ -153,7 +168,7 @@ def test_what_can_fall_is_no_counter() -> None:
             return replace(await super().info(), counters=counters)
 
     async def main() -> None:
-        async with serve_metrics(Mending("b"), Meter(), "127.0.0.1", 0) as address:
+        async with serve_metrics(vitals_of(Mending("b")), Meter(), "127.0.0.1", 0) as address:
             figures = await asyncio.to_thread(ask, address)
         assert figures["quire_bookie_mending_entries_total", ()] == 7
         assert figures["quire_bookie_mending_ledgers_left", ()] == 3
@@ -167,7 +182,7 @@ def test_an_address_in_use_is_named_with_the_remedy() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             with pytest.raises(ConfigurationError, match=rf"127\.0\.0\.1:{port}.* port 0"):
-                async with serve_metrics(MemoryBookie("b"), Meter(), "127.0.0.1", port):
+                async with serve_metrics(vitals_of(MemoryBookie("b")), Meter(), "127.0.0.1", port):
                     pass
 
     asyncio.run(main())
@@ -198,9 +213,61 @@ def test_an_address_in_brackets_is_served() -> None:
     """As IPv6 addresses are written; not every machine has one to try it with."""
 
     async def main() -> None:
-        async with serve_metrics(MemoryBookie("b"), Meter(), "[127.0.0.1]", 0) as address:
+        async with serve_metrics(
+            vitals_of(MemoryBookie("b")), Meter(), "[127.0.0.1]", 0
+        ) as address:
             port = address.removeprefix("[127.0.0.1]:")
             figures = await asyncio.to_thread(ask, f"127.0.0.1:{port}")
         assert figures["quire_bookie_up", ()] == 1
 
     asyncio.run(main())
+
+
+@pytest.mark.real_time
+async def test_each_path_answers_its_own_question() -> None:
+    vitals = vitals_of(MemoryBookie("b"))
+    async with serve_metrics(vitals, Meter(), "127.0.0.1", 0) as address:
+        assert await probe(address, "/livez") == (200, {"status": "alive"})
+        assert await probe(address, "/readyz") == (200, {"status": "ready"})
+        for path in ("/", "/metrics/", "/healthz", "/readyz/x"):
+            assert (await probe(address, path))[0] == 404
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("stage", [each for each in Stage if each is not Stage.SERVING])
+async def test_a_bookie_that_does_not_serve_is_alive_and_not_ready(stage: Stage) -> None:
+    vitals = Vitals()
+    vitals.reach(stage, "a remark")
+    async with serve_metrics(vitals, Meter(), "127.0.0.1", 0) as address:
+        assert (await probe(address, "/livez"))[0] == 200
+        status, body = await probe(address, "/readyz")
+        assert (status, body["reasons"]) == (503, [f"the bookie {stage}: a remark"])
+        assert await asyncio.to_thread(ask, address) == {("quire_bookie_up", ()): 0}
+
+
+async def test_a_bookie_is_not_ready_while_it_is_not_registered_or_drained() -> None:
+    class Draining(MemoryBookie):
+        async def info(self) -> BookieInfo:
+            return replace(await super().info(), counters={"standing_draining": 1})
+
+    vitals = vitals_of(Draining("b"))
+    vitals.is_registered = lambda: False
+    assert await vitals.reasons(60) == [
+        "the bookie is not registered with the metadata store",
+        "the bookie is being drained",
+    ]
+
+
+async def test_a_storage_that_failed_or_hangs_is_not_ready() -> None:
+    class Failed(MemoryBookie):
+        async def info(self) -> BookieInfo:
+            raise BookieUnavailableError(self.bookie, "its journal failed")
+
+    class Hanging(MemoryBookie):
+        async def info(self) -> BookieInfo:
+            await asyncio.Event().wait()
+            return await super().info()
+
+    (reason,) = await vitals_of(Failed("b")).reasons(60)
+    assert "its journal failed" in reason
+    assert await vitals_of(Hanging("b")).reasons(3) == ["the storage does not answer within 3 s"]
