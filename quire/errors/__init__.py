@@ -68,7 +68,6 @@
     │   ├── UnsupportedError           the system cannot do it
     │   └── ClientRefusedError         a bookie does not serve this client, and says why
     ├── IntegrityError             tell a human: data or identity is wrong
-    │   ├── DirectoryInUseError        another process works on the directory
     │   ├── CorruptEntryError          a frame fails its digest or names another entry
     │   ├── CorruptRecordError         a metadata record cannot be believed
     │   │   └── MissingPageError           a page of a log's manifest is not there
@@ -76,7 +75,8 @@
     │   ├── EntryUnknownError          a bookie cannot say whether it ever had the entry
     │   │   └── LedgerDisownedError        it gave the ledger to another bookie
     │   ├── WrongBookieError           the server or directory belongs to another bookie or cluster
-    │   └── StoreWentBackError         the metadata store is an old copy of itself
+    │   ├── StoreWentBackError         the metadata store is an old copy of itself
+    │   └── DirectoryInUseError        another process works on the directory
     └── SparkFailedError           Spark itself failed: its master, Java or an expression
 
 Every error carries its subject as attributes and builds its own sentence, which names the value
@@ -96,7 +96,6 @@ from quire.errors.base import (
     CorruptRecordError,
     CorruptStorageError,
     DeposedError,
-    DirectoryInUseError,
     DuplicateEntryError,
     EntryLostError,
     EntryTooLargeError,
@@ -141,6 +140,7 @@ from quire.errors.base import (
     WrongBookieError,
     WrongLoopError,
 )
+from quire.errors.directories import DirectoryInUseError
 from quire.errors.logs import (
     BehindError,
     ColdFileMissingError,
