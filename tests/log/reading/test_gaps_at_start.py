@@ -20,6 +20,7 @@ from quire.log.reading.seek import Asked
 from quire.log.records.position import BEGINNING, AtTxid, Position
 from quire.metastore.layout import ledger_path
 from tests.support.log_cluster import NAME, Client, LogCluster, append_all, numbered, run
+from tests.support.memory_cluster import down
 
 ENTRIES = 9
 RECORDS = 2 * ENTRIES + 2
@@ -125,6 +126,41 @@ def test_what_was_trimmed_is_not_asked_for_and_an_offset_in_it_is_an_error() -> 
             for offset in (0, 3, 8, 9, 11, 12):
                 with pytest.raises(PositionTrimmedError):
                     await read(client, offset)
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_an_offset_at_the_trim_point_is_judged_by_its_entry_only(is_lost: bool) -> None:
+    """The entry there was away while it was looked for, and comes back with a later offset."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            await write(cluster)
+            await lose(cluster, range(6))  # no entry before the trim point tells either
+            client = cluster.new_client()
+            await client.logs.trim(NAME, Position(1, 6, 1))
+            ledger = (await client.manifest()).segments[0].ledger
+            frame = cluster.bookies["b0"].ledgers[ledger].frames[6]
+            await lose(cluster, [6])
+            if not is_lost:
+                cluster.bookies["b1"].before = down("read")
+            for offset in (0, 11, 12):
+                gaps: list[Gap] = []
+                async with await client.logs.read(NAME, offset, on_gap=gaps.append) as reader:
+                    if is_lost:
+                        assert (await anext(reader)).payload == b"14"
+                        assert [each.first for each in gaps] == [Position(1, 6, 1)]
+                        continue
+                    with pytest.raises(NoSuchEntryError) as caught:
+                        await anext(reader)
+                    assert caught.value.silent
+                    for bookie in cluster.bookies.values():
+                        bookie.ledgers[ledger].frames[6] = frame
+                    with pytest.raises(PositionTrimmedError):
+                        await anext(reader)
+                assert gaps == []
+                await lose(cluster, [6])
 
     run(main)
 
