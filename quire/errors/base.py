@@ -339,11 +339,16 @@ class InvalidRequestError(QuireError, ValueError):
 
 
 class InvalidReplicationError(InvalidRequestError):
-    """Not E ≥ Qw ≥ Qa ≥ 1."""
+    """Not E ≥ Qw ≥ Qa ≥ 1, or more bookies than an ensemble can have."""
 
-    def __init__(self, ensemble: int, write_quorum: int, ack_quorum: int) -> None:
+    def __init__(
+        self, ensemble: int, write_quorum: int, ack_quorum: int, ensemble_max: int
+    ) -> None:
         shape = f"{ensemble}/{write_quorum}/{ack_quorum}"
-        super().__init__(f"replication {shape} is not ensemble ≥ write quorum ≥ ack quorum ≥ 1")
+        super().__init__(
+            f"replication {shape} is not {ensemble_max} ≥ ensemble ≥ write quorum ≥ ack quorum ≥ 1:"
+            " give numbers of bookies, as 3/3/2"
+        )
         self.ensemble = ensemble
         self.write_quorum = write_quorum
         self.ack_quorum = ack_quorum

@@ -16,15 +16,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from quire.bookie import Stride
 from quire.entry import EntryId
 from quire.errors import InvalidReplicationError
 
+ENSEMBLE_MAX: Final = 1024
+"""Bookies of an ensemble, and so of a cluster whose ledgers are recovered from every bookie: the
+table of write sets has up to E² numbers, here a million."""
+
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """How many bookies: ensemble ≥ write quorum ≥ ack quorum ≥ 1.
+    """How many bookies: 1024 ≥ ensemble ≥ write quorum ≥ ack quorum ≥ 1.
 
     `ensemble` bookies share a fragment, each entry is stored on `write_quorum` of them, and
     is confirmed when `ack_quorum` of those hold it durably. A confirmed entry survives the loss of
@@ -38,8 +43,9 @@ class Replication:
     ack_quorum: int = 2
 
     def __post_init__(self) -> None:
-        if not self.ensemble >= self.write_quorum >= self.ack_quorum >= 1:
-            raise InvalidReplicationError(self.ensemble, self.write_quorum, self.ack_quorum)
+        numbers = (self.ensemble, self.write_quorum, self.ack_quorum)
+        if not ENSEMBLE_MAX >= self.ensemble >= self.write_quorum >= self.ack_quorum >= 1:
+            raise InvalidReplicationError(*numbers, ENSEMBLE_MAX)
 
     @classmethod
     def parse(cls, text: str) -> Replication:

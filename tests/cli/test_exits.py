@@ -150,3 +150,19 @@ def test_an_election_needs_no_cluster(tmp_path: Path) -> None:
     assert led.exit_code == 0
     watched = CliRunner().invoke(main, ["election", "watch", "dice", "--once", *store])
     assert (watched.exit_code, watched.stdout) == (0, "dice: no leader\n")
+
+
+def test_an_ensemble_that_no_cluster_can_have_is_refused_before_any_connection() -> None:
+    asked = [
+        "log",
+        "append",
+        "orders",
+        "x",
+        "--ensemble",
+        str(10**18),
+        "--store",
+        "zk://nowhere.invalid/q",
+    ]
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == exit_code(errors.InvalidReplicationError(10**18, 3, 2, 1024))
+    assert f"replication {10**18}/3/2 is not 1024 ≥ ensemble" in result.stderr

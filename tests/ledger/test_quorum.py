@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import InvalidReplicationError
-from quire.ledger.quorum import Replication
+from quire.ledger.quorum import ENSEMBLE_MAX, Replication
 
 
 @st.composite
@@ -21,12 +21,20 @@ def replications(draw: st.DrawFn, ensemble_max: int = 7) -> Replication:
 
 @pytest.mark.parametrize(
     ("ensemble", "write", "ack"),
-    [(3, 3, 0), (3, 2, 3), (2, 3, 2), (0, 0, 0), (3, 0, 0), (-1, -1, -1), (3, -1, -2)],
+    [
+        *[(3, 3, 0), (3, 2, 3), (2, 3, 2), (0, 0, 0), (3, 0, 0), (-1, -1, -1), (3, -1, -2)],
+        *[(ENSEMBLE_MAX + 1, 3, 2), (10**18, 10**18, 10**18)],
+    ],
 )
 def test_impossible_numbers_are_refused(ensemble: int, write: int, ack: int) -> None:
     with pytest.raises(InvalidReplicationError) as caught:
         Replication(ensemble, write, ack)
-    assert f"{ensemble}/{write}/{ack}" in str(caught.value)
+    assert f"{ensemble}/{write}/{ack} is not {ENSEMBLE_MAX} ≥" in str(caught.value)
+
+
+def test_the_largest_ensemble_has_its_write_sets() -> None:
+    largest = Replication(ENSEMBLE_MAX, ENSEMBLE_MAX, 1)
+    assert sorted(largest.write_set(10**9)) == list(range(ENSEMBLE_MAX))
 
 
 @pytest.mark.parametrize(

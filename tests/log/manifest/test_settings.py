@@ -68,6 +68,19 @@ def test_replication_changes_with_the_next_segment(prepared: bool) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("text", [f"{10**18}/{10**18}/2", "1025/3/2"])
+def test_a_replication_that_no_cluster_can_have_is_refused(text: str) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            await (await client.open()).close()
+            with pytest.raises(ConfigurationError, match=f"{text} is not 1024 ≥ ensemble"):
+                await client.logs.set_options(NAME, {"replication": text})
+            assert (await client.manifest()).settings == {}
+
+    run(main)
+
+
 def test_ledgers_of_jobs_have_the_replication_of_the_log() -> None:
     async def main() -> None:
         async with LogCluster(5) as cluster:
