@@ -27,7 +27,7 @@ from quire.log.maintenance.cursors import CURSORS_AT_ONCE, LogCursors
 from quire.log.maintenance.doomed import delete_pages
 from quire.log.maintenance.ingest import Ingest
 from quire.log.maintenance.page_sweep import delete_all_pages
-from quire.log.manifest.cold_files import tier_of
+from quire.log.manifest.cold_files import as_arrow, tier_of
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
 from quire.log.manifest.recovery import ATTEMPTS_MAX
@@ -108,6 +108,7 @@ async def delete_ledgers(
 
 def _tiers_left(manifest: LogManifest, forgotten: Collection[str]) -> list[str]:
     """The tiers of a log without those that the caller gives up."""
+    forgotten = list(map(as_arrow, forgotten))
     given_up = {each for place in forgotten for each in (place, tier_of(place, manifest.log_id))}
     for place in forgotten:
         if not {place, tier_of(place, manifest.log_id)} & set(manifest.tiers):

@@ -46,7 +46,15 @@ from quire.log.cold.checksums import Summing
 from quire.log.maintenance.doomed import delete_doomed
 from quire.log.manifest import page_tree
 from quire.log.manifest.capacity import check_growth, manifest_bytes
-from quire.log.manifest.cold_files import ColdFile, file_name, join, log_id_of, segment_of, tier_of
+from quire.log.manifest.cold_files import (
+    ColdFile,
+    as_arrow,
+    file_name,
+    join,
+    log_id_of,
+    segment_of,
+    tier_of,
+)
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.page import Summary
 from quire.log.manifest.pages_at_hand import Walk, ask, segment_from
@@ -68,6 +76,7 @@ def target_uri(target: str) -> str:
     Raises `ConfigurationError` for what is neither, and for a URI with a password in it, which
     would lie open in the manifest.
     """
+    target = as_arrow(target)
     scheme, mark, _ = target.partition("://")
     if not target.strip() or _HALF_A_URI.match(target):
         raise ConfigurationError(

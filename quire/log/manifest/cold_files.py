@@ -49,6 +49,14 @@ class ColdFile(NamedTuple):
         return attempt_of(self.uri)
 
 
+def as_arrow(uri: str) -> str:
+    """Return a URI as Arrow writes it: Hadoop and Spark call the scheme of S3 `s3a`. A manifest
+    has one name for a place, so that the same files are never taken for two tiers.
+    """
+    scheme, mark, rest = uri.partition("://")
+    return f"s3://{rest}" if mark and scheme.lower() == "s3a" else uri
+
+
 def tier_of(target: str, log_id: str) -> str:
     """Return the tier of a log below a directory that many logs may share."""
     return join(target, log_id)

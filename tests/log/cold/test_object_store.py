@@ -113,6 +113,22 @@ def test_a_log_lives_and_ends_in_an_object_store(bucket: Bucket) -> None:
     asyncio.run(main())
 
 
+def test_the_name_of_spark_for_a_bucket_leads_to_the_same_tier(bucket: Bucket) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            records = await write_log(cluster)
+            client = cluster.new_client()
+            spark = bucket.uri.replace("s3://", "s3a://", 1)
+            await offload_to(client, spark, keep=True)
+            manifest = await offload_to(client, bucket.uri)
+            assert [each.partition("://")[0] for each in manifest.tiers] == ["s3"]
+            assert await client.read() == records
+            await client.logs.delete(NAME, forget_tiers=[spark])
+            assert len(bucket.names()) == 4, "files of a tier that is forgotten stay"
+
+    asyncio.run(main())
+
+
 def test_attempts_and_probes_that_were_left_are_swept(bucket: Bucket) -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
