@@ -228,13 +228,24 @@ class IngestJob:
         Args:
             sequence: the number of the work.
 
+        Returns:
+            True if the log has ingested `sequence`, or a later one of this job.
+
         Raises:
+            NoSuchLogError: the log does not exist.
             ForgottenJobError: the log has forgotten the job.
+            StoreUnavailableError: the metadata store does not answer.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         return await self._log.has_done(Job(self._job, sequence))
 
     async def drop(self) -> None:
         """Delete the job's ledgers that the log did not ingest.
+
+        Raises:
+            StoreUnavailableError, StoreOutcomeUnknownError: the metadata store does not answer.
+                Call it again.
 
         Cancellation: some ledgers stay. A repetition continues.
         """

@@ -174,7 +174,16 @@ class LedgerClient:
             await self._catalog.close_and_delete(ledger, password=password)
 
     async def list_ledgers(self) -> list[LedgerId]:
-        """Return the ids of all ledgers in ascending order, including the ledgers of logs."""
+        """Return the ids of all ledgers, including the ledgers of logs.
+
+        Returns:
+            The ids, in ascending order.
+
+        Raises:
+            StoreUnavailableError: the metadata store does not answer.
+
+        Cancellation: ends the call only: nothing is changed.
+        """
         return await self._catalog.list()
 
     async def ledger_info(self, ledger: LedgerId) -> LedgerInfo:
@@ -188,6 +197,8 @@ class LedgerClient:
 
         Raises:
             NoSuchLedgerError: the ledger does not exist.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         return info_of(await self._catalog.metadata(ledger))
 
@@ -203,6 +214,8 @@ class LedgerClient:
         Raises:
             NoSuchLedgerError: the ledger does not exist.
 
+        Cancellation: ends the call only: nothing is changed.
+
         Guarantees: neither writers nor readers are disturbed.
         """
         timeout = self._options.request_timeout
@@ -213,6 +226,14 @@ class LedgerClient:
 
         Such a ledger was created after a backup that was restored, or was deleted and not collected
         yet.
+
+        Returns:
+            The ledgers by bookie, and the bookies that did not answer.
+
+        Raises:
+            StoreUnavailableError: the metadata store does not answer.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         timeout = self._options.request_timeout
         return await find_recordless(self._roster, self._catalog, timeout)
@@ -228,7 +249,11 @@ class LedgerClient:
         return check_ledgers(self._roster, self._catalog, timeout)
 
     def bookies(self) -> list[BookieAddress]:
-        """Return the bookies that are registered now, sorted by id."""
+        """Return the bookies that are registered now.
+
+        Returns:
+            Their ids and addresses, sorted by id.
+        """
         return self._roster.known()
 
     async def bookie_info(self, bookie: BookieId) -> BookieInfo:
@@ -237,7 +262,12 @@ class LedgerClient:
         Args:
             bookie: the bookie's id.
 
+        Returns:
+            Its identity, whether it takes new entries, its space in bytes, and its counters.
+
         Raises:
             BookieUnavailableError: the bookie does not answer, or is not registered.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         return await self._roster.bookie(bookie).info()

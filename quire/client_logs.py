@@ -116,6 +116,9 @@ class LogClient(LedgerClient):
             recover: read every acknowledged record, including the last records of a crashed writer.
                 A living leader is deposed by this, as by `open_log`.
 
+        Returns:
+            A reader that is about to be opened. Use it once.
+
         Raises:
             NoSuchLogError: the log does not exist, and `wait_for_log` is not set.
             LogReplacedError: the log has another id than `log_id`: it was deleted and recreated.
@@ -183,6 +186,8 @@ class LogClient(LedgerClient):
             UnreadableError, DecryptionError, HandleClosedError: from the reader. pyarrow passes
                 them on; DuckDB and Polars raise an error of their own with the text.
 
+        Cancellation: ends the call, not the pulls of a reader that it returned.
+
         Guarantees: the writer is not disturbed. The scan has every record that a plain reader saw
             in these bounds when the call returned, in order.
         """
@@ -205,6 +210,8 @@ class LogClient(LedgerClient):
             NoSuchLogError: the log does not exist.
             UnauthorizedError: the password is wrong.
             UnreadableError: too few bookies answer for a segment that is still written.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         return list(await self._logs.snapshot(name, password=password, bounds=bounds))
 
@@ -246,6 +253,8 @@ class LogClient(LedgerClient):
             UnreadableError: too few bookies answer, or a writer that is gone left the end
                 undecided: `recover_log` decides.
 
+        Cancellation: ends the call only: nothing is changed.
+
         Guarantees: docs/protocol.md, C8.
         """
         return await self._logs.tail(name, linearizable=linearizable, password=password)
@@ -268,6 +277,9 @@ class LogClient(LedgerClient):
         Args:
             name: the log's name.
             options: options that hold for every leader from the first on, as in `configure_log`.
+
+        Returns:
+            The log, without a segment.
 
         Raises:
             LogExistsError: a log of that name exists.
@@ -309,11 +321,22 @@ class LogClient(LedgerClient):
         Raises:
             NoSuchLogError: the log does not exist.
             UnreadableError: too few bookies answer.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         return await self._logs.last_txid(name, password=password)
 
     async def list_logs(self) -> list[str]:
-        """Return the names of all logs, sorted."""
+        """Return the names of all logs.
+
+        Returns:
+            The names, sorted.
+
+        Raises:
+            StoreUnavailableError: the metadata store does not answer.
+
+        Cancellation: ends the call only: nothing is changed.
+        """
         return await self._logs.list()
 
     async def log_info(self, name: str) -> LogInfo:
@@ -327,11 +350,17 @@ class LogClient(LedgerClient):
 
         Raises:
             NoSuchLogError: the log does not exist.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         return info_of(await self._logs.describe(name))
 
     def watch_logs(self) -> AsyncGenerator[Sequence[str], None]:
-        """Yield the names of all logs now, and again when logs were created or deleted."""
+        """Yield the names of all logs now, and again when logs were created or deleted.
+
+        Yields:
+            The names, sorted. Changes that follow each other quickly may be yielded as one.
+        """
         return self._logs.watch()
 
     async def watch_log(self, name: str) -> AsyncGenerator[LogInfo, None]:
@@ -346,6 +375,8 @@ class LogClient(LedgerClient):
 
         Raises:
             NoSuchLogError: the log does not exist at the start.
+
+        Cancellation: ends the watching only.
         """
         async with contextlib.aclosing(self._logs.watch_log(name)) as manifests:
             async for manifest in manifests:

@@ -64,6 +64,10 @@ def connect(
         timeout: seconds to wait for a connection to the metadata store.
         leave_timeout: seconds to close the open handles in, on leaving the block.
 
+    Returns:
+        The connection that is about to be made: enter it by `async with`, or `await` it. Either
+        gives the client.
+
     Raises:
         ConfigurationError: the store does not exist, or cannot exist.
         StoreUnavailableError: the store did not answer within `timeout` seconds, with the reason.

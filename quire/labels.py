@@ -63,6 +63,9 @@ class Labels:
         Args:
             text: `level=value` pairs with commas between, as `region=eu,zone=a`; may be empty.
 
+        Returns:
+            The labels. Levels that the text omits are unset.
+
         Raises:
             ConfigurationError: the text has another form, an unknown level, or a level twice.
         """
@@ -86,6 +89,9 @@ class Labels:
 
         Args:
             machine: the name; other characters than a label has become dashes.
+
+        Returns:
+            These labels, with a host.
         """
         if self.host:
             return self
@@ -102,6 +108,9 @@ class Labels:
 
         Args:
             level: `region`, `zone`, `rack` or `host`.
+
+        Returns:
+            The labels from the region down to `level`.
         """
         return self.path[: LEVELS.index(level) + 1]
 
@@ -110,6 +119,9 @@ class Labels:
 
         Args:
             other: the other place.
+
+        Returns:
+            0 to 4 levels.
         """
         count = 0
         for mine, theirs in zip(self.path, other.path, strict=True):
@@ -123,6 +135,9 @@ class Labels:
 
         Args:
             level: `region`, `zone`, `rack` or `host`.
+
+        Returns:
+            True if the label is set.
         """
         return bool(getattr(self, level))
 

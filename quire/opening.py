@@ -73,9 +73,14 @@ class OpeningReader(AbstractAsyncContextManager[LogReader]):
     async def open(self) -> LogReader:
         """Open the reader and return it.
 
+        Returns:
+            The reader. Close it.
+
         Raises:
             InvalidRequestError: it was opened before: call `read_log` again.
             NoSuchLogError, LogReplacedError: as `Client.read_log` says.
+
+        Cancellation: no reader is opened; call `read_log` again.
         """
         if self._is_used:
             raise InvalidRequestError("this reader was opened before: call read_log again")

@@ -130,12 +130,16 @@ class LocalCluster:
     async def start(self, on_ready: Callable[[int], None] | None = None) -> None:
         """Format new directories, start every bookie and wait until clients can find all of them.
 
-        `on_ready` is called with the number of each bookie as it comes up.
+        Args:
+            on_ready: called with the number of each bookie as it comes up.
 
-        Raises `ConfigurationError` for a directory that cannot be created and for a cluster that
-        already runs, `DirectoryInUseError` if another process runs a cluster there, and
-        `BookieUnavailableError`, with the bookie's last words, if a bookie cannot start; the other
-        bookies are stopped again then.
+        Raises:
+            ConfigurationError: the directory cannot be created, or the cluster already runs.
+            DirectoryInUseError: another process runs a cluster there.
+            BookieUnavailableError: a bookie cannot start; the error has its last words. The other
+                bookies are ended.
+
+        Cancellation: ends the processes that were started.
         """
         if self._is_started:
             raise ConfigurationError(f"the cluster in {self.directory} already runs")
@@ -177,7 +181,10 @@ class LocalCluster:
     async def stop(self) -> None:
         """End every process, wait until all are gone, and remove a temporary directory.
 
-        When this is cancelled, processes that still run are killed, which does not harm them.
+        Raises:
+            Nothing: a process that does not end is killed.
+
+        Cancellation: processes that still run are killed, which does not harm them.
         """
         self._expected.update(self._processes)
         try:
@@ -213,54 +220,148 @@ class LocalCluster:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill(self, index: int) -> None:
-        """End a bookie with SIGKILL, as a crash would."""
+        """End a bookie with SIGKILL, as a crash would.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Raises:
+            HandleClosedError: the bookie was not started.
+        """
         self._expected.add(index)
         self._process(index).send(signal.SIGKILL)
 
     def pause(self, index: int) -> None:
-        """Freeze a bookie with SIGSTOP: it stays connected and says nothing."""
+        """Freeze a bookie with SIGSTOP: it stays connected and says nothing.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Raises:
+            HandleClosedError: the bookie was not started.
+        """
         self._process(index).send(signal.SIGSTOP)
 
     def resume(self, index: int) -> None:
-        """Let a paused bookie continue."""
+        """Let a paused bookie continue.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Raises:
+            HandleClosedError: the bookie was not started.
+        """
         self._process(index).send(signal.SIGCONT)
 
     async def restart(self, index: int) -> None:
-        """Start a bookie again, ending it first if it runs; wait until clients can find it."""
+        """Start a bookie again, ending it first if it runs; wait until clients can find it.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Raises:
+            HandleClosedError: the bookie was not started.
+            BookieUnavailableError: the bookie cannot start; the error has its last words.
+
+        Cancellation: the bookie may be down.
+        """
         self._expected.add(index)
         await self._process(index).stop()
         await self._watchers[index]
         await self._start(index)
 
     async def next_death(self) -> ServerDeath:
-        """Wait for a bookie or ZooKeeper server to end unasked."""
+        """Wait for a bookie or ZooKeeper server to end unasked.
+
+        Returns:
+            Which process ended, its exit code and its last words.
+
+        Raises:
+            Nothing: a death is the result.
+
+        Cancellation: ends the waiting only; the death stays to be told.
+        """
         return await self._deaths.get()
 
     def state(self, index: int) -> ProcessState:
-        """Return the state of a bookie's process."""
+        """Return the state of a bookie's process.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Returns:
+            The state: starting, running, paused or exited.
+
+        Raises:
+            HandleClosedError: the bookie was not started.
+        """
         return self._process(index).state
 
     def ready(self, index: int) -> Ready | None:
-        """Return a bookie's id and addresses; None before it is ready."""
+        """Return how to reach a bookie.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Returns:
+            Its id and addresses; None before it is ready.
+
+        Raises:
+            HandleClosedError: the bookie was not started.
+        """
         return self._process(index).ready
 
     def index_of(self, bookie: str) -> int:
-        """Return a bookie's index, given its id. Raises `ConfigurationError` for an unknown id."""
+        """Return a bookie's number.
+
+        Args:
+            bookie: the bookie's id.
+
+        Returns:
+            The number, from 0 on.
+
+        Raises:
+            ConfigurationError: the cluster has no bookie of that id.
+        """
         for index, process in sorted(self._processes.items()):
             if process.ready is not None and process.ready.bookie == bookie:
                 return index
         raise ConfigurationError(f"no bookie {bookie} in the cluster in {self.directory}")
 
     def pid(self, index: int) -> int:
-        """Return a bookie's process id."""
+        """Return a bookie's process id.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Returns:
+            The number of the process.
+
+        Raises:
+            HandleClosedError: the bookie was not started.
+        """
         return self._process(index).pid
 
     def bookie_directory(self, index: int) -> Path:
-        """Return the directory that is a bookie's disk."""
+        """Return the directory that is a bookie's disk.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Returns:
+            The path. The directory exists once the bookie was started.
+        """
         return self.directory / f"bookie-{index}"
 
     def bookie_log(self, index: int) -> Path:
-        """Return the file of a bookie's log."""
+        """Return the file of a bookie's log.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Returns:
+            The path. The file exists once the bookie was started.
+        """
         return self.directory / f"bookie-{index}.log"
 
     async def __aenter__(self) -> Self:

@@ -115,7 +115,13 @@ class Leadership:
         return self._lost.is_set() or self._session.expired
 
     async def wait_lost(self) -> None:
-        """Return when this leadership is known to be over: step down then."""
+        """Return when this leadership is known to be over: step down then.
+
+        Raises:
+            Nothing: the loss is the result.
+
+        Cancellation: ends the waiting only.
+        """
         await self._lost.wait()
 
     async def hand_over(self, candidate: str | None = None) -> bool:
@@ -140,7 +146,11 @@ class Leadership:
         return await self._name_heir(self._term, candidate)
 
     def check(self) -> None:
-        """Raise `LeadershipLostError` when this leadership is known to be over."""
+        """Check that this leadership is not known to be over.
+
+        Raises:
+            LeadershipLostError: it is over.
+        """
         if self.is_lost:
             raise LeadershipLostError(self._election, f"epoch {self.epoch} is over")
 
@@ -198,6 +208,9 @@ class Election:
 
         The block is not interrupted when the leadership is lost: `Leadership.wait_lost` tells it.
 
+        Yields:
+            The leadership, with its epoch.
+
         Raises:
             ConfigurationError: the store cannot carry sessions.
             CorruptRecordError: the election's record is damaged.
@@ -251,26 +264,47 @@ class Election:
             leadership._end()
 
     async def close(self) -> None:
-        """Resign, and take no office any more. Harmless when called again.
+        """Resign, and take no office any more. A second call does nothing.
 
         A candidate that waits for its turn gets `HandleClosedError` when it would be elected.
+
+        Raises:
+            Nothing: a session that cannot be closed ends by itself after its time-out.
+
+        Cancellation: the session ends by itself after its time-out.
         """
         self.abandon()
         for session in list(self._terms.values()):
             await _close(session)
 
     async def leader(self) -> Leader | None:
-        """Return the present leader; None before a candidate has taken office.
+        """Return the present leader.
 
-        Raises `StoreUnavailableError` and `CorruptRecordError`.
+        Returns:
+            The leader's name and epoch; None before a candidate has taken office.
+
+        Raises:
+            StoreUnavailableError: the metadata store does not answer.
+            CorruptRecordError: the election's record is damaged.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         term, _ = await self._read_term()
         return _leader(in_office(await self._store.children(self._queue_path), term))
 
     async def watch(self) -> AsyncGenerator[Leader | None, None]:
-        """Yield the present leader, and then again at every change, without end.
+        """Yield the present leader, and then again at every change, forever.
 
         Changes that revert between two looks are left out; the last state never is.
+
+        Yields:
+            The leader's name and epoch; None while there is no leader.
+
+        Raises:
+            CorruptRecordError: the election's record is damaged. A store that does not answer is
+                asked again.
+
+        Cancellation: ends the watching only.
         """
         first, seen = True, None
         while True:

@@ -100,6 +100,9 @@ class Placement:
         Args:
             text: terms with commas between, as `require=rack:2,durable=zone:2`; may be empty.
 
+        Returns:
+            The policy. The empty text means no policy.
+
         Raises:
             ConfigurationError: the text has another form.
         """
@@ -149,7 +152,11 @@ class Placement:
                 )
 
     def needs(self) -> dict[str, int]:
-        """Return the least spread of every write set, by level."""
+        """Return the least spread of every write set, by level.
+
+        Returns:
+            The number of domains that a write set must span, by level.
+        """
         needs = dict(self.require)
         if self.durable is not None:
             level, domains = self.durable
@@ -161,6 +168,9 @@ class Placement:
 
         Args:
             replication: the ledger's quorums.
+
+        Returns:
+            The number of domains to span if there are as many, by level.
         """
         wishes = dict.fromkeys(LEVELS, replication.write_quorum) | dict(self.prefer)
         return {level: max(wishes[level], self.needs().get(level, 0)) for level in LEVELS}
@@ -170,6 +180,9 @@ class Placement:
 
         Args:
             labels: where the bookie is.
+
+        Returns:
+            False if the policy keeps copies away from the bookie.
         """
         return all(map(labels.names, self.needs())) and all(
             getattr(labels, each.level) in each.values for each in self.within

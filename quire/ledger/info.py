@@ -61,6 +61,9 @@ class LedgerInfo:
         Args:
             entry: the entry's id.
 
+        Returns:
+            The ids of `write_quorum` bookies, in the order in which they are asked.
+
         Raises:
             InvalidRequestError: the id is negative.
         """

@@ -75,6 +75,9 @@ class NumberedWriter(Handle):
             entry: the id.
             payload: the entry's bytes.
 
+        Returns:
+            The id that was given.
+
         Raises:
             DuplicateEntryError: the id was given before.
             QuireError: as `LedgerWriter.append`.
@@ -84,7 +87,7 @@ class NumberedWriter(Handle):
         return await asyncio.shield(await self.submit(entry, payload))
 
     async def submit(self, entry: EntryId, payload: bytes) -> asyncio.Future[EntryId]:
-        """Wait for room only and return the future of the answer.
+        """Wait for space only and return the future of the answer.
 
         An entry too far ahead waits until the gap before it has shrunk.
 
@@ -92,11 +95,14 @@ class NumberedWriter(Handle):
             entry: the id.
             payload: the entry's bytes.
 
+        Returns:
+            A future of the id. Futures complete in the order of ids.
+
         Raises:
             DuplicateEntryError: the id was given before.
             QuireError: as `LedgerWriter.append`, from the call or from the future.
 
-        Cancellation: while the call waits, it leaves the id free.
+        Cancellation: while the call waits for space, the entry is not sent and its id stays free.
         """
         payload = as_bytes(payload)
         self._check(entry, payload)
@@ -116,7 +122,16 @@ class NumberedWriter(Handle):
         return answer
 
     async def force(self) -> EntryId:
-        """See `LedgerWriter.force`; entries that wait after a gap are not part of it."""
+        """Make every entry before the first gap durable and confirmed, as `LedgerWriter.force`.
+
+        Returns:
+            The last confirmed entry (LAC).
+
+        Raises:
+            QuireError: as `LedgerWriter.force`.
+
+        Cancellation: gives up waiting; entries may become durable all the same.
+        """
         through = self._next
         while through in self._held:
             through += 1
@@ -128,8 +143,13 @@ class NumberedWriter(Handle):
     async def close(self) -> None:
         """Close the ledger after the last entry without a gap before it.
 
-        Entries that wait after a gap were never sent: they fail with `HandleClosedError`. Raises as
-        `LedgerWriter.close`; cancelling abandons, too.
+        Entries that wait after a gap were never sent: they fail with `HandleClosedError`.
+
+        Raises:
+            HandleClosedError: `abandon` was called meanwhile.
+            QuireError: as `LedgerWriter.close`.
+
+        Cancellation: abandons the writer.
         """
         was_abandoned = self._is_abandoned
         self._is_closed = True

@@ -54,6 +54,9 @@ class Replication:
         Args:
             text: three numbers of bookies, as `3/3/2`.
 
+        Returns:
+            The numbers, checked.
+
         Raises:
             ValueError: the text has another form.
             InvalidReplicationError: the numbers are impossible.
@@ -82,6 +85,9 @@ class Replication:
 
         Args:
             entry: the entry's id.
+
+        Returns:
+            `write_quorum` positions, each from 0 to `ensemble` − 1.
         """
         return _write_sets(self.ensemble, self.write_quorum)[entry % self.ensemble]
 
@@ -91,6 +97,9 @@ class Replication:
         Args:
             entry: the entry's id.
             position: a position of the ensemble.
+
+        Returns:
+            True if the bookie at that position stores the entry.
         """
         return (position - entry) % self.ensemble < self.write_quorum
 
@@ -99,6 +108,9 @@ class Replication:
 
         Args:
             answered: positions of the ensemble.
+
+        Returns:
+            True if the answers must include, for every confirmed entry, a bookie that acked it.
         """
         present = [position in answered for position in range(self.ensemble)]
         return all(

@@ -163,6 +163,9 @@ class LedgerReader(Handle):
         Args:
             entry: the entry's id.
 
+        Returns:
+            The entry, verified with the ledger's key.
+
         Raises:
             InvalidRequestError: the id is negative, or after the last confirmed entry.
             NoSuchEntryError: the id is after the end of a closed ledger.
@@ -183,6 +186,9 @@ class LedgerReader(Handle):
             first: the first entry.
             last: the last entry; None for all that are confirmed now.
 
+        Yields:
+            The entries, each verified with the ledger's key.
+
         Raises:
             InvalidRequestError: the range is invalid, or passes the last confirmed entry.
             NoSuchEntryError: the range passes the end of a closed ledger.
@@ -199,11 +205,19 @@ class LedgerReader(Handle):
     async def read_runs(
         self, first: EntryId = 0, last: EntryId | None = None
     ) -> AsyncGenerator[list[Entry], None]:
-        """Yield lists of consecutive entries as they arrive. As `read`.
+        """Yield lists of consecutive entries as they arrive.
 
         Args:
             first: the first entry.
             last: the last entry; None for all that are confirmed now.
+
+        Yields:
+            At least one entry each; all of them together are what `read` yields.
+
+        Raises:
+            QuireError: as `read`.
+
+        Cancellation: ends the reading only.
         """
         end = await self._bound(first, last)
         async with aclosing(self._runs(first, end)) as runs:
@@ -218,6 +232,9 @@ class LedgerReader(Handle):
         Args:
             first: the first entry.
             last: the last entry.
+
+        Yields:
+            The entries, each verified with the ledger's key.
 
         Raises:
             NoSuchEntryError: at the first missing entry. After the end of a ledger known to be
@@ -245,8 +262,13 @@ class LedgerReader(Handle):
         Args:
             first: the first entry.
 
+        Yields:
+            The confirmed entries, each verified with the ledger's key.
+
         Raises:
             NoSuchEntryError: the ledger is closed below `first` − 1.
+            NoSuchLedgerError: the ledger was deleted.
+            HandleClosedError: the reader was closed.
 
         Cancellation: ends the following only.
         """
@@ -256,10 +278,18 @@ class LedgerReader(Handle):
                     yield entry
 
     async def follow_runs(self, first: EntryId = 0) -> AsyncGenerator[list[Entry], None]:
-        """Yield lists of consecutive entries as they are confirmed. As `follow`.
+        """Yield lists of consecutive entries as they are confirmed.
 
         Args:
             first: the first entry.
+
+        Yields:
+            At least one entry each; all of them together are what `follow` yields.
+
+        Raises:
+            QuireError: as `follow`.
+
+        Cancellation: ends the following only.
         """
         async with aclosing(self._follow(first)) as runs:
             async for run in runs:
@@ -269,8 +299,15 @@ class LedgerReader(Handle):
         return follow(self._known, self.read_runs, self._closed, first)
 
     async def close(self) -> None:
-        """Close the handle; a read under way may still return entries that are on their way, and
-        then ends with `HandleClosedError` if there are more. Harmless again.
+        """Close the handle. A second call does nothing.
+
+        A read under way may still return entries that are on their way. If there are more, it then
+        ends with `HandleClosedError`.
+
+        Raises:
+            Nothing: a reader holds nothing that can fail to close.
+
+        Cancellation: the call does not wait, so it cannot be cancelled.
         """
         self._closed.set()
 

@@ -175,6 +175,9 @@ class LedgerWriter(Handle):
         Args:
             payload: the entry's bytes.
 
+        Returns:
+            The entry's id: one more than the id of the entry before.
+
         Raises:
             EntryTooLargeError: the payload exceeds the limit.
             TypeError: the payload is not bytes-like.
@@ -206,16 +209,19 @@ class LedgerWriter(Handle):
         return pushed
 
     async def submit(self, payload: bytes) -> asyncio.Future[EntryId]:
-        """Wait for room and return a future of the entry's id. Futures resolve in order.
+        """Wait for space and return a future of the entry's id.
 
         Args:
             payload: the entry's bytes.
 
+        Returns:
+            A future of the entry's id. Futures complete in order.
+
         Raises:
             QuireError: as `append`, from the call or from the future.
 
-        Cancellation: while the call waits for room, it leaves the entry unsent, unless room came
-            then.
+        Cancellation: while the call waits, the entry is not sent, unless there is space at that
+            moment.
         """
         self._home.check(self)
         future = self._append(payload, admitted := self._loop.create_future())
@@ -223,36 +229,54 @@ class LedgerWriter(Handle):
         return future
 
     async def drain(self) -> None:
-        """Wait until everything appended so far is answered. Raises as `append`."""
+        """Wait until everything appended so far is answered.
+
+        Raises:
+            QuireError: as `append`.
+
+        Cancellation: gives up waiting only.
+        """
         self._check()
         await self._request(())
 
     async def force(self) -> EntryId:
-        """Make everything appended so far durable and confirmed; return LAC.
+        """Make everything appended so far durable and confirmed.
 
         Only a ledger with deferred sync needs it: there an answered append may still be lost, and
-        followers do not see it, until it is forced. Raises as `append`, with an unknown outcome
-        when it could not be done within `append_timeout`.
+        followers do not see it, until it is forced.
+
+        Returns:
+            The last confirmed entry (LAC).
+
+        Raises:
+            AppendOutcomeUnknownError: it was not done within `append_timeout` seconds.
+            QuireError: as `append`.
+
+        Cancellation: gives up waiting; entries may become durable all the same.
         """
         await self.drain()
         await self._force()
         return self._window.lac
 
     async def close(self) -> None:
-        """Wait for appends in flight, then close the ledger at LAC. Harmless when called again.
+        """Wait for appends in flight, then close the ledger at LAC. A second call does nothing.
 
-        Slow bookies that are up get `close_grace` seconds to store their copies.
+        Slow bookies that are up get `close_grace` seconds to store their copies. An append that is
+        not confirmed within `append_timeout` seconds fails as unknown and is cut off.
 
-        An append that is not confirmed within `append_timeout` fails as unknown and is cut off. If
-        it was answered before (deferred sync), this call fails with `AppendOutcomeUnknownError`.
+        Raises:
+            AppendOutcomeUnknownError: an append that is cut off was answered before (deferred
+                sync).
+            LedgerFencedError: another client recovers the ledger.
+            LedgerClosedError: another client closed the ledger at another end.
+            NoSuchLedgerError: the ledger was deleted.
+            CorruptRecordError: the ledger's record is damaged.
+            HandleClosedError: `abandon` was called meanwhile.
+            StoreUnavailableError, StoreOutcomeUnknownError: the store did not answer. Retry.
+            NotEnoughBookiesError, UnreadableError: with full quorum, copies are missing. Retry.
+            QuireError: any other error that ended the writer, such as `UnauthorizedError`.
 
-        Raises `LedgerFencedError` when another client recovers the ledger, `LedgerClosedError`
-        when another client closed it at another end, `NoSuchLedgerError` when it was deleted,
-        `CorruptRecordError` when its record is damaged, and any other error that ended the writer,
-        as `UnauthorizedError`; `HandleClosedError` when `abandon` is called meanwhile. Raises
-        `StoreUnavailableError` or `StoreOutcomeUnknownError` when it could not be decided in time,
-        and with full quorum `NotEnoughBookiesError` or `UnreadableError`: then it can be called
-        again. Cancelling abandons the writer.
+        Cancellation: abandons the writer.
         """
         await self._closing.run(self._close, self.abandon)
 
@@ -277,7 +301,13 @@ class LedgerWriter(Handle):
         return f"ledger {self.ledger}"
 
     async def wait_ended(self) -> None:
-        """Return when the writer takes no more appends: closed, abandoned, fenced or refused."""
+        """Return when the writer takes no more appends: closed, abandoned, fenced or refused.
+
+        Raises:
+            Nothing: the next append raises why the writer ended.
+
+        Cancellation: gives up waiting only.
+        """
         await self._over.wait()
 
     # Reports of the ensemble.

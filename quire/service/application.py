@@ -42,7 +42,11 @@ class Application(Protocol[R_co]):
         ...
 
     def snapshot(self) -> bytes:
-        """Return the whole state."""
+        """Return the whole state.
+
+        Returns:
+            Bytes that `restore` takes, on any replica.
+        """
         ...
 
     def restore(self, state: bytes) -> None:

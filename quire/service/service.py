@@ -125,7 +125,16 @@ class Service(Generic[R]):
         return self._offset
 
     async def leader(self) -> Leader | None:
-        """Return the leader; its candidate name can be an address to send clients to."""
+        """Return the leader; its candidate name can be an address to send clients to.
+
+        Returns:
+            The leader's name and epoch; None before a replica has led.
+
+        Raises:
+            QuireError: as `Election.leader`.
+
+        Cancellation: ends the call only: nothing is changed.
+        """
         return await self._election.leader()
 
     async def submit(self, command: bytes) -> R:
@@ -154,8 +163,14 @@ class Service(Generic[R]):
     async def barrier(self) -> None:
         """Return when the state contains every command that was answered before this call.
 
-        Reads of the application's state right after it are linearizable. Costs one record.
-        Raises as `submit`.
+        It costs one record.
+
+        Raises:
+            QuireError: as `submit`.
+
+        Cancellation: ends the waiting only.
+
+        Guarantees: a read of the application's state right after it is linearizable.
         """
         await self._leading().submit(BARRIER)
 
@@ -231,9 +246,13 @@ class Service(Generic[R]):
         await self.close()
 
     async def close(self) -> None:
-        """End this replica; a leader hands over first. Raises what had ended it before.
+        """End this replica; a leader hands over first. A second call does nothing more.
 
-        Cancelling lets it end without handing over: the next leader recovers the log.
+        Raises:
+            QuireError: the error that had ended the replica before; also an error of the
+                application.
+
+        Cancellation: the replica ends without handing over: the next leader recovers the log.
         """
         if self._main is None:
             return

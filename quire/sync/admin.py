@@ -11,11 +11,12 @@ from quire.log.manifest.info import LogInfo
 from quire.log.manifest.options import LogOptions
 from quire.sync.client import SyncClient
 from quire.sync.portal import Portal
-from quire.sync.twins import twin_of
+from quire.sync.twins import twin_of, twin_of_function
 
 __all__ = ["Garbage", "SyncIngestJob", "gc", "ingest", "offload", "rebuild"]
 
 
+@twin_of_function(admin.rebuild)
 def rebuild(
     client: SyncClient, name: str, *, password: bytes = b"", log_id: str | None = None
 ) -> LogInfo:
@@ -25,16 +26,19 @@ def rebuild(
     )
 
 
+@twin_of_function(admin.gc)
 def gc(client: SyncClient) -> Garbage:
     """See `quire.admin.gc`."""
     return client._portal.call(admin.gc(client._client))
 
 
+@twin_of_function(admin.ingest)
 def ingest(client: SyncClient, name: str, job: str) -> SyncIngestJob:
     """See `quire.admin.ingest`."""
     return SyncIngestJob(client._portal, admin.ingest(client._client, name, job))
 
 
+@twin_of_function(admin.offload)
 def offload(
     client: SyncClient,
     name: str,

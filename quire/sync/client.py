@@ -49,9 +49,28 @@ def connect(
     timeout: float = CONNECT_SECONDS,
     leave_timeout: float = LEAVE_SECONDS,
 ) -> Iterator[SyncClient]:
-    """Connect to a cluster: `with quire.sync.connect(store) as client:`. See `quire.connect`.
+    """Connect to a cluster: `with quire.sync.connect(store) as client:`.
 
-    Raises `ForkedError` in a process that was forked while its parent used `quire.sync`.
+    Leaving the block in order closes the open handles, as with `quire.connect`.
+
+    Args:
+        store: `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
+            local cluster.
+        options: limits of the ledgers that this client writes and reads; None for the defaults.
+        timeout: seconds to wait for a connection to the metadata store.
+        leave_timeout: seconds to close the open handles in, on leaving the block.
+
+    Yields:
+        The client. Any thread may use it.
+
+    Raises:
+        ForkedError: this process was forked while its parent used `quire.sync`.
+        QuireError: as `quire.connect`.
+
+    Cancellation: Ctrl-C in the block abandons the writers as a crash would, and a warning names
+        them.
+
+    Guarantees: as `quire.connect`.
     """
     portal = Portal.shared()
     held = asynchronous.connect(

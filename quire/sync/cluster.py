@@ -29,7 +29,7 @@ class SyncLocalCluster:
         return self._cluster.store_uri
 
     def start(self, on_ready: Callable[[int], None] | None = None) -> None:
-        """See `LocalCluster.start`; `on_ready` is called on the loop's thread."""
+        """See `LocalCluster.start`. `on_ready` is called on the loop's thread."""
         self._portal.call(self._cluster.start(on_ready))
 
     def stop(self) -> None:

@@ -66,7 +66,7 @@ class SyncElection:
 
     @contextmanager
     def lead(self) -> Iterator[SyncLeadership]:
-        """See `Election.lead`: waits for its turn; leaving the block resigns."""
+        """See `Election.lead`."""
         with self._portal.hold(self._election.lead()) as leadership:
             yield SyncLeadership(self._portal, leadership)
 

@@ -81,7 +81,7 @@ class SyncLedgerWriter(SyncHandle):
         return self._portal.call(self._writer.append_many(payloads))
 
     def submit(self, payload: bytes) -> concurrent.futures.Future[EntryId]:
-        """See `LedgerWriter.submit`; the future may be waited for in any thread."""
+        """See `LedgerWriter.submit`. The future may be waited for in any thread."""
         return self._portal.submit(self._writer.submit(payload))
 
     def drain(self) -> None:
@@ -191,7 +191,7 @@ class SyncNumberedWriter(SyncHandle):
         return self._portal.call(self._writer.append(entry, payload))
 
     def submit(self, entry: EntryId, payload: bytes) -> concurrent.futures.Future[EntryId]:
-        """See `NumberedWriter.submit`; the future may be waited for in any thread."""
+        """See `NumberedWriter.submit`. The future may be waited for in any thread."""
         return self._portal.submit(self._writer.submit(entry, payload))
 
     def force(self) -> EntryId:

@@ -112,7 +112,7 @@ class SyncLog(SyncHandle):
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
     ) -> concurrent.futures.Future[Appended]:
-        """See `Log.submit`; the future may be waited for in any thread."""
+        """See `Log.submit`. The future may be waited for in any thread."""
         work = self._log.submit(
             record, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
         )
@@ -191,7 +191,17 @@ class SyncLogReader(SyncHandle):
         return record
 
     def take(self, around: Around) -> Record | None:
-        """Return the next record, None at the end; `around` runs each wait for more."""
+        """Return the next record; for callers that work while the reader waits.
+
+        Args:
+            around: wraps each wait for more records, on the loop's thread.
+
+        Returns:
+            The record; None at the end.
+
+        Raises:
+            QuireError: the errors of iteration.
+        """
         while not (records := self._unpack()):
             if not self._portal.call(around(self._fetch())):
                 return None

@@ -86,7 +86,11 @@ class MemoryCluster:
         return len(self._bookies)
 
     def add_bookie(self) -> int:
-        """Start one more bookie and return its number."""
+        """Start one more bookie.
+
+        Returns:
+            Its number.
+        """
         return self._on_loop(self._add)
 
     def _add(self) -> int:
@@ -98,23 +102,58 @@ class MemoryCluster:
         return number
 
     def kill(self, index: int) -> None:
-        """End a bookie as SIGKILL does: requests fail at once, and clients see it vanish."""
+        """End a bookie as SIGKILL does: requests fail at once, and clients see it vanish.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Raises:
+            ConfigurationError: the cluster has no such bookie.
+        """
         self._on_loop(lambda: self._kill(index))
 
     def restart(self, index: int) -> None:
-        """Start a bookie again, with everything that it acknowledged."""
+        """Start a bookie again, with everything that it acknowledged.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Raises:
+            ConfigurationError: the cluster has no such bookie.
+        """
         self._on_loop(lambda: self._restart(index))
 
     def pause(self, index: int) -> None:
-        """Freeze a bookie as SIGSTOP does: it stays registered and does not answer."""
+        """Freeze a bookie as SIGSTOP does: it stays registered and does not answer.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Raises:
+            ConfigurationError: the cluster has no such bookie.
+        """
         self._on_loop(lambda: self._bookie(index).switch(LineState.SILENT))
 
     def resume(self, index: int) -> None:
-        """Let a paused bookie continue; requests that still wait are answered."""
+        """Let a paused bookie continue; requests that still wait are answered.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Raises:
+            ConfigurationError: the cluster has no such bookie.
+        """
         self._on_loop(lambda: self._bookie(index).switch(LineState.UP))
 
     def cut(self, index: int) -> None:
-        """Cut the line to a bookie: to a client this looks like `pause`. `heal` ends it."""
+        """Cut the line to a bookie: to a client this looks like `pause`. `heal` ends it.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Raises:
+            ConfigurationError: the cluster has no such bookie.
+        """
         self.pause(index)
 
     def cut_store(self) -> None:

@@ -120,3 +120,14 @@ def test_the_values_are_the_same() -> None:
     }
     handles = {owner.__name__ for owner in PAIRS}
     assert set(quire.__all__) - handles - {"connect"} <= set(values)
+
+
+def test_a_twin_adds_to_the_docstring_before_its_sections() -> None:
+    doc = sync.SyncLog.submit.__doc__ or ""
+    body, _, sections = doc.partition("Args:")
+    assert "any thread" in body
+    assert "TailConflictError" in sections
+
+
+def test_a_function_has_the_sections_of_its_original() -> None:
+    assert (sync_admin.rebuild.__doc__ or "") == inspect.cleandoc(admin.rebuild.__doc__ or "")

@@ -47,7 +47,6 @@ from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.doomed import delete_doomed, delete_singles
 from quire.log.maintenance.page_sweep import DailySweep
 from quire.log.maintenance.retention import Floor, apply_retention
-from quire.log.manifest.ages import APART_MS
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.options import LogOptions
@@ -122,33 +121,11 @@ class Log(Handle):
         for what, work in works.items():
             self._tasks.start(work(), f"log {self.name} {what}")
         self._roller.restart_age()
-        self._warn_of_clocks()
+        self._chain.warn_of_clocks()
         self._live.on_change(self._roller.age_changed)
         self._live.on_change(self._pipeline.options_changed)
         where = self.name, self.epoch, self.next_offset
         _log.info("log %r: leads at epoch %d, from offset %d on", *where)
-
-    def _warn_of_clocks(self) -> None:
-        """Say so when the log's last record is of a time that is far from now."""
-        ahead_ms = self._chain.manifest.last_timestamp_ms - self._chain.now_ms()
-        if ahead_ms > APART_MS:
-            _log.warning(
-                "log %r: its last record is of a time %.0f s after this leader's clock: one of the "
-                "two clocks is wrong; new records bear this leader's time, and retention by age "
-                "counts what two clocks agree on (docs/operations.md)",
-                self.name,
-                ahead_ms / 1000,
-            )
-        jump_ms = self._chain.manifest.ages.jump_ms(self._chain.reading())
-        if abs(jump_ms) > APART_MS:
-            _log.warning(
-                "log %r: the wall clock of this machine was put %s by %.0f s since the log was "
-                "written last: it is wrong now, or was then; retention by age goes on, and "
-                "records bear its time (docs/operations.md)",
-                self.name,
-                "forward" if jump_ms > 0 else "back",
-                abs(jump_ms) / 1000,
-            )
 
     @property
     def options(self) -> LogOptions:
@@ -202,7 +179,13 @@ class Log(Handle):
         return self._failure.reason
 
     async def wait_deposed(self) -> None:
-        """Return when this handle leads no more: deposed, failed, sealed or closed."""
+        """Return when this handle leads no more: deposed, failed, sealed or closed.
+
+        Raises:
+            Nothing: the next call on the handle raises why it ended.
+
+        Cancellation: gives up waiting only.
+        """
         await self._over.wait()
 
     @property
@@ -338,16 +321,28 @@ class Log(Handle):
         )
 
     async def drain(self) -> None:
-        """Return when everything submitted is confirmed. Raises what ended the handle."""
+        """Return when everything submitted is confirmed.
+
+        Raises:
+            DeposedError, LogSealedError, HandleClosedError: the handle ended before that.
+            AppendOutcomeUnknownError: the handle failed.
+
+        Cancellation: gives up waiting only.
+        """
         with self._failure:
             await self._pipeline.drained()
 
     async def roll(self) -> None:
-        """Begin a new segment; return when the old one is sealed. Nothing to do when it is empty
-        and nothing was submitted.
+        """Begin a new segment; return when the old one is sealed.
 
-        Appends go on meanwhile. Retried while metadata is out of reach; cancelling gives up
-        waiting, not the roll. Raises what ended the handle.
+        Appends go on meanwhile. Without a record in the segment or in flight the call does nothing.
+        It is retried while metadata is out of reach.
+
+        Raises:
+            DeposedError, LogSealedError, HandleClosedError: the handle ended before that.
+            AppendOutcomeUnknownError: the handle failed.
+
+        Cancellation: gives up waiting, not the roll.
         """
         with self._failure:
             self._pipeline.check_open()
@@ -381,8 +376,13 @@ class Log(Handle):
     async def seal(self) -> None:
         """Confirm all submitted records, then seal the log permanently and close the handle.
 
-        Raises the error that ended the handle, and the store's errors: then the handle is closed,
-        but the log is not sealed.
+        Raises:
+            DeposedError: another leader has taken over.
+            AppendOutcomeUnknownError: the handle failed. It is closed, but the log is not sealed.
+            QuireError: the store's errors, when the log could not be sealed within `open_timeout`
+                seconds. The handle is closed, but the log is not sealed.
+
+        Cancellation: abandons the handle. The log may be sealed.
         """
         await self._finish(lambda: LogSealedError(self.name), seal_log=True)
 

@@ -22,6 +22,7 @@ timers.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias
@@ -41,7 +42,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
 from quire.log.leader.accumulator import Parcel
 from quire.log.leader.takeover import Tenure
-from quire.log.manifest.ages import Reading
+from quire.log.manifest.ages import APART_MS, Reading
 from quire.log.manifest.capacity import check_takeover
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
@@ -51,6 +52,8 @@ from quire.log.manifest.record import Look, ManifestRecord
 from quire.log.manifest.recovery import check_kept, ledger_labels, recover_segment
 from quire.log.records.encryption import Encryption
 from quire.log.records.position import Position, check_position
+
+_log = logging.getLogger(__name__)
 
 Taken: TypeAlias = LedgerFencedError | LedgerClosedError | NoSuchLedgerError
 """Errors by which a leader learns that another leader took its ledger."""
@@ -159,6 +162,28 @@ class Chain:
     def counted_ms(self) -> int:
         """Return the time that the log has counted until now, in ms (ages.py)."""
         return self.manifest.ages.at(self.reading()).counted_ms
+
+    def warn_of_clocks(self) -> None:
+        """Warn if the log's last record has a timestamp far from now, or this clock has jumped."""
+        ahead_ms = self.manifest.last_timestamp_ms - self.now_ms()
+        if ahead_ms > APART_MS:
+            _log.warning(
+                "log %r: its last record is of a time %.0f s after this leader's clock: one of the "
+                "two clocks is wrong; new records bear this leader's time, and retention by age "
+                "counts what two clocks agree on (docs/operations.md)",
+                self._record.name,
+                ahead_ms / 1000,
+            )
+        jump_ms = self.manifest.ages.jump_ms(self.reading())
+        if abs(jump_ms) > APART_MS:
+            _log.warning(
+                "log %r: the wall clock of this machine was put %s by %.0f s since the log was "
+                "written last: it is wrong now, or was then; retention by age goes on, and "
+                "records bear its time (docs/operations.md)",
+                self._record.name,
+                "forward" if jump_ms > 0 else "back",
+                abs(jump_ms) / 1000,
+            )
 
     def check_mine(self, manifest: LogManifest | None) -> LogManifest:
         """Return the manifest if this leader still has the log, and follow its options. Raises

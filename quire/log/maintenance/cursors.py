@@ -85,13 +85,23 @@ class Cursor:
         return self._state.position
 
     async def refresh(self) -> Position:
-        """Look where the cursor is now. Raises `NoSuchCursorError`, `LogReplacedError`."""
+        """Look where the cursor is now.
+
+        Returns:
+            The position to read next.
+
+        Raises:
+            NoSuchCursorError: the cursor was deleted.
+            LogReplacedError: another log has the name now.
+            StoreUnavailableError: the metadata store does not answer.
+
+        Cancellation: ends the call only: nothing is changed.
+        """
         self._state = await self._cursors._state_of(self.name, self.log_id)
         return self.position
 
     async def advance(self, position: Position | int) -> Position:
-        """Move the cursor to a position, normally `record.position.after`, or to an offset; never
-        back.
+        """Move the cursor forward: normally to `record.position.after`, or to an offset.
 
         Args:
             position: a position, an offset, or `LATEST`, the end at the time of this call.
@@ -106,6 +116,8 @@ class Cursor:
             LogReplacedError: another log has the name now.
             QuireError: the store's errors, and the errors of reading, because the bookies are asked
                 for the end of the log.
+
+        Cancellation: the cursor may have moved. It never moves back.
 
         Guarantees:
             The new position is durable when the call returns.
@@ -149,8 +161,17 @@ class Cursor:
     async def lag(self) -> int:
         """Return the number of confirmed records at or after the cursor's present position.
 
-        Trimmed records do not count. Raises as `refresh`, `NoSuchLogError`, and the errors of
-        reading.
+        Trimmed records do not count.
+
+        Returns:
+            A number of records, 0 or more.
+
+        Raises:
+            NoSuchCursorError, LogReplacedError: as `refresh`.
+            NoSuchLogError: the log does not exist.
+            QuireError: the store's errors, and the errors of reading.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         await self.refresh()
         return await self._cursors._lag_of(self._state)
@@ -186,12 +207,17 @@ class LogCursors:
             name: the cursor's name.
             start: a position, `BEGINNING`, `LATEST`, or the offset of a record.
 
+        Returns:
+            The cursor, where it is now. An existing cursor ignores `start`.
+
         Raises:
             NoSuchLogError: the log does not exist.
             LogReplacedError: another log has the name now.
             InvalidRequestError: the name or the start is invalid.
             QuireError: the store's errors, and the errors of reading, because the bookies are asked
                 whether the log has reached the start.
+
+        Cancellation: the cursor may exist afterwards.
 
         Guarantees:
             Retention that waits for cursors counts this cursor once the call has returned.
@@ -232,9 +258,14 @@ class LogCursors:
         Args:
             name: the cursor's name.
 
+        Returns:
+            The cursor, where it is now.
+
         Raises:
             NoSuchLogError: the log does not exist.
             NoSuchCursorError: the cursor does not exist.
+
+        Cancellation: ends the call only: nothing is changed.
         """
         manifest, _ = await self._record.read()
         state, _ = await self._find(cursor_path(self.log, name))
@@ -243,7 +274,17 @@ class LogCursors:
         return Cursor(self, state)
 
     async def list(self) -> Sequence[CursorInfo]:
-        """Return the log's cursors, sorted by name. Raises `NoSuchLogError`."""
+        """Return the log's cursors.
+
+        Returns:
+            Name, position and time of the last move of each cursor, sorted by name.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            StoreUnavailableError: the metadata store does not answer.
+
+        Cancellation: ends the call only: nothing is changed.
+        """
         manifest, _ = await self._record.read()
         return [record.info for record in await self._of_log(manifest.log_id)]
 

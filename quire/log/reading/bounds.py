@@ -52,7 +52,16 @@ class Bounds:
         )
 
     def slots(self, segment: int, entry: EntryId, header: BatchHeader) -> range:
-        """Return the slots of an entry that are wanted."""
+        """Return the slots of an entry that are wanted.
+
+        Args:
+            segment: the segment's number.
+            entry: the entry's id in the segment's ledger.
+            header: the header of the entry's batch.
+
+        Returns:
+            A range of slots, empty if the entry lies outside the bounds.
+        """
         if self.is_before(segment, entry, header) or self.is_behind(segment, entry, header):
             return range(0)
         first = self.first_offset - header.first_offset
@@ -64,7 +73,16 @@ class Bounds:
         return range(max(first, 0), min(end, header.count))
 
     def is_before(self, segment: int, entry: EntryId, header: BatchHeader) -> bool:
-        """Whether every record of the entry lies before the bounds."""
+        """Return whether every record of the entry lies before the bounds.
+
+        Args:
+            segment: the segment's number.
+            entry: the entry's id in the segment's ledger.
+            header: the header of the entry's batch.
+
+        Returns:
+            True if no record of the entry is wanted, and a later entry may be.
+        """
         return (
             Position(segment, entry, header.count) <= self.first
             or header.next_offset <= self.first_offset
@@ -72,7 +90,16 @@ class Bounds:
         )
 
     def is_behind(self, segment: int, entry: EntryId, header: BatchHeader) -> bool:
-        """Whether every record of the entry lies after the bounds."""
+        """Return whether every record of the entry lies after the bounds.
+
+        Args:
+            segment: the segment's number.
+            entry: the entry's id in the segment's ledger.
+            header: the header of the entry's batch.
+
+        Returns:
+            True if neither this entry nor a later one is wanted.
+        """
         return (
             Position(segment, entry, 0) >= self.end
             or header.first_offset >= self.end_offset

@@ -174,7 +174,16 @@ class LogReader(Handle):
         return self._buffer.popleft()
 
     async def read_batches(self) -> AsyncGenerator[RecordBatch, None]:
-        """Yield whole entries as columns, for bulk work. `position` is after the last one."""
+        """Yield whole entries as columns, for bulk work. `position` is after the last one.
+
+        Yields:
+            The records of one entry, from `position` on.
+
+        Raises:
+            QuireError: the errors that the class names.
+
+        Cancellation: a cancelled step leaves the reader where it was.
+        """
         if self._buffer:
             self._course.go_back(self._buffer[0].position, self._buffer[0].offset)
             self._buffer.clear()
@@ -183,7 +192,13 @@ class LogReader(Handle):
             yield batch
 
     async def close(self) -> None:
-        """Release open resources. Iteration in another task ends with `HandleClosedError`."""
+        """Release open resources. Iteration in another task ends with `HandleClosedError`.
+
+        Raises:
+            Nothing: a reader holds nothing that can fail to close.
+
+        Cancellation: the reader is closed, and a read-ahead may still be ending.
+        """
         self._closed = True
         if self._cut is not None:
             self._cut.reschedule(asyncio.get_running_loop().time())

@@ -70,16 +70,28 @@ class RecordBatch:
         return self.batch.header.next_offset
 
     def payloads(self) -> list[bytes]:
-        """The payloads, in order."""
+        """Return the payloads.
+
+        Returns:
+            The bytes of each record, in order.
+        """
         return self.batch.payloads()[self.slot :]
 
     def arrow_buffers(self) -> tuple[array[int], memoryview]:
-        """Offsets and data of an Arrow binary array of the payloads, without copying them."""
+        """Return an Arrow binary array of the payloads, without copying them.
+
+        Returns:
+            Its offsets (int32, one more than records) and its data.
+        """
         offsets, data = self.batch.arrow_buffers()
         return offsets[self.slot :], data
 
     def records(self) -> list[Record]:
-        """The records, in order."""
+        """Return the records as values.
+
+        Returns:
+            The records, in order.
+        """
         header, segment, entry = self.batch.header, self.segment, self.entry
         first, epoch, timestamp_ms = header.first_offset, header.epoch, header.timestamp_ms
         payloads = enumerate(self.payloads(), self.slot)

@@ -66,7 +66,15 @@ class Span:
     """The file that holds the segment, if it is read from one."""
 
     def split(self, bytes_max: int) -> list[Span]:
-        """Return the span cut into entry ranges of about `bytes_max` bytes, in order."""
+        """Return the span cut into ranges of entries, in order.
+
+        Args:
+            bytes_max: the payload, in bytes, that a range should have at most. Entries are not cut,
+                and sizes are estimated.
+
+        Returns:
+            Spans that together cover this one. One span while the segment is open.
+        """
         entries = self.last - self.first + 1
         size = 0 if self.bytes is None else self.bytes * entries // (self.last + 1)
         pieces = min(entries, max(1, -(-size // bytes_max)))
@@ -74,7 +82,15 @@ class Span:
         return [self.narrow(first, end - 1) for first, end in pairwise(cuts)]
 
     def narrow(self, first: EntryId, last: EntryId) -> Span:
-        """Return the span with other ends, within the old ones."""
+        """Return the span with other ends, within the old ones.
+
+        Args:
+            first: the new first entry.
+            last: the new last entry.
+
+        Returns:
+            The part of this span from `first` to `last`.
+        """
         size = None if self.bytes is None else self.bytes * (last + 1) // (self.last + 1)
         return replace(self, first=first, last=last, bytes=size)
 
@@ -87,7 +103,11 @@ class Slice(NamedTuple):
     batch: Batch
 
     def payloads(self) -> list[bytes]:
-        """The payloads, in order."""
+        """Return the payloads.
+
+        Returns:
+            The bytes of each wanted record, in order.
+        """
         return self.batch.payloads()[self.slots.start : self.slots.stop]
 
 

@@ -160,7 +160,11 @@ class Batch:
         return self.header.count
 
     def payloads(self) -> list[bytes]:
-        """The records' payloads, in order."""
+        """Return the payloads.
+
+        Returns:
+            The bytes of each record, in order.
+        """
         source = self.source
         ends = accumulate(self.lengths, initial=self._body_start + self._data_start)
         return [source[start:end] for start, end in pairwise(ends)]
@@ -171,11 +175,22 @@ class Batch:
         return last_of(self.txids)
 
     def txids_of(self, slots: range) -> list[int | None]:
-        """The txids of some records."""
+        """Return the txids of some records.
+
+        Args:
+            slots: the records' places in the batch.
+
+        Returns:
+            The txid of each slot; None for a record without one.
+        """
         return of_slots(self.txids, slots)
 
     def arrow_buffers(self) -> tuple[array[int], memoryview]:
-        """The offsets (int32, one more than records) and data of an Arrow binary array."""
+        """Return an Arrow binary array of the payloads, without copying them.
+
+        Returns:
+            Its offsets (int32, one more than records) and its data.
+        """
         return array("i", accumulate(self.lengths, initial=0)), self.data
 
     @property

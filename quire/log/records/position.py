@@ -37,6 +37,9 @@ class Position(NamedTuple):
         Args:
             text: `segment.entry.slot`, as `str` writes it, or `beginning` or `latest`.
 
+        Returns:
+            The position, `BEGINNING` or `LATEST`.
+
         Raises:
             InvalidRequestError: the text has another form.
         """

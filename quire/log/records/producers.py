@@ -78,7 +78,11 @@ class ProducerSequence(NamedTuple):
     sequence: int
 
     def check(self) -> None:
-        """Raises `InvalidRequestError` when it cannot be stored."""
+        """Check that the value can be stored.
+
+        Raises:
+            InvalidRequestError: the name or the number cannot be stored.
+        """
         if not isinstance(self.producer, str) or not _is_text(self.producer):
             raise InvalidRequestError(f"producer {self.producer!r} is not text")
         size = len(self.producer.encode())
@@ -94,6 +98,9 @@ class ProducerSequence(NamedTuple):
 
         Args:
             records: how many records have it.
+
+        Returns:
+            A number of bytes.
         """
         return 2 + len(self.producer.encode()) + 10 * records
 
