@@ -86,7 +86,12 @@ async def restore_cookie(main: Disk, store: MetadataStore) -> None:
                 "name its main directory"
             )
         await mark_unfinished(main)
-        await write_state(main, COOKIE, encode_cookie(twin))
+        try:
+            await write_state(main, COOKIE, encode_cookie(twin))
+        except IsADirectoryError:
+            if damage is None:
+                raise
+            raise damage from None
     elif damage is not None:
         raise damage
 

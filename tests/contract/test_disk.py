@@ -13,7 +13,7 @@ import pytest
 from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import BUFFERS_MAX
-from quire.storage.disk.port import Disk
+from quire.storage.disk.port import Disk, NotAFileError, is_unreadable
 from quire.storage.identity.spread_disk import SpreadDisk
 from quire.storage.serving.metered import Meter, MeteredDisk
 from tests.sim.disk import SimDisk
@@ -164,6 +164,16 @@ def test_names_and_directories(run: Run) -> None:
         with pytest.raises(FileNotFoundError):
             await disk.unlink("inner/a")
         assert await disk.list("inner") == ["b"]
+
+    run(check)
+
+
+def test_a_directory_is_not_opened_as_a_file(run: Run) -> None:
+    async def check(disk: Disk) -> None:
+        await disk.make_directory("inner")
+        with pytest.raises(NotAFileError, match="a directory and not a file") as refused:
+            await disk.open("inner")
+        assert is_unreadable(refused.value)
 
     run(check)
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.errors import ConfigurationError, DirectoryInUseError
-from quire.storage.disk.port import DiskSpace
+from quire.storage.disk.port import DiskSpace, NotAFileError
 from tests.sim.platter import SECTOR_BYTES, Cut, Directory, Inode
 
 __all__ = ["SECTOR_BYTES", "Cut", "DiskFaults", "SimDisk", "SimFile", "SimMount"]
@@ -252,6 +252,8 @@ class SimMount:
         await self.disk.turn(self)
         tree = self.disk.directory(directory)
         if not create:
+            if path in self.disk.directories:
+                raise NotAFileError("a directory", path)
             if name not in tree.names:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             return SimFile(self, path, tree.names[name])

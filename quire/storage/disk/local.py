@@ -21,6 +21,7 @@ import errno
 import fcntl
 import logging
 import os
+import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ from typing import Final, TypeVar
 from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.storage.disk.local_file import LocalFile, Means
-from quire.storage.disk.port import DiskSpace
+from quire.storage.disk.port import DiskSpace, NotAFileError
 
 LOCK_NAME: Final = "LOCK"
 
@@ -40,6 +41,13 @@ SHORTAGE_PAUSE: Final = 0.2
 
 SHORTAGE_TRIES: Final = 300
 """After so many, a minute, something is wrong that waiting does not mend."""
+
+_KINDS: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -89,6 +97,16 @@ def _open_lock(base: int) -> tuple[int, bool]:
             return os.open(LOCK_NAME, made, 0o644, dir_fd=base), True
         with suppress(FileNotFoundError):  # removed just now
             return os.open(LOCK_NAME, flags, dir_fd=base), False
+
+
+def _size_of(descriptor: int, path: Path) -> int:
+    """Return the bytes in an open file. Anything else is closed: `NotAFileError`."""
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        return status.st_size
+    os.close(descriptor)
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+    raise NotAFileError(kind, str(path))
 
 
 def _close_unclaimed(opening: asyncio.Future[tuple[int, int]]) -> None:
@@ -153,15 +171,17 @@ class LocalDisk:
     async def open(self, path: str, *, create: bool = False) -> LocalFile:
         full = self.root / _check_path(path)
         flags = os.O_CLOEXEC | (os.O_RDONLY if self._is_read_only else os.O_RDWR)
-        flags |= os.O_CREAT | os.O_EXCL if create else 0
+        flags |= os.O_CREAT | os.O_EXCL if create else os.O_NONBLOCK
 
         def job() -> tuple[int, int]:
             try:
                 descriptor = os.open(path, flags, 0o644, dir_fd=self._base)
+            except IsADirectoryError:
+                raise NotAFileError("a directory", str(full)) from None
             except OSError as error:
                 error.filename = str(full)
                 raise
-            return descriptor, os.fstat(descriptor).st_size
+            return descriptor, _size_of(descriptor, full)
 
         # What exists is opened to be read: that must not wait for a flush.
         threads = self._means.writers if create else self._means.readers

@@ -34,6 +34,15 @@ UNREADABLE: Final = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.EN
 descriptor left) say nothing about the file."""
 
 
+class NotAFileError(OSError):
+    """A directory, a pipe or a device has the name of a file. Its bytes are not there (`UNREADABLE`
+    has its number), and opening it waited for nobody.
+    """
+
+    def __init__(self, kind: str, path: str) -> None:
+        super().__init__(errno.EUCLEAN, f"it is {kind} and not a file: move it away", path)
+
+
 def is_unreadable(error: BaseException) -> bool:
     """Whether an error says that the bytes themselves are damaged."""
     return isinstance(error, OSError) and error.errno in UNREADABLE
@@ -96,7 +105,7 @@ class Disk(Protocol):
 
     async def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing. With `create` the file must not exist yet
-        (FileExistsError), without it must (FileNotFoundError).
+        (FileExistsError), without it must (FileNotFoundError), and be one (`NotAFileError`).
         """
         ...
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from quire.errors import CorruptStorageError
 from quire.storage.disk.blocks import crc32c
-from quire.storage.disk.port import Disk
+from quire.storage.disk.port import Disk, NotAFileError
 
 TEMPORARY_SUFFIX: Final = ".new"
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -63,11 +63,16 @@ async def write_state(disk: Disk, path: str, data: bytes) -> None:
 
 
 async def read_state(disk: Disk, path: str, *, bytes_max: int = STATE_BYTES_MAX) -> bytes | None:
-    """Return a state file's bytes, `bytes_max` at most; None when it does not exist."""
+    """Return a state file's bytes, `bytes_max` at most; None when it does not exist.
+
+    Raises OSError, and `CorruptStorageError` when something else than a file has its name.
+    """
     try:
         file = await disk.open(path)
     except FileNotFoundError:
         return None
+    except NotAFileError as error:
+        raise CorruptStorageError(path, str(error.strerror)) from error
     try:
         return await file.read(0, min(file.size, bytes_max))
     finally:

@@ -15,6 +15,7 @@ import pytest
 from quire.errors import ConfigurationError, DirectoryInUseError
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import THREADS
+from quire.storage.disk.port import NotAFileError
 
 
 def test_two_bookies_cannot_share_a_directory(tmp_path: Path) -> None:
@@ -119,6 +120,24 @@ def test_a_directory_made_again_under_its_name_is_another_one(tmp_path: Path) ->
         await first.unlink("entries/2")
         await first.close()
         await second.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_pipe_or_a_device_is_not_opened_as_a_file(tmp_path: Path, read_only: bool) -> None:
+    """A pipe without a writer would hold whoever opens it to read, for good."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/null")
+
+    async def main() -> None:
+        disk = LocalDisk(tmp_path, read_only=read_only)
+        before = len(os.listdir("/proc/self/fd"))
+        for name in ("pipe", "device"):
+            with pytest.raises(NotAFileError, match=f"a {name} and not a file"):
+                await disk.open(name)
+        assert len(os.listdir("/proc/self/fd")) == before
+        await disk.close()
 
     asyncio.run(main())
 
