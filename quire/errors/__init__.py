@@ -76,7 +76,8 @@
     │   │   └── LedgerDisownedError        it gave the ledger to another bookie
     │   ├── WrongBookieError           the server or directory belongs to another bookie or cluster
     │   ├── StoreWentBackError         the metadata store is an old copy of itself
-    │   └── DirectoryInUseError        another process works on the directory
+    │   ├── DirectoryInUseError        another process works on the directory
+    │   └── SharedFilesError           another directory has the same files by hard links
     └── SparkFailedError           Spark itself failed: its master, Java or an expression
 
 Every error carries its subject as attributes and builds its own sentence, which names the value
@@ -140,7 +141,7 @@ from quire.errors.base import (
     WrongBookieError,
     WrongLoopError,
 )
-from quire.errors.directories import DirectoryInUseError
+from quire.errors.directories import DirectoryInUseError, SharedFilesError
 from quire.errors.logs import (
     BehindError,
     ColdFileMissingError,
@@ -233,6 +234,7 @@ __all__ = [
     "RetryError",
     "SequenceConflictError",
     "SessionExpiredError",
+    "SharedFilesError",
     "SparkFailedError",
     "StoreOutcomeUnknownError",
     "StoreUnavailableError",

@@ -17,3 +17,19 @@ class DirectoryInUseError(IntegrityError):
         super().__init__(f"{directory} is in use by {process}: stop it, or use another directory")
         self.directory = directory
         self.pid = pid
+
+
+class SharedFilesError(IntegrityError):
+    """Another directory has the same files, as after `cp -al`. A bookie writes journal segments in
+    place, so whichever directory is served, the other one is destroyed.
+    """
+
+    def __init__(self, directory: object, file: str, links: int) -> None:
+        super().__init__(
+            f"{directory}/{file} has {links} hard links, as `cp -al` makes them: a bookie that "
+            "writes it destroys the other directories that have it; remove those, or keep copies "
+            "without links, as `cp -a` makes them"
+        )
+        self.directory = directory
+        self.file = file
+        self.links = links

@@ -26,7 +26,12 @@ from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
 from quire.storage.entries.damage import Damage
 from quire.storage.entries.reserve import Reserve
-from quire.storage.identity.directories import open_directory, open_local, with_local_parts
+from quire.storage.identity.directories import (
+    open_directory,
+    open_local,
+    open_main,
+    with_local_parts,
+)
 from quire.storage.identity.identity import identify
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, numbered
@@ -62,14 +67,15 @@ async def repair_directory(
 
     On a full disk the repair writes into the space that the bookie keeps for its next start.
 
-    Raises `DirectoryInUseError`, `ConfigurationError` when a directory is not the bookie's, or its
+    Raises `DirectoryInUseError`, `SharedFilesError` when its journal has hard links elsewhere,
+    `ConfigurationError` when a directory is not the bookie's, or its
     disk is full and even that space is too small (the error names how much to free),
     `WrongBookieError` when it belongs to another cluster, `CorruptStorageError` when its cookie is
     damaged and no file names its bookie, OSError, and the metadata store's errors.
     """
     rng = rng or random.SystemRandom()
     async with AsyncExitStack() as stack:
-        main = LocalDisk(directory)  # first: a second process waits for nothing
+        main = open_main(directory)  # first: a second process waits for nothing
         stack.push_async_callback(main.close)
         store = await open_store(store_uri)
         stack.push_async_callback(store.close)

@@ -196,9 +196,10 @@ async def serve(
     is, and the host is this machine unless they name one; `vitals` are told each step. While the
     metadata store is out of reach at the start, the bookie waits for it.
 
-    Raises `DirectoryInUseError`, `ConfigurationError` when directory, store or address cannot be
-    used, `WrongBookieError` when the directory belongs to another cluster or another process serves
-    under its identity, `CorruptStorageError` for damage, and the metadata store's errors.
+    Raises `DirectoryInUseError`, `SharedFilesError`, `ConfigurationError` when directory, store or
+    address cannot be used, `WrongBookieError` when the directory belongs to another cluster or
+    another process serves under its identity, `CorruptStorageError` for damage, and the metadata
+    store's errors.
     """
     rng = rng or random.SystemRandom()
     vitals = vitals or Vitals()

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from quire.errors import (
     NoSuchNodeError,
     QuireError,
     ReadOnlyBookieError,
+    SharedFilesError,
     StoreWentBackError,
     WrongBookieError,
 )
@@ -36,7 +40,9 @@ from quire.metastore.layout import (
 from quire.metastore.registration import decode_registration
 from quire.metastore.standing import SERVING, Standing, Wish
 from quire.metastore.store import MetadataStore
+from quire.repair.directory import examine_directory, repair_directory
 from quire.run import pack_run
+from quire.storage.identity.directories import open_directory
 from quire.storage.identity.identity import format_directory
 from quire.storage.journal.options import StorageOptions
 from quire.storage.server import EXIT_FATAL, serve
@@ -158,6 +164,65 @@ def test_a_directory_is_served_once(tmp_path: Path) -> None:
         async with served(tmp_path):
             with pytest.raises(DirectoryInUseError):
                 await serve(tmp_path / "bookie", uri_of(tmp_path))
+
+    asyncio.run(main())
+
+
+def test_a_copy_by_hard_links_is_refused_and_the_original_goes_on(tmp_path: Path) -> None:
+    """Both would write journal segments in place: each into the other's."""
+    home, copy, uri = tmp_path / "bookie", tmp_path / "copy", uri_of(tmp_path)
+
+    async def main() -> None:
+        await format_directory(home, uri)
+        async with served(tmp_path) as address:
+            shutil.copytree(home, copy, copy_function=os.link)
+            (copy / "LOCK").unlink()
+            with pytest.raises(SharedFilesError, match=rf"{copy}/journal/.* 2 hard links.*cp -a"):
+                async with asyncio.timeout(SOON):
+                    await serve(copy, uri)
+            with pytest.raises(SharedFilesError):
+                await repair_directory(copy, uri)
+            await examine_directory(copy, uri)  # looking does no harm
+            await give_out(uri, below=8)
+            bookie = RemoteBookie(address)
+            await bookie.add(7, KEY, run_of(0))
+            await bookie.close()
+        with pytest.raises(SharedFilesError, match=f"{home}/journal"):
+            await serve(home, uri)
+        shutil.rmtree(copy)
+        shutil.copytree(home / "entries", copy, copy_function=os.link)  # as a backup has them
+        async with served(tmp_path) as address:
+            bookie = RemoteBookie(address)
+            assert await bookie.read(7, 0, 0) == run_of(0)
+            await bookie.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "device"])
+def test_a_cookie_that_is_no_file_is_named_with_its_remedy(tmp_path: Path, kind: str) -> None:
+    home, uri = tmp_path / "bookie", uri_of(tmp_path)
+    make: dict[str, Callable[[Path], object]] = {
+        "pipe": os.mkfifo,
+        "directory": Path.mkdir,
+        "device": lambda cookie: cookie.symlink_to("/dev/zero"),
+    }
+    work: list[Callable[[], Awaitable[object]]] = [
+        partial(serve, home, uri),
+        partial(open_directory, home, read_only=True),
+        partial(examine_directory, home, uri),
+        partial(repair_directory, home, uri),
+    ]
+
+    async def main() -> None:
+        await format_directory(home, uri)
+        (home / "cookie").unlink()
+        make[kind](home / "cookie")
+        for each in work:
+            with pytest.raises(
+                CorruptStorageError, match=f"cookie.* a {kind} and not a file: move"
+            ):
+                await each()
 
     asyncio.run(main())
 

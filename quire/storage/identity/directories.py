@@ -3,20 +3,31 @@
 The main directory's cookie names the others, the *parts*: an absolute path, a purpose, and an
 id that stands in the part's own cookie too. A part that is not mounted, was swapped or wiped is
 found before anything is read, and the bookie is refused: entries it acknowledged may be there.
+
+A directory that is to be written must not share journal segments with another one by hard links.
+The lock does not see that: the other directory is locked for itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
+from quire.errors import (
+    ConfigurationError,
+    CorruptStorageError,
+    SharedFilesError,
+    WrongBookieError,
+)
 from quire.metastore.heartbeat import Place
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
 from quire.storage.identity.cookie import BookieCookie, Part, Role, read_cookie, renew_cookie
 from quire.storage.identity.spread_disk import SpreadDisk
+from quire.storage.journal.segments import JOURNAL
 
 
 async def open_directory(directory: Path, *, read_only: bool = False) -> Disk:
@@ -28,12 +39,16 @@ async def open_directory(directory: Path, *, read_only: bool = False) -> Disk:
 
     Raises:
         DirectoryInUseError: another process has one of them open.
+        SharedFilesError: another directory has journal segments of one of them (unless
+            `read_only`).
         ConfigurationError: one of them is missing, or cannot be written.
         WrongBookieError: the cookie names another part for that place.
         CorruptStorageError: a cookie is damaged.
     """
-    main = LocalDisk(directory, read_only=read_only)
-    return await with_parts(main, lambda path: open_local(path, read_only=read_only))
+    if not read_only:
+        return await with_parts(open_main(directory), open_local)
+    main = LocalDisk(directory, read_only=True)
+    return await with_parts(main, _open_to_look)
 
 
 async def places(disk: Disk) -> list[Place]:
@@ -52,7 +67,24 @@ async def open_to_serve(directory: Path) -> Disk:
     """Open a bookie's directory as `open_directory`. The names of its parts' cookies are durable
     afterwards. Raises OSError too.
     """
-    return await with_parts(LocalDisk(directory), open_local, renew_cookie)
+    return await with_parts(open_main(directory), open_local, renew_cookie)
+
+
+def open_main(directory: Path) -> LocalDisk:
+    """Open a main directory to write in it. Raises `SharedFilesError`, and as `LocalDisk`."""
+    check_unshared(directory)
+    return LocalDisk(directory)
+
+
+def check_unshared(directory: Path) -> None:
+    """Raise `SharedFilesError` if a file of the journal in a directory has a second name.
+
+    Entry logs may have one: they are written once, and never in place.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory / JOURNAL) as found:
+        for name, links in sorted((each.name, each.stat().st_nlink) for each in found):
+            if links > 1:
+                raise SharedFilesError(directory, f"{JOURNAL}/{name}", links)
 
 
 async def with_local_parts(main: Disk) -> Disk:
@@ -62,13 +94,22 @@ async def with_local_parts(main: Disk) -> Disk:
     return await with_parts(main, open_local)
 
 
-def open_local(path: str, *, read_only: bool = False) -> LocalDisk:
-    """Open the directory of a part. Raises `ConfigurationError` when it is missing, and
-    `DirectoryInUseError`.
+def open_local(path: str) -> LocalDisk:
+    """Open the directory of a part. Raises `ConfigurationError` when it is missing, and as
+    `open_main`.
     """
+    _check_mounted(path)
+    return open_main(Path(path))
+
+
+def _open_to_look(path: str) -> LocalDisk:
+    _check_mounted(path)
+    return LocalDisk(Path(path), read_only=True)
+
+
+def _check_mounted(path: str) -> None:
     if not Path(path).is_dir():
         raise ConfigurationError("it is missing: is it mounted?")
-    return LocalDisk(Path(path), read_only=read_only)
 
 
 async def _leave(_: Disk) -> None:
