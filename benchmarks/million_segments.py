@@ -28,7 +28,6 @@ import quire
 from quire.aio.timing import time_limit
 from quire.cluster import LocalCluster
 from quire.errors import QuireError
-from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.quorum import Replication
 from quire.log.leader.log import Log
 from quire.log.maintenance.doomed import delete_doomed
@@ -37,6 +36,7 @@ from quire.log.manifest.options import LogOptions
 from quire.log.manifest.pages_at_hand import Walk, ask
 from quire.log.manifest.record import ManifestRecord
 from quire.log.records.position import Position
+from quire.log.segment_store.port import SegmentStore
 
 T = TypeVar("T")
 
@@ -204,7 +204,7 @@ async def trim_half(cluster: LocalCluster, count: int, seconds: float) -> None:
         begun = time.perf_counter()
         with suppress(TimeoutError):
             async with time_limit(seconds):
-                await delete_doomed(cast(LedgerCatalog, catalog), manifest, change)
+                await delete_doomed(cast(SegmentStore, catalog), manifest, change)
         seconds = time.perf_counter() - begun
         say("ledgers passed a second, without deleting them", catalog.deleted / seconds, "")
 

@@ -192,6 +192,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "quire.log": (
+        "segment_store",
         "records",
         "manifest",
         "cold",

@@ -1,6 +1,6 @@
 """A log: an ordered list of ledgers that survives any number of leaders.
 
-    records < manifest < cold < reading < maintenance < leader < directory.py
+    segment_store < records < manifest < cold < reading < maintenance < leader < directory.py
 
 A room imports only rooms to its left; tests/test_structure.py holds that. Begin with
 `records/position.py`, then `manifest/manifest.py`, `leader/takeover.py`, `reading/reader.py`.

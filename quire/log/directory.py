@@ -43,6 +43,8 @@ from quire.log.reading.span import Slice, Span, read_span_anywhere
 from quire.log.reading.start import Threshold
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, Start
+from quire.log.segment_store.ledgers import LedgerSegments
+from quire.log.segment_store.port import SegmentStore
 from quire.metastore.cluster import Level
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
@@ -54,7 +56,8 @@ class LogDirectory:
 
     Args:
         store: the metadata store that holds the manifests.
-        catalog: creates, opens and deletes the ledgers.
+        catalog: the ledgers of the cluster, which a gc and a rebuild look through.
+        segments: holds the segments of the logs; by default the ledgers of `catalog` do.
         rng: source of identities and of jitter.
         clock: Unix time in seconds, for the timestamps of records and segments.
         steady: a clock that only goes forward; by default this object makes its own.
@@ -75,10 +78,12 @@ class LogDirectory:
         clock: Callable[[], float],
         steady: SteadyClock | None = None,
         attachments: Callable[[str], Sequence[Attachment]] = lambda name: (),
+        segments: SegmentStore | None = None,
     ) -> None:
         self._attachments = attachments
         self._store = store
         self._catalog = catalog
+        self._segments: SegmentStore = segments or LedgerSegments(catalog)
         self._rng = rng
         self._clock = clock
         self._level = Level(store)
@@ -133,7 +138,7 @@ class LogDirectory:
         restoration = Restoration(partial(self.find, name), opener)
         take_over = TakeOver(
             record,
-            self._catalog,
+            self._segments,
             options,
             rng=self._rng,
             clock=self._clock,
@@ -148,7 +153,7 @@ class LogDirectory:
             raise
         log = Log(
             record,
-            self._catalog,
+            self._segments,
             options,
             rng=self._rng,
             clocks=self._clocks,
@@ -219,7 +224,7 @@ class LogDirectory:
                 start = BEGINNING
         return LogReader(
             self._record(name),
-            self._catalog,
+            self._segments,
             start=start,
             follow=follow,
             wait_for_log=wait_for_log,
@@ -244,7 +249,7 @@ class LogDirectory:
         """
         manifest = await self._find_living(name)
         try:
-            await recover_open_segments(self._catalog, manifest, password)
+            await recover_open_segments(self._segments, manifest, password)
         except NoSuchLedgerError:  # trimmed, or taken over, since the manifest was read
             if (await self._find_living(name)).open_segments == manifest.open_segments:
                 raise
@@ -270,7 +275,7 @@ class LogDirectory:
     def _opener(self, name: str, password: bytes, keyring: Keyring | None = None) -> OpenSegment:
         return partial(
             open_segment,
-            self._catalog,
+            self._segments,
             record=self._record(name),
             password=password,
             keyring=keyring,
@@ -279,13 +284,12 @@ class LogDirectory:
 
     def ingest(self, name: str) -> Ingest:
         """Return the jobs of a log: ledgers written outside it that it ingests (ingest.py)."""
-        return Ingest(
-            self._store, self._record(name), self._catalog, rng=self._rng, clocks=self._clocks
-        )
+        parts = self._store, self._record(name), self._catalog, self._segments
+        return Ingest(*parts, rng=self._rng, clocks=self._clocks)
 
     def offload(self, name: str) -> Offload:
         """Return what moves a log's closed segments into Parquet files (offload.py)."""
-        return Offload(self._record(name), self._catalog, rng=self._rng)
+        return Offload(self._record(name), self._segments, rng=self._rng)
 
     async def tail(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> LogEnd:
         """Return the earliest position of the next record, and its offset. Never fences.
@@ -313,7 +317,7 @@ class LogDirectory:
         """
         return await look(
             lambda: self._find_living(name),
-            lambda seen: find_last_txid(self._catalog, seen, password),
+            lambda seen: find_last_txid(self._segments, seen, password),
         )
 
     async def describe(self, name: str) -> LogManifest:
@@ -339,10 +343,10 @@ class LogDirectory:
         """Return the records that a reader can see now, cut into spans for parallel reading
         (snapshot.py).
 
-        Never fences. Raises `NoSuchLogError`, `UnauthorizedError`, and the errors of
-        `take_snapshot`.
+        Never fences. Raises `NoSuchLogError`, `UnauthorizedError`, and as `take_snapshot`.
         """
-        return await take_snapshot(name, self._catalog, self.find, password=password, bounds=bounds)
+        parts = name, self._segments, self.find
+        return await take_snapshot(*parts, password=password, bounds=bounds)
 
     def read_span(
         self, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
@@ -351,7 +355,7 @@ class LogDirectory:
         (`span.read_span_anywhere`).
         """
         return read_span_anywhere(
-            self._catalog, span, self.find, password=password, keyring=keyring
+            self._segments, span, self.find, password=password, keyring=keyring
         )
 
     async def create(self, name: str, settings: Mapping[str, str] | None = None) -> LogManifest:
@@ -421,14 +425,10 @@ class LogDirectory:
             QuireError: the errors of reading, while the place is looked up.
         """
         opener = self._opener(name, password)
-        await trim_log(self._record(name), self._catalog, before, opener, log_id)
+        await trim_log(self._record(name), self._segments, before, opener, log_id)
 
     async def delete(
-        self,
-        name: str,
-        *,
-        password: bytes = b"",
-        forget_tiers: Collection[str] = (),
+        self, name: str, *, password: bytes = b"", forget_tiers: Collection[str] = ()
     ) -> None:
         """Delete a log with everything in it. A leader is deposed, readers get `NoSuchLogError`.
 
@@ -439,7 +439,7 @@ class LogDirectory:
         """
         record, cursors, ingest = self._record(name), self.cursors(name), self.ingest(name)
         attached = self._attachments(name)
-        await delete_log(record, self._catalog, cursors, ingest, password, attached, forget_tiers)
+        await delete_log(record, self._segments, cursors, ingest, password, attached, forget_tiers)
 
     async def rebuild(
         self, name: str, *, password: bytes = b"", log_id: str | None = None

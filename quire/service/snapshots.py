@@ -33,6 +33,7 @@ from quire.log.records.batch import decode_batch, encode_batch
 from quire.log.records.encryption import Decryption, Encryption
 from quire.log.records.position import BEGINNING, Position
 from quire.log.records.txids import NO_TXID
+from quire.log.segment_store.ledgers import facts_of
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import service_path
 from quire.metastore.record import RecordFormat
@@ -125,7 +126,7 @@ class Snapshots:
         chunks = [state[at : at + CHUNK_BYTES] for at in range(0, len(state), CHUNK_BYTES)] or [b""]
         if ENCRYPTED not in metadata.custom_metadata:
             return chunks
-        encryption = Encryption.of(self._options.keyring, metadata)
+        encryption = Encryption.of(self._options.keyring, facts_of(metadata))
         assert encryption is not None
         return [
             encryption.seal(

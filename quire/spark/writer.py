@@ -33,6 +33,7 @@ from quire.log.manifest.manifest import Job
 from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.encryption import Encryption
 from quire.log.records.txids import NO_TXID
+from quire.log.segment_store.ledgers import facts_of
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.content import Content
 from quire.spark.options import WriteOptions
@@ -256,7 +257,7 @@ class _PartWriter:
         if keyring is None:
             return self._entries
         if self._encryption is None:
-            self._encryption = Encryption.of(keyring, writer._metadata)
+            self._encryption = Encryption.of(keyring, facts_of(writer._metadata))
             assert self._encryption is not None
         first = writer.last_pushed + 1
         return [

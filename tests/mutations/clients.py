@@ -126,8 +126,8 @@ EDITS: Final = (
     Edit(
         "a ledger that could not be deleted is forgotten",
         DOOMED,
-        "                await catalog.delete(ledger)\n            deleted.append(ledger)\n",
-        "                await catalog.delete(ledger)\n        deleted.append(ledger)\n",
+        "                await segments.delete(ledger)\n            deleted.append(ledger)\n",
+        "                await segments.delete(ledger)\n        deleted.append(ledger)\n",
         ("tests/log/maintenance/test_retention.py",),
     ),
     Edit(
@@ -161,8 +161,8 @@ EDITS: Final = (
     Edit(
         "a ledger made ahead is discarded after a change that lists it was attempted",
         CHAIN,
-        "        if self._spare is not None and not self._is_offered:\n",
-        "        if self._spare is not None:\n",
+        "spare = None if self._is_offered else self._spare",
+        "spare = self._spare",
         ("tests/log/leader/test_segments.py",),
     ),
     Edit(

@@ -37,6 +37,7 @@ from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.encryption import Encryption
 from quire.log.records.position import Position
 from quire.log.records.txids import NO_TXID
+from quire.log.segment_store.ledgers import facts_of
 from tests.sim.clients import ClientMachine
 from tests.sim.history import LogAppend, Outcome, Violation
 from tests.sim.world import SimWorld
@@ -167,7 +168,7 @@ class Adopter:
 
     def _entries(self, writer: LedgerWriter, name: str, mine: list[LogAppend]) -> list[bytes]:
         """Pack records into entries, as `quire/spark/writer.py` does."""
-        encryption = Encryption.of(self._options.keyring, writer._metadata)
+        encryption = Encryption.of(self._options.keyring, facts_of(writer._metadata))
         entries, offset = list[bytes](), 0
         for entry in range(self._rng.choice([1, 2, 5])):
             records = self._rng.choice([1, 3])

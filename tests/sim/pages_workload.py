@@ -31,7 +31,6 @@ from quire.errors import (
     NoSuchLogError,
     QuireError,
 )
-from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.quorum import Replication
 from quire.log.maintenance.deletion import delete_ledgers
 from quire.log.maintenance.doomed import delete_doomed
@@ -41,6 +40,7 @@ from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest.pages_at_hand import Walk, ask
 from quire.log.manifest.record import ManifestRecord, once
 from quire.log.records.position import Position
+from quire.log.segment_store.port import SegmentStore
 from quire.metastore.cluster import Level
 from quire.metastore.layout import PAGES, log_path
 from tests.sim.clients import ClientMachine, join
@@ -83,7 +83,7 @@ class PagesWorkload:
         self.world = world
         self.rng = rng
         self.ledgers = Ledgers(world.rng("ledgers"))
-        self.catalog = cast(LedgerCatalog, self.ledgers)
+        self.catalog = cast(SegmentStore, self.ledgers)
         self.acks = 0
         self.over = False
         self.done: dict[str, tuple[str, int]] = {}

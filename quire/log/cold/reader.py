@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import compute, fs
 from pyarrow import parquet as pq
 
+from quire.aio.handle import Handle
 from quire.aio.tasks import in_thread
 from quire.entry import Entry, EntryId, LedgerId
 from quire.errors import (
@@ -34,6 +35,7 @@ from quire.log.cold.parquet import FORMAT, HEADS, KEY
 from quire.log.cold.tier import locate
 from quire.log.manifest.cold_files import ColdFile, is_any_logs
 from quire.log.records.batch import UNPLACED, Base, BatchHeader, Compression, assemble_batch
+from quire.log.segment_store.port import SegmentFacts
 
 T = TypeVar("T")
 
@@ -250,13 +252,14 @@ def _whole(table: Any, name: str) -> Any:
     return column if not column.offset else pa.concat_arrays([column, column.slice(0, 0)])
 
 
-class ColdReader:
-    """The face of a closed ledger over a file, as far as readers of segments look."""
+class ColdReader(Handle):
+    """Port `SegmentSource`: a sealed segment in a file."""
 
     is_closed: Final = True
 
     def __init__(self, file: ParquetEntries, last: EntryId) -> None:
-        self.ledger = file.ledger
+        self.ledger: Final = file.ledger
+        self.facts: Final = SegmentFacts(file.ledger, {}, b"", last)
         self._file: ParquetEntries | None = file
         self._last = last
         self._reading = asyncio.Lock()
@@ -302,6 +305,12 @@ class ColdReader:
             raise NoSuchEntryError(self.ledger, expected)
 
     follow_runs = read_runs
+
+    def confirm(self, last: EntryId) -> None:
+        """See `SegmentSource.confirm`: all entries of a file are."""
+
+    async def wait_closed(self) -> None:
+        """See `SegmentSource.wait_closed`: it is."""
 
     async def close(self) -> None:
         """Release the file."""

@@ -34,7 +34,6 @@ from quire.errors import (
     OutcomeUnknownError,
     QuireError,
 )
-from quire.ledger.catalog import LedgerCatalog
 from quire.log.leader.conditions import make_terms
 from quire.log.leader.failure import Failure
 from quire.log.leader.life import Event, Life, Refusal, State
@@ -54,6 +53,7 @@ from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.search import OpenSegment, find_record, look
 from quire.log.records.position import Appended, Position
 from quire.log.records.producers import Producers, ProducerSequence
+from quire.log.segment_store.port import SegmentStore
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Log(Handle):
     def __init__(
         self,
         record: ManifestRecord,
-        catalog: LedgerCatalog,
+        segments: SegmentStore,
         options: LogOptions,
         *,
         rng: Random,
@@ -84,14 +84,14 @@ class Log(Handle):
         live = LiveOptions(record.name, options)
         live.follow(tenure.manifest.settings)
         self._record = record
-        self._catalog = catalog
+        self._segments = segments
         self._live = live
         self._life = Life()
         self._rng = rng
         self._cursors = cursors
         self._floor = floor
         self._open_segment = open_segment
-        self._chain = Chain(record, catalog, live, clocks, tenure)
+        self._chain = Chain(record, segments, live, clocks, tenure)
         self._pipeline = Pipeline(
             self._chain,
             live,
@@ -368,7 +368,7 @@ class Log(Handle):
         self._chain.check_trim(position)
         try:
             manifest = await self._chain.edit(lambda manifest: manifest.trim(position))
-            await delete_doomed(self._catalog, manifest, self._chain.edit)
+            await delete_doomed(self._segments, manifest, self._chain.edit)
         except DeposedError as error:
             self._end(error)
             raise
@@ -424,7 +424,7 @@ class Log(Handle):
             await self._pipeline.drained()
             await self._tasks.stop()
             manifest = await retry(finish, self._rng, timeout=self.options.open_timeout)
-            await delete_singles(self._catalog, manifest, self._chain.edit)
+            await delete_singles(self._segments, manifest, self._chain.edit)
             self._end_with(Event.SEAL if seal_log else Event.FINISH, error)
         except DeposedError as deposed:
             self._end(deposed)
@@ -490,6 +490,6 @@ class Log(Handle):
         slowest = partial(self._cursors._slowest, self.log_id)
         chain = self._chain
         await apply_retention(
-            self._catalog, self._live, chain.reading, chain.edit, slowest, self._floor
+            self._segments, self._live, chain.reading, chain.edit, slowest, self._floor
         )
         await self._sweep.run()

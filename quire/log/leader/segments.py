@@ -38,8 +38,6 @@ from quire.errors import (
     NoSuchLedgerError,
     QuireError,
 )
-from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.writer import LedgerWriter
 from quire.log.leader.accumulator import Parcel
 from quire.log.leader.takeover import Tenure
 from quire.log.manifest.ages import APART_MS, Reading
@@ -49,9 +47,10 @@ from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
 from quire.log.manifest.pages_at_hand import lists, segment_from
 from quire.log.manifest.record import Look, ManifestRecord
-from quire.log.manifest.recovery import check_kept, ledger_labels, recover_segment
+from quire.log.manifest.recovery import check_kept, recover_segment, segment_options
 from quire.log.records.encryption import Encryption
 from quire.log.records.position import Position, check_position
+from quire.log.segment_store.port import SegmentSink, SegmentStore
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ class LiveSegment:
     )
 
     def __init__(
-        self, segment: Segment, writer: LedgerWriter, encryption: Encryption | None
+        self, segment: Segment, writer: SegmentSink, encryption: Encryption | None
     ) -> None:
         self.encryption = encryption
         self.number = segment.number
@@ -125,7 +124,7 @@ class Chain:
     def __init__(
         self,
         record: ManifestRecord,
-        catalog: LedgerCatalog,
+        segments: SegmentStore,
         options: LiveOptions,
         clocks: Clocks,
         tenure: Tenure,
@@ -139,16 +138,16 @@ class Chain:
         self.successor: LiveSegment | None = None
         self.manifest = tenure.manifest
         self._record = record
-        self._catalog = catalog
+        self._segments = segments
         self._clocks = clocks
-        self._spare: LedgerWriter | None = None
+        self._spare: SegmentSink | None = None
         self._is_offered = False
         """Whether a manifest may list the spare."""
         self._lock = asyncio.Lock()
         self._editing = asyncio.Lock()
 
-    def _live(self, segment: Segment, writer: LedgerWriter) -> LiveSegment:
-        encryption = Encryption.of(self._options.now.keyring, writer._metadata)
+    def _live(self, segment: Segment, writer: SegmentSink) -> LiveSegment:
+        encryption = Encryption.of(self._options.now.keyring, writer.facts)
         return LiveSegment(segment, writer, encryption)
 
     def now_ms(self) -> int:
@@ -290,29 +289,16 @@ class Chain:
         assert manifest.tail is not None
         self.successor = self._live(manifest.tail, writer)
 
-    async def _spare_writer(self) -> LedgerWriter:
+    async def _spare_writer(self) -> SegmentSink:
         """Return the ledger to use next. It is kept over attempts, so that an outage costs one
         ledger.
         """
-        options = self._options.now
-        labels = ledger_labels(self.manifest, self.epoch, options.keyring)
-        if self._spare is not None and not self._is_offered:
-            metadata = self._spare._metadata
-            is_wanted = (
-                metadata.custom_metadata == labels
-                and metadata.replication == options.replication
-                and metadata.placement == self._catalog.placement(options.placement)
-            )
-            if not (is_wanted and self._catalog.is_whole(metadata)):
-                await self._discard_spare(self.manifest)
+        wanted = segment_options(self._options.now, self.manifest, self.epoch, self._segments)
+        spare = None if self._is_offered else self._spare
+        if spare is not None and not self._segments.fits(spare, wanted):
+            await self._discard_spare(self.manifest)
         if self._spare is None:
-            self._spare = await self._catalog.create(
-                options.replication,
-                password=options.password,
-                digest=options.digest,
-                custom_metadata=labels,
-                placement=options.placement,
-            )
+            self._spare = await self._segments.create(wanted)
         return self._spare
 
     async def _discard_spare(self, manifest: LogManifest | None) -> None:
@@ -322,7 +308,7 @@ class Chain:
         spare.abandon()
         if manifest is None or not await lists(manifest, spare.ledger):
             with suppress(QuireError):
-                await self._catalog.delete(spare.ledger)
+                await self._segments.delete(spare.ledger)
 
     def switch(self) -> None:
         """Move the writes over. Every entry of the current segment must be decided."""
@@ -352,7 +338,7 @@ class Chain:
                 await segment.writer.close()
             except (LedgerFencedError, LedgerClosedError, NoSuchLedgerError) as error:
                 raise deposed_by(self.name, self.epoch, error) from error
-            if not segment.writer._metadata.is_closed:  # it was abandoned: a close was cancelled
+            if not segment.writer.facts.is_sealed:  # it was abandoned: a close was cancelled
                 return await self._recover(segment)
             segment.end = segment.confirmed
         return segment.end
@@ -371,7 +357,7 @@ class Chain:
             raise CorruptEntryError(ledger, end.last_entry, "this leader sent no such entry")
         if kept:
             payloads = [parcel.stored for parcel in kept]
-            await check_kept(self._catalog, ledger, kept[0].entry, payloads, password)
+            await check_kept(self._segments, ledger, kept[0].entry, payloads, password)
 
     async def _recover(self, segment: LiveSegment) -> SegmentEnd:
         listed = await segment_from(await self.find_mine(), segment.number)
@@ -379,7 +365,7 @@ class Chain:
             raise DeposedError(self.name, self.epoch, f"segment {segment.number} is gone")
         try:
             segment.end = listed.end or await recover_segment(
-                self._catalog, listed, segment.first_offset or 0, self._options.now.password
+                self._segments, listed, segment.first_offset or 0, self._options.now.password
             )
         except NoSuchLedgerError as error:
             raise deposed_by(self.name, self.epoch, error) from error

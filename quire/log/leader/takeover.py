@@ -33,8 +33,6 @@ from quire.errors import (
     NoSuchLedgerError,
     QuireError,
 )
-from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.writer import LedgerWriter
 from quire.log.manifest.capacity import check_takeover
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest.options import LogOptions
@@ -44,8 +42,14 @@ from quire.log.manifest.recovery import (
     KEY_LABEL,
     check_password,
     check_writable,
-    ledger_labels,
     recover_open_segments,
+    segment_options,
+)
+from quire.log.segment_store.port import (
+    SegmentCapability,
+    SegmentOptions,
+    SegmentSink,
+    SegmentStore,
 )
 
 _log = logging.getLogger(__name__)
@@ -59,7 +63,7 @@ class Tenure:
 
     manifest: LogManifest
     segment: Segment
-    writer: LedgerWriter
+    writer: SegmentSink
 
 
 class LostRaceError(Exception):
@@ -91,7 +95,7 @@ class TakeOver:
     def __init__(
         self,
         record: ManifestRecord,
-        catalog: LedgerCatalog,
+        segments: SegmentStore,
         options: LogOptions,
         *,
         rng: Random,
@@ -103,7 +107,7 @@ class TakeOver:
         already.
         """
         self._record = record
-        self._catalog = catalog
+        self._segments = segments
         self._options = options
         self._rng = rng
         self._clock = clock
@@ -174,8 +178,8 @@ class TakeOver:
         """Recover the open segments, unless a reason is known why the log cannot be led."""
         try:
             await self._check_access(base)
-            await self._catalog.check_bookies(options.replication, options.placement)
-            return await recover_open_segments(self._catalog, base, self._options.password)
+            await self._segments.check_room(self._wanted(base, options))
+            return await recover_open_segments(self._segments, base, self._options.password)
         except (NoSuchLedgerError, MissingPageError):
             if (await self._record.find())[1] == version:
                 raise
@@ -189,9 +193,9 @@ class TakeOver:
         Only announced records can be read. After a transient error the attempt is repeated: a
         leader could not begin either.
         """
-        metadata = await check_password(self._catalog, base, self._options.password)
-        if base.tail is not None and metadata is not None:
-            self._check_key(base, base.tail, metadata.custom_metadata.get(KEY_LABEL))
+        facts = await check_password(self._segments, base, self._options.password)
+        if base.tail is not None and facts is not None:
+            self._check_key(base, base.tail, facts.labels.get(KEY_LABEL))
         await self._rehearse(base)
 
     def _check_key(self, base: LogManifest, tail: Segment, key_id: str | None) -> None:
@@ -201,21 +205,18 @@ class TakeOver:
             reason = "no keyring was given" if keyring is None else "the keyring has no such key"
             raise DecryptionError(base.name, str(tail.start), key_id, reason)
 
-    async def _create_ledger(self, base: LogManifest, options: LogOptions) -> LedgerWriter:
-        return await self._catalog.create(
-            options.replication,
-            password=self._options.password,
-            digest=self._options.digest,
-            custom_metadata=ledger_labels(base, base.epoch + 1, self._options.keyring),
-            placement=options.placement,
-        )
+    async def _create_ledger(self, base: LogManifest, options: LogOptions) -> SegmentSink:
+        return await self._segments.create(self._wanted(base, options))
+
+    def _wanted(self, base: LogManifest, options: LogOptions) -> SegmentOptions:
+        return segment_options(options, base, base.epoch + 1, self._segments)
 
     async def _install(
         self,
         seen: LogManifest | None,
         base: LogManifest,
         ends: dict[int, SegmentEnd],
-        writer: LedgerWriter,
+        writer: SegmentSink,
         deadline: float,
     ) -> LogManifest:
         ledger = writer.ledger
@@ -230,7 +231,9 @@ class TakeOver:
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         change = once(edit, UnsettledRaceError(f"log {self._record.name!r} may have been deleted"))
         # A gc that closed the ledger, or deleted it, makes the creation fail (orphans.py).
-        along = writer._unchanged()
+        # A store without transactions is not looked through by a gc.
+        can_guard = SegmentCapability.TRANSACTIONS in self._segments.capabilities
+        along = writer.guard() if can_guard else ()
         manifest = await retry(
             lambda: self._record.edit(change, along=along), self._rng, timeout=left
         )
@@ -243,7 +246,7 @@ class TakeOver:
         no harm.
         """
         try:
-            await self._catalog.delete(ledger)
+            await self._segments.delete(ledger)
         except QuireError:
             return
 

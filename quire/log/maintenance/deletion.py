@@ -22,7 +22,6 @@ from quire.errors import (
     NoSuchLogError,
     NoSuchNodeError,
 )
-from quire.ledger.catalog import LedgerCatalog
 from quire.log.maintenance.cursors import CURSORS_AT_ONCE, LogCursors
 from quire.log.maintenance.doomed import delete_pages
 from quire.log.maintenance.ingest import Ingest
@@ -32,6 +31,7 @@ from quire.log.manifest.manifest import EMPTY, LogManifest, Segment
 from quire.log.manifest.record import ManifestRecord
 from quire.log.manifest.recovery import ATTEMPTS_MAX
 from quire.log.reading.source import door
+from quire.log.segment_store.port import SegmentStore
 from quire.metastore.changes import Change
 
 
@@ -45,7 +45,7 @@ class Attachment(Protocol):
 
 async def delete_log(
     record: ManifestRecord,
-    catalog: LedgerCatalog,
+    segments: SegmentStore,
     cursors: LogCursors,
     ingest: Ingest,
     password: bytes,
@@ -67,11 +67,11 @@ async def delete_log(
     for _ in range(ATTEMPTS_MAX):
         if manifest.retired:
             break
-        await _fence(catalog, manifest, password)
+        await _fence(segments, manifest, password)
         manifest = await record.edit(_retire_as(manifest))
     else:
         raise ConflictError(f"log {record.name!r} was taken over at every attempt")
-    await delete_ledgers(record, catalog, manifest)
+    await delete_ledgers(record, segments, manifest)
     for tier in _tiers_left(manifest, forget_tiers):
         await asyncio.to_thread(door(tier).delete_tier, tier, log_id)
     for job in await ingest.jobs():
@@ -81,13 +81,13 @@ async def delete_log(
 
 
 async def delete_ledgers(
-    record: ManifestRecord, catalog: LedgerCatalog, manifest: LogManifest
+    record: ManifestRecord, segments: SegmentStore, manifest: LogManifest
 ) -> None:
     """Delete the ledgers of a retired log, page by page. A repetition continues."""
 
     async def delete(segment: Segment) -> bool:
         with suppress(NoSuchLedgerError):
-            await catalog.delete(segment.ledger)
+            await segments.delete(segment.ledger)
         return True
 
     async def edit(change: Callable[[LogManifest], LogManifest]) -> LogManifest:
@@ -102,7 +102,7 @@ async def delete_ledgers(
 
     for ledger in manifest.doomed:
         with suppress(NoSuchLedgerError):
-            await catalog.delete(ledger)
+            await segments.delete(ledger)
     await delete_pages(manifest, edit, delete)
 
 
@@ -135,11 +135,11 @@ async def _ask(manifest: LogManifest, tiers: Collection[str]) -> None:
             raise ConfigurationError(f"{error}; {remedy}") from error
 
 
-async def _fence(catalog: LedgerCatalog, manifest: LogManifest, password: bytes) -> None:
+async def _fence(segments: SegmentStore, manifest: LogManifest, password: bytes) -> None:
     """Close the open ledgers. Any end will do, and a ledger that is gone has no writer."""
     for segment in manifest.open_segments:
         with suppress(NoSuchLedgerError):
-            await (await catalog.open(segment.ledger, password=password)).close()
+            await (await segments.seal(segment.ledger, password=password)).close()
 
 
 async def _delete_records(

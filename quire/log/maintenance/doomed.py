@@ -26,10 +26,10 @@ from quire.errors import (
     MissingPageError,
     NoSuchLedgerError,
 )
-from quire.ledger.catalog import LedgerCatalog
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.page_tree import Place, below
 from quire.log.reading.source import door
+from quire.log.segment_store.port import SegmentStore
 
 _log = logging.getLogger(__name__)
 
@@ -41,36 +41,36 @@ DeleteSegment: TypeAlias = Callable[[Segment], Awaitable[bool]]
 
 
 async def delete_doomed(
-    catalog: LedgerCatalog, manifest: LogManifest, edit: EditManifest
+    segments: SegmentStore, manifest: LogManifest, edit: EditManifest
 ) -> LogManifest:
     """Delete ledgers, files and pages that left the log. A failed deletion stays listed.
 
     So does a file where pyarrow is missing: a program that has it deletes it with the next trim or
     sweep. A place that cannot be a file of this log leaves the list untouched.
     """
-    manifest = await delete_singles(catalog, manifest, edit)
+    manifest = await delete_singles(segments, manifest, edit)
     if not manifest.doomed_pages:
         return manifest
 
     async def delete(segment: Segment) -> bool:
-        deleted = await _delete_ledgers(catalog, [segment.ledger] if segment.is_hot else [])
+        deleted = await _delete_ledgers(segments, [segment.ledger] if segment.is_hot else [])
         files = [segment.cold.uri] if segment.cold else []
         removed = await _delete_files(manifest, files)
         return bool(deleted) == segment.is_hot and len(removed) == len(files)
 
     manifest = await delete_pages(manifest, edit, delete)
-    return await delete_singles(catalog, manifest, edit)
+    return await delete_singles(segments, manifest, edit)
 
 
 async def delete_singles(
-    catalog: LedgerCatalog, manifest: LogManifest, edit: EditManifest
+    segments: SegmentStore, manifest: LogManifest, edit: EditManifest
 ) -> LogManifest:
     """As `delete_doomed`, without pages, and without ledgers that may be younger than those of a
     page: there are few of these, however long the log is.
     """
     waits_from = min((each.reference.of.min_ledger for each in _rebuilt(manifest)), default=None)
     older = [each for each in manifest.doomed if waits_from is None or each < waits_from]
-    deleted = await _delete_ledgers(catalog, older)
+    deleted = await _delete_ledgers(segments, older)
     removed = await _delete_files(manifest, manifest.doomed_files)
     if not (deleted or removed):
         return manifest
@@ -85,13 +85,13 @@ def _rebuilt(manifest: LogManifest) -> list[Place]:
     return [each for each, of in found if not of.ingested and not of.cold]
 
 
-async def _delete_ledgers(catalog: LedgerCatalog, ledgers: Iterable[LedgerId]) -> list[LedgerId]:
+async def _delete_ledgers(segments: SegmentStore, ledgers: Iterable[LedgerId]) -> list[LedgerId]:
     """Delete ledgers, and return the deleted ones."""
     deleted = []
     for ledger in ledgers:
         with suppress(*TRANSIENT):
             with suppress(NoSuchLedgerError):
-                await catalog.delete(ledger)
+                await segments.delete(ledger)
             deleted.append(ledger)
     return deleted
 

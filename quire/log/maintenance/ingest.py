@@ -33,6 +33,7 @@ from quire.errors import (
     NoSuchNodeError,
     OvertakenError,
     QuireError,
+    UnsupportedError,
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
@@ -51,6 +52,7 @@ from quire.log.manifest.recovery import (
     recover_open_segments,
 )
 from quire.log.records.batch import UNPLACED, decode_header
+from quire.log.segment_store.port import SegmentCapability, SegmentStore
 from quire.metastore.changes import Change, Create
 from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
 from quire.metastore.record import RecordFormat
@@ -71,6 +73,7 @@ class Ingest:
         store: MetadataStore,
         record: ManifestRecord,
         catalog: LedgerCatalog,
+        segments: SegmentStore,
         *,
         rng: Random,
         clocks: Clocks,
@@ -78,16 +81,23 @@ class Ingest:
         self._store = store
         self._record = record
         self._catalog = catalog
+        self._segments = segments
         self._rng = rng
         self._clocks = clocks
+
+    def _check_parts(self) -> None:
+        if SegmentCapability.PARTS not in self._segments.capabilities:
+            raise UnsupportedError(f"log {self._record.name!r}", SegmentCapability.PARTS.value)
 
     async def create_part(self, job: str, options: LogOptions) -> LedgerWriter:
         """Create a ledger for a job. Its entries are batches whose headers count from `UNPLACED`.
 
         Ledger and registration are one change of the store: no part is ever left behind of which
         the next gc would not know. The log's settings win over the options. Raises
-        `NotEnoughBookiesError` and the store's errors.
+        `NotEnoughBookiesError` and the store's errors, and `UnsupportedError` where the segments of
+        logs are no ledgers.
         """
+        self._check_parts()
         manifest, _ = await self._record.find()
         if manifest is not None:
             check_growth(manifest)
@@ -128,9 +138,10 @@ class Ingest:
         `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of the job deleted a part,
         or, unless the log remembers the job, when a part was ingested and trimmed away since;
         `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
-        hold; `UnauthorizedError` for a password that is not the log's; the errors of recovery and
-        of the store.
+        hold; `UnauthorizedError` for a password that is not the log's; `UnsupportedError` where the
+        segments of logs are no ledgers; the errors of recovery and of the store.
         """
+        self._check_parts()
         if not 0 <= job.sequence < 2**63:
             raise InvalidRequestError(
                 f"sequence {job.sequence} of job {job.name!r} is not in 0..2**63-1"
@@ -192,9 +203,9 @@ class Ingest:
         aged = base.aged(self._clocks.reading())
         await self._record.ask(aged, lambda now: _check_space(now, remembered, len(full)))
         if full:
-            await check_password(self._catalog, base, password)
+            await check_password(self._segments, base, password)
             try:
-                ends = await recover_open_segments(self._catalog, base, password)
+                ends = await recover_open_segments(self._segments, base, password)
             except NoSuchLedgerError:
                 if (await self._record.find())[1] == version:
                     raise

@@ -41,7 +41,6 @@ from quire.errors import (
     NoSuchLogError,
     QuireError,
 )
-from quire.ledger.catalog import LedgerCatalog
 from quire.log.cold.checksums import Summing
 from quire.log.maintenance.doomed import delete_doomed
 from quire.log.manifest import page_tree
@@ -61,6 +60,7 @@ from quire.log.manifest.pages_at_hand import Walk, ask, segment_from
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.segment_reader import open_segment
 from quire.log.reading.source import door, parquet
+from quire.log.segment_store.port import SegmentStore
 
 T = TypeVar("T")
 
@@ -102,9 +102,9 @@ def target_uri(target: str) -> str:
 class Offload:
     """The cold segments of one log. Stateless: any number may exist, and work at the same time."""
 
-    def __init__(self, record: ManifestRecord, catalog: LedgerCatalog, *, rng: Random) -> None:
+    def __init__(self, record: ManifestRecord, segments: SegmentStore, *, rng: Random) -> None:
         self._record = record
-        self._catalog = catalog
+        self._segments = segments
         self._rng = rng
 
     async def begin(self, target: str) -> tuple[str, list[Segment]]:
@@ -192,7 +192,7 @@ class Offload:
     ) -> None:
         """Have `take` get every entry of a segment, in a thread. The segment must be whole."""
         reader = await open_segment(
-            self._catalog,
+            self._segments,
             segment,
             self._record,
             password=password,
@@ -285,7 +285,7 @@ class Offload:
             changed = manifest.with_segments(give_up, lambda of: any(map(of.spans, numbers)))
             return replace(changed, doomed=(*manifest.doomed, *doomed))
 
-        return await delete_doomed(self._catalog, await self._edit(change), self._edit)
+        return await delete_doomed(self._segments, await self._edit(change), self._edit)
 
     async def gc(self) -> Sequence[str]:
         """Delete files that no manifest names, nor ever will, and return their URIs.
@@ -301,7 +301,7 @@ class Offload:
                 orphans += await self._gc_tier(tier)
             except (ColdTierError, ConfigurationError) as error:
                 failures.append(error)
-        await delete_doomed(self._catalog, manifest, self._edit)
+        await delete_doomed(self._segments, manifest, self._edit)
         if failures:
             raise failures[0]
         return orphans

@@ -47,6 +47,7 @@ from quire.log.manifest.record import ManifestRecord, once
 from quire.log.manifest.recovery import recover_segment
 from quire.log.records.batch import decode_header
 from quire.log.records.position import BEGINNING, Position
+from quire.log.segment_store.ledgers import LedgerSegments
 from quire.metastore.layout import log_path
 
 FORSAKEN_SECONDS: Final = 3600.0
@@ -298,7 +299,7 @@ async def _segments_of(
         open_one = Segment(
             labels.segment, metadata.ledger, labels.epoch, metadata.created_ms, first
         )
-        end = await recover_segment(catalog, open_one, first, password)
+        end = await recover_segment(LedgerSegments(catalog), open_one, first, password)
         segments.append(replace(open_one, end=end))
     return tuple(segments)
 

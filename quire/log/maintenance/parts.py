@@ -14,6 +14,7 @@ from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import UNPLACED, encode_batch
 from quire.log.records.encryption import Encryption
 from quire.log.records.txids import NO_TXID
+from quire.log.segment_store.ledgers import facts_of
 
 
 async def write_part(
@@ -22,7 +23,7 @@ async def write_part(
     """Write records into a new ledger of a job, close it, and return its id."""
     writer = await ingest.create_part(job, options)
     try:
-        encryption = Encryption.of(options.keyring, writer._metadata) if options.keyring else None
+        encryption = Encryption.of(options.keyring, facts_of(writer._metadata))
         for batch in batches(records, options):
             await _append(writer, batch, encryption)
         await writer.close()

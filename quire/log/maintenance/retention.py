@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from quire.errors import IntegrityError, InvalidRequestError
-from quire.ledger.catalog import LedgerCatalog
 from quire.log.maintenance.doomed import delete_doomed
 from quire.log.manifest.ages import Reading
 from quire.log.manifest.live_options import LiveOptions
@@ -15,6 +14,7 @@ from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.page_tree import Place, below, need
 from quire.log.manifest.record import Look
 from quire.log.records.position import BEGINNING, Position
+from quire.log.segment_store.port import SegmentStore
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class EditLooking(Protocol):
 
 
 async def apply_retention(
-    catalog: LedgerCatalog,
+    segments: SegmentStore,
     live: LiveOptions,
     reading: Callable[[], Reading],
     edit: EditLooking,
@@ -69,7 +69,7 @@ async def apply_retention(
         has_news = aged.ages.marks != manifest.ages.marks or manifest.ages.must_begin_again(now)
         return aged if seconds is not None and has_news else manifest
 
-    return await delete_doomed(catalog, await edit(change, look=look), edit)
+    return await delete_doomed(segments, await edit(change, look=look), edit)
 
 
 async def _first_needed(floor: Floor) -> Position:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from quire.errors import LogReplacedError, NoSuchLogError
-from quire.ledger.catalog import LedgerCatalog
 from quire.log.maintenance.doomed import delete_doomed
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.search import OpenSegment, check_reached, find_place, look
 from quire.log.records.position import Position
+from quire.log.segment_store.port import SegmentStore
 
 
 async def trim_log(
     record: ManifestRecord,
-    catalog: LedgerCatalog,
+    segments: SegmentStore,
     before: Position | int,
     open_segment: OpenSegment,
     log_id: str | None,
@@ -52,4 +52,4 @@ async def trim_log(
 
         return await record.edit(edit_same)
 
-    await delete_doomed(catalog, await edit(lambda manifest: manifest.trim(position)), edit)
+    await delete_doomed(segments, await edit(lambda manifest: manifest.trim(position)), edit)

@@ -13,12 +13,17 @@ from typing import Final
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError, LogBeingDeletedError, LogSealedError, NoSuchLedgerError
-from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.metadata import LedgerMetadata
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
+from quire.log.manifest.options import LogOptions
 from quire.log.records.batch import decode_header
 from quire.log.records.encryption import last_txid_of
 from quire.log.records.keyring import Keyring
+from quire.log.segment_store.port import (
+    SegmentCapability,
+    SegmentFacts,
+    SegmentOptions,
+    SegmentStore,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -35,19 +40,19 @@ OTHER_BYTES: Final = (
 
 
 async def recover_segment(
-    catalog: LedgerCatalog, segment: Segment, first_offset: int, password: bytes
+    segments: SegmentStore, segment: Segment, first_offset: int, password: bytes
 ) -> SegmentEnd:
     """Fence and close a segment's ledger and return how it ended.
 
     Raises the ledger's errors; `CorruptEntryError` when the last entry cannot belong there.
     """
-    reader = await catalog.open(segment.ledger, password=password)
+    reader = await segments.seal(segment.ledger, password=password)
     try:
         last = await reader.last_confirmed()
         if last < 0:
             return EMPTY
         payload = (await reader.read_entry(last)).payload
-        length = reader._metadata.length or 0
+        length = reader.facts.length or 0
     finally:
         await reader.close()
     header = decode_header(payload, segment.ledger, last)
@@ -64,7 +69,7 @@ async def recover_segment(
 
 
 async def check_kept(
-    catalog: LedgerCatalog,
+    segments: SegmentStore,
     ledger: LedgerId,
     first: EntryId,
     payloads: Sequence[bytes],
@@ -77,16 +82,17 @@ async def check_kept(
 
     Raises `CorruptEntryError` for the first entry with other bytes, and the ledger's errors.
     """
-    reader = await catalog.open(ledger, password=password)
+    reader = await segments.seal(ledger, password=password)
     last = first + len(payloads) - 1
-    async with reader, aclosing(reader.read(first, last)) as entries:
-        async for entry in entries:
-            if entry.payload != payloads[entry.entry - first]:
-                raise CorruptEntryError(ledger, entry.entry, OTHER_BYTES)
+    async with reader, aclosing(reader.read_runs(first, last)) as runs:
+        async for run in runs:
+            for entry in run:
+                if entry.payload != payloads[entry.entry - first]:
+                    raise CorruptEntryError(ledger, entry.entry, OTHER_BYTES)
 
 
 async def recover_open_segments(
-    catalog: LedgerCatalog, manifest: LogManifest, password: bytes
+    segments: SegmentStore, manifest: LogManifest, password: bytes
 ) -> dict[int, SegmentEnd]:
     """Recover the open segments, oldest first, and return the ends by segment number."""
     ends: dict[int, SegmentEnd] = {}
@@ -94,7 +100,7 @@ async def recover_open_segments(
     for segment in manifest.open_segments:
         offset = segment.first_offset if offset is None else offset
         assert offset is not None, "the first open segment knows where it starts"
-        ends[segment.number] = await recover_segment(catalog, segment, offset, password)
+        ends[segment.number] = await recover_segment(segments, segment, offset, password)
         offset += ends[segment.number].records
         _log.info(
             "log %r: recovered segment %d, ledger %d, to entry %d",
@@ -103,14 +109,14 @@ async def recover_open_segments(
     return ends
 
 
-async def find_last_txid(catalog: LedgerCatalog, manifest: LogManifest, password: bytes) -> int:
+async def find_last_txid(segments: SegmentStore, manifest: LogManifest, password: bytes) -> int:
     """Return the last txid of a log, as far as it is announced; `NO_TXID` when it
     has none. A leader that took over now would begin after it. Never fences.
 
     Raises the ledger's errors.
     """
     for segment in reversed(manifest.open_segments):
-        async with await catalog.open_without_recovery(segment.ledger, password=password) as reader:
+        async with await segments.open(segment.ledger, password=password) as reader:
             last = await reader.last_confirmed()
             if last >= 0:
                 payload = (await reader.read_entry(last)).payload
@@ -119,9 +125,9 @@ async def find_last_txid(catalog: LedgerCatalog, manifest: LogManifest, password
 
 
 async def check_password(
-    catalog: LedgerCatalog, manifest: LogManifest, password: bytes
-) -> LedgerMetadata | None:
-    """Return the metadata of a log's last ledger, None when there is none, or no more.
+    segments: SegmentStore, manifest: LogManifest, password: bytes
+) -> SegmentFacts | None:
+    """Return the facts of a log's last segment, None when there is none, or no more.
 
     Raises `UnauthorizedError` for a password that is not the ledger's: no reader could read a log
     with different passwords.
@@ -129,11 +135,11 @@ async def check_password(
     if manifest.tail is None:
         return None
     try:
-        reader = await catalog.open_without_recovery(manifest.tail.ledger, password=password)
+        reader = await segments.open(manifest.tail.ledger, password=password)
     except NoSuchLedgerError:
         return None  # recovery will find out why
     async with reader:
-        return reader._metadata
+        return reader.facts
 
 
 def ledger_labels(
@@ -151,6 +157,20 @@ def ledger_labels(
     if keyring is not None and keyring.current is not None:
         labels[KEY_LABEL] = keyring.current
     return labels
+
+
+def segment_options(
+    options: LogOptions, manifest: LogManifest, epoch: int, segments: SegmentStore
+) -> SegmentOptions:
+    """Return how a log's next segment is to be stored, with labels where the store keeps some."""
+    keeps_labels = SegmentCapability.LABELS in segments.capabilities
+    return SegmentOptions(
+        options.replication,
+        options.password,
+        options.digest,
+        ledger_labels(manifest, epoch, options.keyring) if keeps_labels else {},
+        options.placement,
+    )
 
 
 def check_writable(manifest: LogManifest) -> None:

@@ -37,7 +37,6 @@ from quire.errors import (
     StoreUnavailableError,
     StoreWentBackError,
 )
-from quire.ledger.catalog import LedgerCatalog
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.pages_at_hand import segment_from
 from quire.log.manifest.record import ManifestRecord
@@ -57,6 +56,7 @@ from quire.log.reading.segment_reader import RecordBatch, SegmentReader, open_se
 from quire.log.reading.start import Course, Threshold
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Record
+from quire.log.segment_store.port import SegmentStore
 
 RETRY_SECONDS: Final = 10.0
 """How long a reader that does not follow tries to reach metadata and bookies."""
@@ -90,7 +90,7 @@ class LogReader(Handle):
     def __init__(
         self,
         record: ManifestRecord,
-        catalog: LedgerCatalog,
+        segments: SegmentStore,
         *,
         start: Asked,
         follow: bool,
@@ -105,7 +105,7 @@ class LogReader(Handle):
         self._keyring = keyring
         self._clock = clock
         self._record = record
-        self._catalog = catalog
+        self._segments = segments
         self._on_gap = on_gap
         self._start: Asked | None = start
         self._course = Course(start if isinstance(start, Position) else BEGINNING)
@@ -378,7 +378,7 @@ class LogReader(Handle):
 
     async def _open_segment(self, segment: Segment) -> SegmentReader:
         return await open_segment(
-            self._catalog,
+            self._segments,
             segment,
             self._record,
             password=self._password,

@@ -19,11 +19,9 @@ from quire.errors import (
     InvalidRequestError,
     NoSuchEntryError,
 )
-from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.reader import LedgerReader
 from quire.log.manifest.manifest import Segment
 from quire.log.manifest.record import ManifestRecord
-from quire.log.reading.source import Source, open_source, read_head
+from quire.log.reading.source import open_source
 from quire.log.records.batch import (
     Batch,
     BatchHeader,
@@ -35,6 +33,7 @@ from quire.log.records.batch import (
 from quire.log.records.encryption import Decryption, last_txid_of
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position, Record
+from quire.log.segment_store.port import SegmentSource, SegmentStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ class SegmentReader:
     """Reads one segment from an entry on. Made by `open_segment`."""
 
     def __init__(
-        self, segment: Segment, ledger: Source, decryption: Decryption, *, follow: bool
+        self, segment: Segment, ledger: SegmentSource, decryption: Decryption, *, follow: bool
     ) -> None:
         self._decryption = decryption
         self.segment = segment
@@ -170,7 +169,7 @@ class SegmentReader:
 
     async def header(self, entry: EntryId) -> BatchHeader:
         """Return the header of one confirmed entry."""
-        payload = await read_head(self._ledger, entry)
+        payload = await self._ledger.read_head(entry)
         header = decode_header(payload, self.segment.ledger, entry)
         header = place_header(header, self.segment.base)
         self._check(entry, header)
@@ -235,7 +234,7 @@ class SegmentReader:
 
 
 async def open_segment(
-    catalog: LedgerCatalog,
+    segments: SegmentStore,
     segment: Segment,
     record: ManifestRecord,
     *,
@@ -249,8 +248,8 @@ async def open_segment(
     when manifest and ledger disagree about the end of a sealed segment.
     """
     last = segment.last_entry
-    ledger = await open_source(catalog, segment.ledger, segment.cold, last, segment.base, password)
-    found = ledger._metadata.last_entry if isinstance(ledger, LedgerReader) else last
+    ledger = await open_source(segments, segment.ledger, segment.cold, last, segment.base, password)
+    found = ledger.facts.last_entry
     if last is not None and found != last:
         await ledger.close()
         raise CorruptRecordError(

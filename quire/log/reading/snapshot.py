@@ -18,17 +18,16 @@ from typing import Final, TypeAlias
 from quire.aio.timing import time_limit
 from quire.entry import EntryId
 from quire.errors import NoSuchLogError
-from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.reader import LedgerReader
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.page import Summary
 from quire.log.manifest.pages_at_hand import Walk, segment_from
 from quire.log.manifest.times import earliest_ms
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.search import look
-from quire.log.reading.source import Source, open_source, read_head
+from quire.log.reading.source import open_source
 from quire.log.reading.span import Describe, Span
 from quire.log.records.batch import BatchHeader, decode_header, place_header
+from quire.log.segment_store.port import SegmentSource, SegmentStore
 
 ReadHeader: TypeAlias = Callable[[EntryId], Awaitable[BatchHeader]]
 
@@ -43,7 +42,7 @@ for whoever appended a record and wants it in a snapshot taken then.
 
 async def take_snapshot(
     log: str,
-    catalog: LedgerCatalog,
+    segments: SegmentStore,
     describe: Describe,
     *,
     password: bytes = b"",
@@ -56,17 +55,17 @@ async def take_snapshot(
     bookies answer for the LAC of an open segment, `NoSuchLedgerError` for a ledger that is missing.
     """
     return await look(
-        lambda: describe(log), lambda manifest: _take(manifest, catalog, password, bounds)
+        lambda: describe(log), lambda manifest: _take(manifest, segments, password, bounds)
     )
 
 
 async def _take(
-    manifest: LogManifest, catalog: LedgerCatalog, password: bytes, bounds: Bounds
+    manifest: LogManifest, segments: SegmentStore, password: bytes, bounds: Bounds
 ) -> list[Span]:
     if manifest.retired:
         raise NoSuchLogError(manifest.name)
     bounds &= Bounds(first=manifest.trimmed_to)
-    taking = _Snapshot(manifest, catalog, password, bounds)
+    taking = _Snapshot(manifest, segments, password, bounds)
     if bounds.is_empty:
         return []
     async for segment in Walk(manifest, skips=taking.passes_page):
@@ -79,11 +78,11 @@ class _Snapshot:
     """A snapshot that is being taken, segment by segment."""
 
     def __init__(
-        self, manifest: LogManifest, catalog: LedgerCatalog, password: bytes, bounds: Bounds
+        self, manifest: LogManifest, segments: SegmentStore, password: bytes, bounds: Bounds
     ) -> None:
         self.spans: list[Span] = []
         self._manifest = manifest
-        self._catalog = catalog
+        self._segments = segments
         self._password = password
         self._bounds = bounds
         self._next_offset = manifest.first_offset
@@ -109,15 +108,14 @@ class _Snapshot:
             self._pass_over(segment)
             return segment.start < self._bounds.end
         async with AsyncExitStack() as stack:
-            ledger = _Lazy(stack, self._catalog, segment, self._password)
+            ledger = _Lazy(stack, self._segments, segment, self._password)
             last, is_closed = segment.last_entry, True
             if last is None:
                 reader = await ledger.open()
-                assert isinstance(reader, LedgerReader), "an open segment lies in its ledger"
                 if await self._is_followed(segment):
                     with suppress(TimeoutError):
                         async with time_limit(CLOSING_SECONDS_MAX):
-                            await _until_closed(reader)
+                            await reader.wait_closed()
                 last, is_closed = await reader.last_confirmed(), reader.is_closed
             if last >= 0:
                 await self._add_span(segment, ledger.header, last)
@@ -129,7 +127,7 @@ class _Snapshot:
         if successor is None:
             return False
         async with AsyncExitStack() as stack:
-            ledger = await _Lazy(stack, self._catalog, successor, self._password).open()
+            ledger = await _Lazy(stack, self._segments, successor, self._password).open()
             return await ledger.last_confirmed() >= 0
 
     def _is_outside(self, segment: Segment) -> bool:
@@ -186,19 +184,19 @@ class _Lazy:
     """A segment's ledger, opened at the first question that the manifest does not answer."""
 
     def __init__(
-        self, stack: AsyncExitStack, catalog: LedgerCatalog, segment: Segment, password: bytes
+        self, stack: AsyncExitStack, segments: SegmentStore, segment: Segment, password: bytes
     ) -> None:
         self._stack = stack
-        self._catalog = catalog
+        self._segments = segments
         self._segment = segment
         self._password = password
-        self._reader: Source | None = None
+        self._reader: SegmentSource | None = None
 
-    async def open(self) -> Source:
+    async def open(self) -> SegmentSource:
         if self._reader is None:
             segment = self._segment
             self._reader = await open_source(
-                self._catalog,
+                self._segments,
                 segment.ledger,
                 segment.cold,
                 segment.last_entry,
@@ -209,7 +207,7 @@ class _Lazy:
         return self._reader
 
     async def header(self, entry: EntryId) -> BatchHeader:
-        payload = await read_head(await self.open(), entry)
+        payload = await (await self.open()).read_head(entry)
         header = decode_header(payload, self._segment.ledger, entry)
         return place_header(header, self._segment.base)
 
@@ -256,8 +254,3 @@ async def _bisect(
         else:
             low = middle + 1
     return low
-
-
-async def _until_closed(reader: LedgerReader) -> None:
-    while not reader.is_closed:
-        await reader._known.wait_change()

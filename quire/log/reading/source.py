@@ -8,35 +8,30 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING
 
 from quire.entry import EntryId
 from quire.errors import ColdFileMissingError
 from quire.extras import needed_for
-from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.reader import LedgerReader
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.records.batch import Base
+from quire.log.segment_store.port import SegmentSource, SegmentStore
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-    from quire.log.cold.reader import ColdReader
-
-Source: TypeAlias = Union[LedgerReader, "ColdReader"]
 
 
 _log = logging.getLogger(__name__)
 
 
 async def open_source(
-    catalog: LedgerCatalog,
+    segments: SegmentStore,
     ledger: int,
     cold: ColdFile | None,
     last: EntryId | None,
     base: Base | None,
     password: bytes,
-) -> Source:
+) -> SegmentSource:
     """Open what holds a segment's entries, without disturbing its writer.
 
     A file that is missing is not a loss as long as bookies keep the ledger: that is opened then.
@@ -44,7 +39,7 @@ async def open_source(
     `ColdFileMissingError`, `CorruptStorageError`, `ColdTierError`.
     """
     if cold is None:
-        return await catalog.open_without_recovery(ledger, password=password)
+        return await segments.open(ledger, password=password)
     assert last is not None, "a segment in a file is sealed"
     with _cold(cold.uri):
         from quire.log.cold import reader
@@ -54,14 +49,7 @@ async def open_source(
         if cold.alone:
             raise
         _log.warning("%s is missing: ledger %d, which bookies keep, is read", cold.uri, ledger)
-        return await catalog.open_without_recovery(ledger, password=password)
-
-
-async def read_head(source: Source, entry: EntryId) -> bytes:
-    """Return an entry's payload, at least as far as `decode_header` looks."""
-    if isinstance(source, LedgerReader):
-        return (await source.read_entry(entry)).payload
-    return await source.read_head(entry)
+        return await segments.open(ledger, password=password)
 
 
 def parquet(uri: str) -> ModuleType:

@@ -21,8 +21,6 @@ from quire.errors import (
     NoSuchLogError,
     PositionTrimmedError,
 )
-from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.reader import LedgerReader
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.pages_at_hand import segment_from
@@ -38,6 +36,7 @@ from quire.log.records.batch import (
 from quire.log.records.encryption import Decryption
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position
+from quire.log.segment_store.port import SegmentStore
 
 Describe: TypeAlias = Callable[[str], Awaitable[LogManifest]]
 """Reads a log's manifest. Raises `NoSuchLogError`."""
@@ -112,7 +111,7 @@ class Slice(NamedTuple):
 
 
 async def read_span(
-    catalog: LedgerCatalog, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
+    segments: SegmentStore, span: Span, *, password: bytes = b"", keyring: Keyring | None = None
 ) -> AsyncGenerator[Slice, None]:
     """Yield the records of a span by entry, in order.
 
@@ -120,9 +119,8 @@ async def read_span(
     cannot be at its place, `DecryptionError`, and the errors of reading a ledger.
     """
     decryption = Decryption(span.log, keyring)
-    reader = await open_source(catalog, span.ledger, span.cold, span.last, span.base, password)
-    if isinstance(reader, LedgerReader):
-        reader._known.confirm(span.last)  # it was; bookies that answer here may not know that yet
+    reader = await open_source(segments, span.ledger, span.cold, span.last, span.base, password)
+    reader.confirm(span.last)  # it was; bookies that answer here may not know that yet
     async with (
         AsyncExitStack() as stack,
         aclosing(reader.read_runs(span.first, span.last)) as runs,
@@ -141,7 +139,7 @@ async def read_span(
 
 
 async def read_span_anywhere(
-    catalog: LedgerCatalog,
+    segments: SegmentStore,
     span: Span,
     describe: Describe,
     *,
@@ -156,7 +154,7 @@ async def read_span_anywhere(
     entry = span.first
     while True:
         try:
-            reading = read_span(catalog, span, password=password, keyring=keyring)
+            reading = read_span(segments, span, password=password, keyring=keyring)
             async with aclosing(reading) as slices:
                 async for piece in slices:
                     entry = piece.entry + 1

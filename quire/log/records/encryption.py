@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.entry import EntryId, LedgerId
-from quire.errors import CorruptEntryError, DecryptionError, MissingKeyError
-from quire.ledger.metadata import LedgerMetadata
+from quire.errors import CorruptEntryError, DecryptionError, MissingKeyError, UnsupportedError
 from quire.log.records.batch import (
     COLUMNS_VERSION,
     ENCRYPTED_VERSION,
@@ -35,6 +34,7 @@ from quire.log.records.batch import (
 )
 from quire.log.records.keyring import KEY_ID_BYTES_MAX, SALT_BYTES, Keyring
 from quire.log.records.position import Position
+from quire.log.segment_store.port import SegmentFacts
 
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
@@ -72,14 +72,17 @@ class Encryption:
         self._next = 0
 
     @classmethod
-    def of(cls, keyring: Keyring | None, metadata: LedgerMetadata) -> Encryption | None:
-        """Return the encryption for a ledger's writer; None without a keyring.
+    def of(cls, keyring: Keyring | None, facts: SegmentFacts) -> Encryption | None:
+        """Return the encryption for a segment's sink; None without a keyring.
 
-        The salt is the random token that the ledger's creation drew.
+        Raises `UnsupportedError` for a segment whose store keeps no salt: two segments could be
+        encrypted alike.
         """
         if keyring is None:
             return None
-        return cls(keyring, metadata.ledger, bytes.fromhex(metadata.token))
+        if not facts.salt:
+            raise UnsupportedError(f"the store of segment {facts.ledger}", "encryption (no salt)")
+        return cls(keyring, facts.ledger, facts.salt)
 
     def seal(self, payload: bytes, entry: EntryId, last_txid: int) -> bytes:
         """Return a batch as it is stored at an entry: encrypted, unless no key is current."""

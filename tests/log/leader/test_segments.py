@@ -9,6 +9,7 @@ import pytest
 from quire.errors import DeposedError, InvalidRequestError, QuireError
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position
+from quire.log.segment_store.ledgers import LedgerSink
 from quire.metastore.layout import LEDGERS
 from tests.support.log_cluster import NAME, PATH, LogCluster, eventually, lose_answer, refuse, run
 from tests.support.memory_cluster import hung
@@ -31,8 +32,8 @@ def test_a_spare_that_was_offered_is_kept_until_the_manifest_is_known(
             await log.append(b"0")
             chain = log._chain
             await chain.prepare(1)
-            assert chain._spare is not None
-            spare, metadata = chain._spare.ledger, chain._spare._metadata
+            assert isinstance(chain._spare, LedgerSink)
+            spare, metadata = chain._spare.ledger, chain._spare.writer._metadata
             client.store.after = lose_answer("put", path=PATH)
             reads = 0
 

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from quire.ledger.catalog import LedgerCatalog
 from quire.log.maintenance.doomed import delete_doomed, delete_singles
 from quire.log.manifest.manifest import LogManifest
 from quire.log.records.position import Position
+from quire.log.segment_store.port import SegmentStore
 from tests.log.manifest.paging import Pair, page_rows
 
 
@@ -51,7 +51,7 @@ async def delete(pair: Pair, catalog: Catalog, work: Callable[..., Awaitable[Log
         pair.paged = change(pair.paged)
         return pair.paged
 
-    await work(cast("LedgerCatalog", catalog), pair.paged, edit)
+    await work(cast("SegmentStore", catalog), pair.paged, edit)
 
 
 def check_left(ledgers: list[int], catalog: Catalog) -> None:

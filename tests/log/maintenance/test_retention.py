@@ -9,12 +9,12 @@ from typing import cast
 import pytest
 
 from quire.errors import NoSuchLedgerError, StoreUnavailableError
-from quire.ledger.catalog import LedgerCatalog
 from quire.log.maintenance.doomed import delete_doomed
 from quire.log.maintenance.retention import retention_point
 from quire.log.manifest.ages import Reading
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.log.records.position import Position
+from quire.log.segment_store.port import SegmentStore
 
 TIMES = (1000, 3000, 7000)
 BYTES = 100
@@ -70,5 +70,5 @@ def test_a_ledger_that_cannot_be_deleted_stays_listed() -> None:
     async def edit(change: Callable[[LogManifest], LogManifest]) -> LogManifest:
         return change(manifest)
 
-    catalog = cast("LedgerCatalog", Catalog())
+    catalog = cast("SegmentStore", Catalog())
     assert asyncio.run(delete_doomed(catalog, manifest, edit)).doomed == (2,)

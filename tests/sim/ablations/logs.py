@@ -23,13 +23,13 @@ from tests.sim.ablations.patch import Patch
 
 
 class _Peeking:
-    """A catalog that opens without recovery."""
+    """A store of segments that opens instead of sealing."""
 
-    def __init__(self, catalog: Any) -> None:
-        self._catalog = catalog
+    def __init__(self, segments: Any) -> None:
+        self._segments = segments
 
-    async def open(self, ledger: int, *, password: bytes) -> Any:
-        return await self._catalog.open_without_recovery(ledger, password=password)
+    async def seal(self, ledger: int, *, password: bytes) -> Any:
+        return await self._segments.open(ledger, password=password)
 
 
 async def _recover_some(is_recovered: Any, catalog: Any, manifest: Any, *rest: Any) -> Any:
@@ -197,7 +197,7 @@ def delete_before_the_manifest_says_so() -> list[Patch]:
     async def trim(self: Any, position: Any) -> None:
         for segment in self._chain.manifest.trim(position).doomed:
             with suppress(NoSuchLedgerError, QuireError):
-                await self._catalog.delete(segment)
+                await self._segments.delete(segment)
         await whole(self, position)
 
     return [(log.Log, "trim", trim)]
