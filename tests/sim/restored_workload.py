@@ -235,6 +235,9 @@ class RestoredWorkload:
             "I1 an id means one ledger",
             f"ledger {metadata.ledger} was created a second time",
         )
+        # Its writer sent the creation again, before or after the adoption: it is not forgotten.
+        self.lost.discard(metadata.ledger)
+        self.world.bookie_watch.remember(metadata.ledger)
 
     def _check_kept(self) -> None:
         """Between the disaster and the adoption the bookies dropped nothing that was forgotten."""

@@ -103,6 +103,12 @@ class BookieWatch:
             if self._states.pop(key).fenced:
                 self._barred.add(key)
 
+    def remember(self, ledger: LedgerId) -> None:
+        """The ledger has a record. If it was forgotten with the store's, its writer has created it
+        again, and what bookies acknowledge from now on counts.
+        """
+        self._deleted.discard(ledger)
+
     def begin(self, bookie: str, life: Incarnation, method: str, args: dict[str, Any]) -> _Request:
         ledger = args.get("ledger")
         state = None if ledger is None else self._states[bookie, ledger]
