@@ -28,7 +28,7 @@ LEDGER_CHUNK, LOG_CHUNK = 50, 15
 VOID_MAX = 0.3
 """A share of void runs above this means that the faults leave no room for work."""
 
-DETERMINISM_SEEDS = 8
+DETERMINISM_SEEDS = 4
 
 CONSEQUENCES = {
     "amnesia",
