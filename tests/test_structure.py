@@ -79,6 +79,17 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
     "quire.metadata": (*VALUES, "quire.metadata", "quire.log", "quire.ledger", "quire.metastore"),
     "quire.healing": (*VALUES, "quire.healing", "quire.ledger", "quire.metastore"),
+    **{
+        f"quire.healing.{module}": (
+            *VALUES,
+            "quire.healing",
+            "quire.repair",
+            "quire.election",
+            "quire.ledger",
+            "quire.metastore",
+        )
+        for module in ("requests", "holes", "audit", "auditor")
+    },
     "quire.election": (*VALUES, "quire.election", "quire.metastore"),
     "quire.service": (
         *VALUES,

@@ -25,6 +25,7 @@ from quire.election.ballot import decode_term, encode_term, next_term
 from quire.entry import Entry
 from quire.errors import CorruptRecordError
 from quire.fields import joined, joined_row, split, split_row
+from quire.healing.switch import Switch
 from quire.ledger.ids import decode_counter, encode_counter
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.recovery_plan import closing_change
@@ -198,6 +199,11 @@ CASES = (
     ),
     Case("twin", _encode_twin(golden.SPREAD), twin, {"parts": "id"}),
     Case(
+        "healing-switch",
+        golden.SWITCH.encode(),
+        lambda data: Switch.decode(PATH, data).paused(None).encode(),
+    ),
+    Case(
         "cookie",
         encode_cookie(golden.SPREAD),
         lambda data: encode_cookie(replace(decode_cookie(PATH, data), cluster="other")),
@@ -254,7 +260,8 @@ def test_without_unknown_fields_none_are_written(case: Case) -> None:
     _, before = body_of(case, case.data)
     _, after = body_of(case, case.change(case.data))
     assert "later" not in json.dumps(after)
-    assert set(before) - {"successor", "clean", "trimmed_timestamp_ms", "until_ms"} <= set(after)
+    ended = {"successor", "clean", "trimmed_timestamp_ms", "until_ms", "pause"}
+    assert set(before) - ended <= set(after)
 
 
 @given(st.dictionaries(st.text(max_size=4), VALUES), st.sets(st.text(max_size=4)))
@@ -307,7 +314,7 @@ def test_every_kind_has_a_format_that_keeps_fields() -> None:
 
 def test_the_cases_are_all_that_is_rewritten() -> None:
     """A kind that is never rewritten is named here; all others have a case."""
-    never = {"candidate", "client", "heartbeat", "part", "restoring"}
+    never = {"candidate", "client", "healing-summary", "heartbeat", "part", "restoring"}
     kinds = {case.data.split(b" ", 2)[1].decode() for case in CASES}
     assert kinds | never == {
         each.covers[0].strip("`") for each in golden.METADATA if each.name.endswith(".record")

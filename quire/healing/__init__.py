@@ -2,8 +2,13 @@
 
 Read `state.py` (the state of one bookie) and `verdict.py` (the health of the cluster), which are
 pure; then `facts.py` (gathering), `naming.py` (which ledgers name a bookie) and `wishes.py`
-(changing a standing). For healing: `index.py` (which ledger names which bookies) and `urgency.py`
-(which ledgers need copies elsewhere), which are pure.
+(changing a standing).
 
-May import: quire.ledger, quire.metastore, values. Never: quire.storage, quire.log.
+A cluster heals itself by an auditor. Its pure parts are `index.py` (which ledger names which
+bookies), `urgency.py` (which ledgers need copies elsewhere), `brakes.py` (which bookies are lost,
+and when nothing may move), and the records `switch.py` and `summary.py`. Then `survey.py` (keeps
+the index), `requests.py`, `holes.py`, `audit.py` (a round) and `auditor.py` (the election).
+
+May import: quire.ledger, quire.metastore, values; the auditor also quire.repair, quire.election.
+Never: quire.storage, quire.log.
 """

@@ -85,7 +85,7 @@ class Index:
         return self._at(ledger) is not None
 
     def row(self, ledger: LedgerId) -> Row | None:
-        """Return what is known of a ledger."""
+        """Return the row of a ledger; None if it has none."""
         at = self._at(ledger)
         if at is None:
             return None
@@ -104,6 +104,24 @@ class Index:
     def is_closed(self, ledger: LedgerId) -> bool:
         """Whether a ledger is known, and closed."""
         return ledger in self and ledger not in self._open
+
+    def after(self, ledger: LedgerId, count: int) -> list[LedgerId]:
+        """Return so many ledgers at most with ids above one, ascending."""
+        found: list[LedgerId] = []
+        for at in range(bisect_right(self._ids, ledger), len(self._ids)):
+            if len(found) == count:
+                break
+            if self._shape_of[at] != DROPPED:
+                found.append(self._ids[at])
+        return found
+
+    def highest(self) -> LedgerId:
+        """Return the highest id, perhaps of a ledger that was dropped; -1 without any."""
+        return self._ids[-1] if self._ids else -1
+
+    def names_closed(self, bookie: BookieId) -> bool:
+        """Whether a closed ledger names a bookie."""
+        return any(each not in self._open for each in self.ledgers_of(bookie))
 
     def open_ledgers(self) -> list[LedgerId]:
         """Return the ledgers that are not closed, ascending."""
@@ -171,7 +189,7 @@ class Index:
         self._compact()
 
     def drop(self, ledger: LedgerId) -> None:
-        """Forget a ledger: it was deleted. Harmless for one that is not known."""
+        """Forget a ledger: it was deleted. Harmless for an unknown ledger."""
         at = self._at(ledger)
         if at is None:
             return

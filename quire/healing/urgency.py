@@ -2,7 +2,7 @@
 
 What counts is how many copies are left of the entry that has the fewest. A ledger with none left is
 only reported: there is nothing to copy from. A ledger that is not closed waits for its writer, or
-for the next leader of its log, who replaces lost bookies.
+for the next leader of its log, which replaces lost bookies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quire.healing.index import Index
 
 
 class Reason(IntEnum):
-    """Why a ledger needs copies elsewhere. Of equally many copies left, the first goes first."""
+    """Why a ledger needs copies elsewhere. With equally many copies left, the first goes first."""
 
     LOST = 0
     """A bookie that it names is lost."""
@@ -39,7 +39,7 @@ class Job(NamedTuple):
 
 @dataclass(slots=True)
 class Work:
-    """What follows from the index and the bookies that are lost or leave."""
+    """The work that follows from the index and the bookies that are lost or leave."""
 
     jobs: list[Job] = field(default_factory=list)
     """The most urgent first."""

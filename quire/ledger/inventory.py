@@ -24,7 +24,7 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.ranges import Ranges, owed_at, without
 from quire.ledger.records import LedgerRecords
-from quire.ledger.roster import BookieRoster
+from quire.ledger.roster import BookieRoster, Bookies
 
 ATTEMPTS_MAX: Final = 4
 """How often bookies are asked anew because metadata changed meanwhile."""
@@ -104,7 +104,7 @@ async def take_inventory(
 
 
 async def list_held(
-    roster: BookieRoster, bookie: BookieId, ledger: LedgerId, request_timeout: float
+    bookies: Bookies, bookie: BookieId, ledger: LedgerId, request_timeout: float
 ) -> Ranges:
     """Return the entries of a ledger that a bookie says it holds.
 
@@ -114,7 +114,7 @@ async def list_held(
 
     async def ask(first: EntryId) -> list[tuple[EntryId, EntryId]]:
         async def attempt() -> list[tuple[EntryId, EntryId]]:
-            call = roster.bookie(bookie).list_entries(ledger, first)
+            call = bookies.bookie(bookie).list_entries(ledger, first)
             return await within(request_timeout, bookie, call)
 
         return await retry_transient(attempt)

@@ -9,6 +9,8 @@
     /quire/standings/<bookie>           what an operator wishes of a bookie
     /quire/heartbeats/<bookie>          the last account that a bookie gave of itself
     /quire/moves/<bookie>               copies that a bookie is asked to make
+    /quire/healing/switch               an operator's pause and go
+    /quire/healing/summary              the findings of the auditor
     /quire/logs/<log>                   manifest
     /quire/pages/<log id>/<2 digits>/<14 digits>   a page of a manifest
     /quire/log-jobs/<log id>            the jobs whose work a log ingested
@@ -44,6 +46,8 @@ COOKIES: Final = "/quire/cookies"
 STANDINGS: Final = "/quire/standings"
 HEARTBEATS: Final = "/quire/heartbeats"
 MOVES: Final = "/quire/moves"
+HEALING_SWITCH: Final = "/quire/healing/switch"
+HEALING_SUMMARY: Final = "/quire/healing/summary"
 LOGS: Final = "/quire/logs"
 PAGES: Final = "/quire/pages"
 LOG_JOBS: Final = "/quire/log-jobs"

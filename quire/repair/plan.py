@@ -31,6 +31,8 @@ class Plan:
     """They name a lost bookie, and wait for their writer or a recovery."""
     unplaced: dict[LedgerId, str] = field(default_factory=dict)
     """No bookie may take a place of these, and why."""
+    no_domain: set[LedgerId] = field(default_factory=set)
+    """The unplaced ledgers with a policy that no free bookie satisfies."""
     lost: list[LedgerId] = field(default_factory=list)
     """Entries of these are on no bookie that answered."""
 
@@ -87,6 +89,8 @@ def plan_places(
             )
         except (NotEnoughBookiesError, NotEnoughDomainsError) as error:
             plan.unplaced[metadata.ledger] = str(error)
+            if isinstance(error, NotEnoughDomainsError):
+                plan.no_domain.add(metadata.ledger)
             continue
         for position in failed:
             old, (new, at, *_) = members[position], chosen[position]

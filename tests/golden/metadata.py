@@ -15,6 +15,8 @@ from quire.election.ballot import (
     encode_term,
 )
 from quire.entry import DigestKind
+from quire.healing.summary import State, Summary
+from quire.healing.switch import Go, Pause, Switch
 from quire.labels import Labels
 from quire.ledger.domains import Placement
 from quire.ledger.ids import Counter, decode_counter, encode_counter
@@ -271,6 +273,22 @@ ASKED = Assignments(
         Assignment(9),
     ),
 )
+SWITCH = Switch(
+    Pause("new switch", "anna@desk", 1_700_000_000_000, 1_700_000_060_000),
+    Go("bert@desk", 1_700_000_000_000, ("a" * 32, "b" * 32)),
+)
+HEALING = Summary(
+    at_ms=1_700_000_000_000,
+    by="b" * 32,
+    epoch=3,
+    state=State.MOVING,
+    why="no room for ledger 9: 3 bookies needed",
+    ledgers=40,
+    indexed=39,
+    lost=("a" * 32,),
+    counts={"asked": 4, "short": 7},
+    worst=(7, 9),
+)
 CURSOR = CursorRecord("spark", "1" * 32, Position(3, 1, 4), 1_700_000_000_000)
 
 METADATA = (
@@ -299,6 +317,8 @@ METADATA = (
     _of("cluster", AT_LEVEL, AT_LEVEL.encode, Cluster.decode, "-level"),
     _of("cookie", SPREAD, lambda: encode_record("cookie", 1, SPREAD.body()), _twin),
     _record("moves", ASKED),
+    _record("healing-switch", SWITCH),
+    _record("healing-summary", HEALING),
     _record("log", NEW_LOG, "-new"),
     _record("log", LOG),
     _record("log", COLD_LOG, "-cold"),

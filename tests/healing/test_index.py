@@ -61,6 +61,7 @@ def check(index: Index, model: dict[int, tuple[LedgerMetadata, int]]) -> None:
     for bookie in "abcdefgx":
         holders = sorted(k for k, (m, _) in model.items() if bookie in named(m))
         assert list(index.ledgers_of(bookie)) == holders
+        assert index.names_closed(bookie) == any(model[each][0].is_closed for each in holders)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -79,6 +80,8 @@ def test_the_index_is_a_mapping_in_both_directions(seed: int) -> None:
         if step % 40 == 0:
             check(index, model)
     check(index, model)
+    assert index.after(20, 7) == [each for each in sorted(model) if each > 20][:7]
+    assert index.after(10**9, 7) == []
     low, high = 20, 1100
     assert index.between(low, high) == [each for each in sorted(model) if low <= each <= high]
 
