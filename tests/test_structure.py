@@ -63,6 +63,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage.serving.grpc_service": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.serving.presence": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.storage.serving.limits": (*VALUES, "quire.storage", "quire.wire"),
+    "quire.storage.serving.exposure": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.serving.add_stream": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.serving.run_listener": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.identity.identity": (*VALUES, "quire.storage", "quire.metastore"),

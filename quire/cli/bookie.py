@@ -187,6 +187,11 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
     metavar="NAME=VALUE",
     help="How much work may be under way at once, such as reads=512; given several times.",
 )
+@click.option(
+    "--insecure-network",
+    is_flag=True,
+    help="Accept that other machines reach --listen or --listen-runs, which have no TLS.",
+)
 @logging_options
 @exit_with_parent_option
 @with_settings
@@ -200,6 +205,7 @@ def serve(
     labels: str,
     storage: tuple[tuple[str, float], ...],
     limits: tuple[tuple[str, float], ...],
+    insecure_network: bool,
     logging: LogOutput,
     exit_with_parent: bool,
 ) -> None:
@@ -208,10 +214,14 @@ def serve(
     Copies of an entry are spread over different racks, zones and regions as far as labels tell them
     apart. Name the host where bookies of one machine see different names, as in containers.
 
+    A port without TLS gives every machine that reaches it the entries of all ledgers. So an address
+    other than 127.0.0.1, [::1] and localhost needs --insecure-network.
+
     \b
     Examples:
-      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181
-      quire bookie serve /var/lib/quire --listen 0.0.0.0:4181 --advertise bookie7
+      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 --insecure-network
+      quire bookie serve /var/lib/quire --listen 0.0.0.0:4181 \\
+          --advertise bookie7 --insecure-network
       quire bookie serve /var/lib/quire --metrics 127.0.0.1:9181
       quire bookie serve /var/lib/quire --labels region=eu,zone=a,rack=r7
     """
@@ -221,7 +231,7 @@ def serve(
     place = Labels.parse(labels)
     options = build(storage_options(), storage)
     bounds = build(service_limits(), limits)
-    where = (directory, listen, runs, advertise, metrics, place)
+    where = (directory, listen, runs, insecure_network, advertise, metrics, place)
     work = partial(_serve, settings, *where, options, bounds)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
@@ -246,6 +256,7 @@ async def _serve(
     directory: Path,
     listen: str,
     listen_runs: str | None,
+    insecure_network: bool,
     advertise: str | None,
     metrics: str | None,
     labels: Labels,
@@ -278,6 +289,7 @@ async def _serve(
         await serve_bookie(
             *(directory, uri, listen),
             listen_runs=listen_runs,
+            insecure_network=insecure_network,
             advertise=advertise,
             on_ready=announce,
             copies=open_copies,

@@ -47,6 +47,7 @@ from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
 from quire.storage.serving.births import Births, BornBookie
+from quire.storage.serving.exposure import exposed
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.storage.serving.limits import ServiceLimits
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
@@ -141,6 +142,22 @@ def _upkeep(
     return tasks if others is None else [*tasks, node.mender(others, orders)]
 
 
+def _start(tasks: Sequence[Collector | Scrubber | Mender], stack: AsyncExitStack) -> None:
+    """Start tasks, which the stack closes."""
+    for task in tasks:
+        stack.push_async_callback(task.close)
+        task.start()
+
+
+def _warn_of_exposure(listening: Sequence[str], accepted: bool) -> None:
+    """Say which ports other machines reach without TLS. Raises as `exposed`."""
+    for address in exposed(listening, accepted=accepted):
+        _log.warning(
+            "%s has no TLS: each machine that reaches it can read entries and fence ledgers",
+            address,
+        )
+
+
 def _guarded(node: BookieNode, births: Births) -> BornBookie:
     """Return the bookie with the guard of ids."""
     return BornBookie(node, node.bookie, births, node.knows)
@@ -182,6 +199,7 @@ async def serve(
     metrics: str | None = None,
     labels: Labels = NOWHERE,
     vitals: Vitals | None = None,
+    insecure_network: bool = False,
 ) -> None:
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
@@ -193,7 +211,8 @@ async def serve(
     the process must end; `copies` reaches the other bookies, which replace its lost entries
     (without, they stay lost); `orders` says which copies it is asked to make; `metrics` is a
     host:port where Prometheus finds its figures and a supervisor its health; `labels` say where it
-    is, and the host is this machine unless they name one; `vitals` are told each step. While the
+    is, and the host is this machine unless they name one; `vitals` are told each step;
+    `insecure_network` accepts an address that other machines reach (exposure.py). While the
     metadata store is out of reach at the start, the bookie waits for it.
 
     Raises `DirectoryInUseError`, `SharedFilesError`, `ConfigurationError` when directory, store or
@@ -203,6 +222,7 @@ async def serve(
     """
     rng = rng or random.SystemRandom()
     vitals = vitals or Vitals()
+    _warn_of_exposure((listen, *([listen_runs] if listen_runs else [])), insecure_network)
     meter = Meter()
     async with AsyncExitStack() as stack:
         if metrics is not None:
@@ -234,9 +254,8 @@ async def serve(
         vitals.bookie = bookie
         others = None if copies is None else partial(copies, store, cookie.bookie)
         asked = orders and orders(store, cookie.bookie)
-        for task in _upkeep(node, MetadataDeletions(store, cookie.cluster), others, asked):
-            stack.push_async_callback(task.close)
-            task.start()
+        tasks = _upkeep(node, MetadataDeletions(store, cookie.cluster), others, asked)
+        _start(tasks, stack)
         where = (bookie, cookie.bookie, listen, listen_runs)
         doors = serve_bookie(*where, advertise=advertise, limits=limits)
         address = await stack.enter_async_context(doors)

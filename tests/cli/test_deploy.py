@@ -148,10 +148,16 @@ def test_the_bookie_unit_runs_what_exists_and_knows_the_exit_codes() -> None:
     assert str(context.params["directory"]).startswith(state)
 
 
+NAMES = (
+    *("QUIRE_STORE", "QUIRE_LISTEN", "QUIRE_LISTEN_RUNS"),
+    "QUIRE_BOOKIE_SERVE_INSECURE_NETWORK",
+)
+
+
 def test_the_units_environment_is_that_of_the_runbook() -> None:
     text = (DEPLOY / "systemd" / "quire-bookie.service").read_text(encoding="utf-8")
     runbook = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    for name in ("QUIRE_STORE", "QUIRE_LISTEN", "QUIRE_LISTEN_RUNS"):
+    for name in NAMES:
         (example,) = re.findall(rf"^# ({name}=.*)$", text, re.MULTILINE)
         assert example in runbook
     store = re.findall(r"QUIRE_STORE=(zk://\S+)", text)[0]
@@ -229,6 +235,7 @@ def test_the_composed_bookies_run_what_exists() -> None:
         assert script.startswith(f"[ -e {directory}/{COOKIE} ] || ")
         assert serve.params["listen"] == "$HOSTNAME:4181"
         assert serve.params["listen_runs"] == "$HOSTNAME:4182"
+        assert serve.params["insecure_network"], "no bookie starts on a network without it"
         (volume,) = service["volumes"]
         assert volume == f"{name}:{directory.parent}"
     assert len(bookies) == 4
@@ -277,6 +284,7 @@ def test_the_pods_of_kubernetes_run_what_exists(tmp_path: Path) -> None:
     configured = read_file(tmp_path / "quire.toml").settings(main, None)
     values = {option.name: value for _, option, value in configured}
     assert values["metrics"].endswith(f":{ports['metrics']}")
+    assert values["insecure_network"] is True, "no bookie starts on a network without it"
     assert len(parse_uri(values["store"]).addresses) == 3
 
 

@@ -357,8 +357,14 @@ class TestBookies:
         serve = ("bookie", "serve", str(tmp_path / "b"), "--listen", f"{host}:0")
         done = quire(*serve, store=cluster.store)
         assert done.code == 2
+        assert "--insecure-network" in done.err
+        accepted = (*serve, "--insecure-network")
+        done = quire(*accepted, store=cluster.store)
+        assert done.code == 2
         assert "--advertise HOST" in done.err
-        with started(*serve, "--advertise", "127.0.0.1", "--json", store=cluster.store) as bookie:
+        assert f"{host}:0 has no TLS" in done.err
+        told = ("--advertise", "127.0.0.1", "--json")
+        with started(*accepted, *told, store=cluster.store) as bookie:
             assert bookie.stdout is not None
             ready = json.loads(bookie.stdout.readline())
             assert ready["address"].startswith("127.0.0.1:")

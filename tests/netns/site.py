@@ -114,7 +114,8 @@ def site(directory: Path, zookeepers: tuple[str, ...] = (ZOOKEEPER,)) -> Iterato
             serve = ("bookie", "serve", str(directory / name), f"--store={store}", "--json")
             listen = f"--listen={hosts[name].address}:{BOOKIE_PORT}"
             runs = f"--listen-runs={hosts[name].address}:{RUNS_PORT}"
-            process = built.on_host(name, "quire", *serve, listen, runs, "--exit-with-parent")
+            last = ("--insecure-network", "--exit-with-parent")
+            process = built.on_host(name, "quire", *serve, listen, runs, *last)
             built.bookies[json.loads(_ready(stack, process))["bookie"]] = name
         yield built
     verdict = validate(events)

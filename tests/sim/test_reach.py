@@ -91,6 +91,7 @@ UNREACHED: Final = {
     "storage/identity/identity.py": "storage/identity/test_identity.py",
     "storage/disk/local.py": "contract",
     "storage/disk/local_file.py": "contract",
+    "storage/serving/exposure.py": "storage/serving/test_exposure.py",
     "storage/serving/metered.py": "storage/serving/test_metrics.py",
     "storage/serving/metrics.py": "storage/serving/test_metrics.py",
     "storage/serving/run_listener.py": "wire",
