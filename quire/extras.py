@@ -6,7 +6,8 @@ within `needed_for`, so that a missing package is an error with its remedy.
     cli        click, rich, tomlkit         the `quire` command
     server     the above, and prometheus-client, uvloop: what a bookie's process runs with
     zookeeper  kazoo                        stores at zk://
-    all        these three
+    gateway    click, rich, kazoo and starlette, uvicorn: logs over HTTP
+    all        these four
     arrow      pyarrow                      scan_log
     cold       pyarrow                      segments in files
     sasl       pure-sasl                    auth=sasl of zk://

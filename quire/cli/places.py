@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import datetime
-from typing import TypeAlias
 
 import click
 
+from quire import places
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError
 from quire.log.records.position import AtTxid, Position, Record, to_ms
-
-Place: TypeAlias = Position | int | datetime | AtTxid
+from quire.places import Place
 
 
 def parse_position(text: str) -> Position:
@@ -30,18 +28,10 @@ def parse_offset(text: str) -> Position | int:
 
 def parse_place(text: str) -> Place:
     """Return the position, offset, time or txid that an argument names."""
-    if text.startswith("txid:") and text[5:].isdecimal():
-        return AtTxid(int(text[5:]))
-    if not text.isdecimal():  # digits alone are an offset, though they may be a day too
-        with contextlib.suppress(ValueError):
-            return datetime.fromisoformat(text)
     try:
-        return parse_offset(text)
-    except click.BadParameter:
-        raise click.BadParameter(
-            f"{text!r} is not a position: write an offset, segment.entry.slot, txid:ID, a time "
-            "such as 2026-07-31T09:30:00Z, 'beginning' or 'latest'"
-        ) from None
+        return places.parse_place(text)
+    except InvalidRequestError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def parse_ledger(text: str) -> LedgerId:

@@ -12,7 +12,7 @@ import click
 from quire.cli import streams
 from quire.cli.output import Value, flush, note, print_fields, print_json, write_line
 from quire.cli.payloads import encode_payload, payload_fields, payload_option
-from quire.cli.places import Place, is_before, parse_place
+from quire.cli.places import is_before, parse_place
 from quire.cli.replication import key_file_option, password_option
 from quire.cli.settings import Settings, run, with_settings
 from quire.cli.template import Template
@@ -21,6 +21,7 @@ from quire.errors import ConfigurationError
 from quire.log.reading.reader import LogReader
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import LATEST, Record
+from quire.places import Place
 
 LINES: Final = 10
 """Records that `tail` shows before it waits, as the `tail` of files."""

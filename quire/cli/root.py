@@ -13,6 +13,7 @@ from quire.cli.context import context as context_group
 from quire.cli.dump import dump
 from quire.cli.election import election
 from quire.cli.exits import RootGroup
+from quire.cli.gateway import gateway
 from quire.cli.healing import healing
 from quire.cli.ledger import ledger
 from quire.cli.log import log
@@ -56,6 +57,6 @@ def main(
 
 for _command in (
     *(cluster, bookie, log, ledger, election, metadata, healing, dump, bench, spark),
-    *(config, context_group),
+    *(config, context_group, gateway),
 ):
     main.add_command(_command)

@@ -1,0 +1,15 @@
+"""A gateway: logs over HTTP, for programs that are not written in Python.
+
+    POST /v1/logs/orders/records      append
+    GET  /v1/logs/orders/records      read, wait for more, or stream
+
+A gateway is a process over the client library and keeps nothing. A log is written by one gateway at
+a time, the winner of the log's election; another one sends the client there. Safety is the log's
+own: a gateway that was replaced has its writes refused.
+
+Read `bodies.py` (what requests say, and how records are written; pure), `answers.py` (how an error
+becomes an answer; pure), `limits.py` (how much may be under way; pure), `owners.py` (the logs that
+this gateway writes), `reads.py`, `app.py` (the routes), `server.py` (the process).
+
+May import: quire.client, quire.connection and what they give out. Never: storage.
+"""

@@ -1,0 +1,394 @@
+"""The HTTP face of a gateway: the table of calls, and what each does.
+
+The table is the one list of what a gateway answers: the routes, the OpenAPI document and the test
+of the documentation are made from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from quire.client import Client
+from quire.errors import InvalidRequestError, NoSuchCursorError, NotFoundError, QuireError
+from quire.extras import needed_for
+from quire.gateway.answers import ElsewhereError, GatewayError, answer_to
+from quire.gateway.bodies import (
+    BYTES,
+    EVENTS,
+    LINES,
+    Batch,
+    lines_of,
+    parse_batch,
+    parse_json,
+    record_fields,
+)
+from quire.gateway.limits import Admission, GatewayLimits
+from quire.gateway.owners import Owners
+from quire.gateway.reads import read_page, stream_events
+from quire.inspect import LogInfo
+from quire.log.leader.log import Log
+from quire.log.records.position import Appended, Position
+from quire.places import Place, parse_place
+from quire.units import parse_seconds
+from quire.version import __version__
+
+with needed_for("quire gateway", "gateway"):
+    from starlette.applications import Starlette
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response, StreamingResponse
+    from starlette.routing import Route
+
+Handler: TypeAlias = Callable[["Gateway", Request], Awaitable[Response]]
+
+LIMIT: Final = 1000
+"""Records of a read that names no limit."""
+
+LIMIT_MAX: Final = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the table."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    parameters: Mapping[str, str]
+    """Of the query, by name."""
+    is_open: bool = False
+    """Answered without a token."""
+
+
+class Gateway:
+    """One gateway's application, without its server."""
+
+    def __init__(
+        self, client: Client, owners: Owners, limits: GatewayLimits, tokens: tuple[str, ...] = ()
+    ) -> None:
+        """Requests need one of the `tokens`, if there is any."""
+        self.client = client
+        self.owners = owners
+        self.limits = limits
+        self.is_ending = False
+        self._tokens = tokens
+        self._admission = Admission(limits)
+        self.app = Starlette(
+            routes=[
+                Route(call.path, partial(self._answer, call), methods=[call.method])
+                for call in CALLS
+            ],
+            exception_handlers={404: _no_such_path, 405: _no_such_path},
+        )
+
+    async def _answer(self, call: Call, request: Request) -> Response:
+        try:
+            if not call.is_open:
+                refusal = self._refusal(request)
+                if refusal is not None:
+                    return refusal
+            with self._admission.request():
+                return await call.handler(self, request)
+        except ElsewhereError as error:
+            location = error.address + request.url.path
+            if request.url.query:
+                location += f"?{request.url.query}"
+            there = {"error": "elsewhere", "message": str(error), "location": location}
+            return JSONResponse(there, 307, {"Location": location})
+        except (QuireError, GatewayError) as error:
+            kind, body, headers = answer_to(error)
+            if kind.status >= 500:
+                _log.warning("%s %s: %s", request.method, request.url.path, error)
+            return JSONResponse(body, kind.status, dict(headers))
+        except ClientDisconnect:
+            return Response(status_code=400)  # read by no client
+
+    def _refusal(self, request: Request) -> Response | None:
+        if not self._tokens:
+            return None
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        known = [secrets.compare_digest(token.encode(), each.encode()) for each in self._tokens]
+        if scheme.lower() == "bearer" and any(known):
+            return None
+        body = {"error": "unauthorized", "message": "send Authorization: Bearer TOKEN"}
+        return JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})
+
+    @asynccontextmanager
+    async def body(self, request: Request) -> AsyncIterator[bytes]:
+        """Have the whole body in the block, counted in what is under way."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async for part in request.stream():
+                self._admission.take(len(part), size + len(part))
+                size += len(part)
+                parts.append(part)
+            yield b"".join(parts)
+        finally:
+            self._admission.give_back(size)
+
+
+async def append(gateway: Gateway, request: Request) -> Response:
+    """Append the records of the body, and answer once they are certain."""
+    async with gateway.body(request) as body:
+        batch = parse_batch(request.headers.get("content-type", ""), body)
+        async with gateway.owners.writer(_name(request)) as log:
+            places = await _append(log, batch)
+    records = [{"offset": each.offset, "position": str(each.position)} for each in places]
+    return JSONResponse({"records": records, "next": str(places[-1].position.after)}, 201)
+
+
+async def _append(log: Log, batch: Batch) -> list[Appended]:
+    expected, producer, txid = batch.expected_offset, batch.producer_sequence, batch.txid
+    if batch.is_atomic or (expected, producer, txid) != (None, None, None):
+        return await log.append_many(
+            batch.records, expected_offset=expected, producer_sequence=producer, txid=txid
+        )
+    futures = [await log.submit(record) for record in batch.records]
+    return [await future for future in futures]
+
+
+async def read(gateway: Gateway, request: Request) -> Response:
+    """Return records, as one JSON object, as lines, or as a stream of events."""
+    query = request.query_params
+    if EVENTS in request.headers.get("accept", ""):
+        return await tail(gateway, request)
+    place = query.get("from", "beginning")
+    limit = _whole(query.get("limit", str(LIMIT)), "limit", 1, LIMIT_MAX)
+    wait = min(_seconds(query.get("wait", "0")), gateway.limits.wait_seconds)
+    name = _name(request)
+    found = await read_page(gateway.client, name, _place(place), limit, wait)
+    following = str(found[-1].position.after) if found else place
+    if place == "latest" and not found:
+        following = str((await gateway.client.log_end(name)).position)
+    if LINES in request.headers.get("accept", ""):
+        return Response(lines_of(found), headers={"Quire-Next": following}, media_type=LINES)
+    return JSONResponse({"records": [record_fields(each) for each in found], "next": following})
+
+
+async def tail(gateway: Gateway, request: Request) -> Response:
+    """Stream records as server-sent events, and go on after `Last-Event-ID`."""
+    place = request.headers.get("last-event-id") or request.query_params.get("from", "latest")
+    events = stream_events(gateway.client, _name(request), _place(place))
+    return StreamingResponse(
+        events, media_type=EVENTS, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    )
+
+
+async def read_one(gateway: Gateway, request: Request) -> Response:
+    """Return the bytes of one record."""
+    place = _place(request.path_params["place"])
+    if not isinstance(place, int | Position):
+        raise InvalidRequestError("name a record by its offset or position")
+    name = _name(request)
+    found = await read_page(gateway.client, name, place, 1, 0)
+    if not found or place not in (found[0].offset, found[0].position):
+        raise NotFoundError(f"log {name!r} has no record {request.path_params['place']}")
+    headers = {"Quire-Offset": str(found[0].offset), "Quire-Position": str(found[0].position)}
+    return Response(found[0].payload, headers=headers, media_type=BYTES)
+
+
+async def list_logs(gateway: Gateway, request: Request) -> Response:
+    """List the names of all logs."""
+    return JSONResponse({"logs": await gateway.client.list_logs()})
+
+
+async def show_log(gateway: Gateway, request: Request) -> Response:
+    """Describe a log."""
+    return JSONResponse(_fields(await gateway.client.log_info(_name(request))))
+
+
+async def create_log(gateway: Gateway, request: Request) -> Response:
+    """Create a log; the body may have options, as `quire log set` takes them."""
+    options = await _json(gateway, request)
+    if not all(isinstance(each, str) for each in options.values()):
+        raise InvalidRequestError("the values of options are text")
+    return JSONResponse(_fields(await gateway.client.create_log(_name(request), options)), 201)
+
+
+async def end(gateway: Gateway, request: Request) -> Response:
+    """Return the position and the offset that the next record can have at the earliest."""
+    linearizable = request.query_params.get("linearizable", "false")
+    if linearizable not in ("true", "false"):
+        raise InvalidRequestError(f"linearizable {linearizable!r} is not true or false")
+    found = await gateway.client.log_end(_name(request), linearizable=linearizable == "true")
+    return JSONResponse({"offset": found.offset, "position": str(found.position)})
+
+
+async def trim(gateway: Gateway, request: Request) -> Response:
+    """Delete the records before the position or offset `before`."""
+    before = _place(str((await _json(gateway, request)).get("before", "")))
+    if not isinstance(before, int | Position):
+        raise InvalidRequestError('send {"before": offset or position}')
+    await gateway.client.trim_log(_name(request), before)
+    return Response(status_code=204)
+
+
+async def list_cursors(gateway: Gateway, request: Request) -> Response:
+    """List the cursors of a log."""
+    found = await gateway.client.log_cursors(_name(request)).list()
+    return JSONResponse(
+        {"cursors": [{"name": each.name, "position": str(each.position)} for each in found]}
+    )
+
+
+async def show_cursor(gateway: Gateway, request: Request) -> Response:
+    """Return where a cursor is."""
+    cursor = await gateway.client.log_cursors(_name(request)).find(request.path_params["cursor"])
+    return JSONResponse({"name": cursor.name, "position": str(cursor.position)})
+
+
+async def move_cursor(gateway: Gateway, request: Request) -> Response:
+    """Move a cursor forward to `position`, never back; create it there if it does not exist."""
+    place = _place(str((await _json(gateway, request)).get("position", "")))
+    if not isinstance(place, int | Position):
+        raise InvalidRequestError('send {"position": offset or position}')
+    cursors = gateway.client.log_cursors(_name(request))
+    name = request.path_params["cursor"]
+    try:
+        cursor = await cursors.find(name)
+    except NoSuchCursorError:
+        cursor = await cursors.open(name, place)
+    at = await cursor.advance(place)
+    return JSONResponse({"name": name, "position": str(at)})
+
+
+async def delete_cursor(gateway: Gateway, request: Request) -> Response:
+    """Delete a cursor."""
+    await gateway.client.log_cursors(_name(request)).delete(request.path_params["cursor"])
+    return Response(status_code=204)
+
+
+async def alive(gateway: Gateway, request: Request) -> Response:
+    """Answer while the loop turns."""
+    return JSONResponse({"status": "alive"})
+
+
+async def ready(gateway: Gateway, request: Request) -> Response:
+    """Answer 200 while the gateway takes requests and its metadata store answers."""
+    reasons = ["the gateway ends"] if gateway.is_ending else []
+    try:
+        await gateway.client.list_logs()
+    except QuireError as error:
+        reasons.append(str(error))
+    if reasons:
+        return JSONResponse({"status": "not ready", "reasons": reasons}, 503)
+    return JSONResponse({"status": "ready", "writes": gateway.owners.written()})
+
+
+async def describe(gateway: Gateway, request: Request) -> Response:
+    """Return the OpenAPI document of these calls."""
+    return JSONResponse(openapi())
+
+
+_LOG: Final = "/v1/logs/{name}"
+_READS: Final = {
+    "from": "offset, position, time, txid:N, beginning or latest; beginning by default",
+    "limit": f"how many records at most; {LIMIT} by default, {LIMIT_MAX} at most",
+    "wait": "how long to wait for the first record, such as 30s; not at all by default",
+}
+
+CALLS: Final[tuple[Call, ...]] = (
+    Call("GET", "/v1/logs", list_logs, "List the logs", {}),
+    Call("GET", _LOG, show_log, "Describe a log", {}),
+    Call("PUT", _LOG, create_log, "Create a log", {}),
+    Call("POST", f"{_LOG}/records", append, "Append records", {}),
+    Call("GET", f"{_LOG}/records", read, "Read records", _READS),
+    Call("GET", f"{_LOG}/records/{{place}}", read_one, "Read the bytes of one record", {}),
+    Call("GET", f"{_LOG}/tail", tail, "Stream records", {"from": "as above; latest by default"}),
+    Call("GET", f"{_LOG}/end", end, "Find the end", {"linearizable": "true: after every append"}),
+    Call("POST", f"{_LOG}/trim", trim, "Delete the records before a place", {}),
+    Call("GET", f"{_LOG}/cursors", list_cursors, "List the cursors", {}),
+    Call("GET", f"{_LOG}/cursors/{{cursor}}", show_cursor, "Find a cursor", {}),
+    Call("PUT", f"{_LOG}/cursors/{{cursor}}", move_cursor, "Move or create a cursor", {}),
+    Call("DELETE", f"{_LOG}/cursors/{{cursor}}", delete_cursor, "Delete a cursor", {}),
+    Call("GET", "/v1/openapi.json", describe, "Describe these calls", {}, is_open=True),
+    Call("GET", "/livez", alive, "Whether the process is alive", {}, is_open=True),
+    Call("GET", "/readyz", ready, "Whether the gateway is ready", {}, is_open=True),
+)
+
+
+def openapi() -> dict[str, Any]:
+    """Return the table of calls as an OpenAPI document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for call in CALLS:
+        places = [part[1:-1] for part in call.path.split("/") if part.startswith("{")]
+        parameters = [
+            {"name": each, "in": "path", "required": True, "schema": {"type": "string"}}
+            for each in places
+        ]
+        parameters += [
+            {"name": name, "in": "query", "description": text, "schema": {"type": "string"}}
+            for name, text in call.parameters.items()
+        ]
+        paths.setdefault(call.path, {})[call.method.lower()] = {
+            "summary": call.summary,
+            "description": (call.handler.__doc__ or "").strip(),
+            "operationId": call.handler.__name__,
+            "parameters": parameters,
+            "responses": {"default": {"description": "an object with error and message"}},
+        }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "quire gateway", "version": __version__},
+        "paths": paths,
+    }
+
+
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    message = f"there is no {request.method} {request.url.path}: see /v1/openapi.json"
+    return JSONResponse({"error": "no_such_call", "message": message}, status)
+
+
+def _name(request: Request) -> str:
+    name = request.path_params["name"]
+    assert isinstance(name, str), "a part of a path"
+    return name
+
+
+def _place(text: str) -> Place:
+    return parse_place(text)
+
+
+def _whole(text: str, name: str, least: int, most: int) -> int:
+    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+        raise InvalidRequestError(f"{name} {text!r} is not a number from {least} to {most}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    seconds = parse_seconds(text)
+    if not 0 <= seconds < float("inf"):
+        raise InvalidRequestError(f"wait {text!r} is not a time to wait: write 30s")
+    return seconds
+
+
+async def _json(gateway: Gateway, request: Request) -> Mapping[str, Any]:
+    async with gateway.body(request) as body:
+        found = parse_json(body) if body.strip() else {}
+    if not isinstance(found, Mapping):
+        raise InvalidRequestError("the body must be a JSON object")
+    return found
+
+
+def _fields(info: LogInfo) -> dict[str, object]:
+    return {
+        "name": info.name,
+        "log_id": info.log_id,
+        "epoch": info.epoch,
+        "sealed": info.is_sealed,
+        "first_position": str(info.first_position),
+        "first_offset": info.first_offset,
+        "end_offset": info.end_offset,
+        "segments": len(info.segments),
+        "options": dict(info.options),
+    }

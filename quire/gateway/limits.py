@@ -1,0 +1,72 @@
+"""How much may be under way in a gateway at once. Pure: no clock and no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from quire.errors import ConfigurationError
+from quire.gateway.answers import BodyTooLargeError, BusyError
+
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The largest body of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLimits:
+    """Limits of one gateway. Beyond them requests are answered with 429."""
+
+    requests: int = 4096
+    """Requests under way, those that wait for records among them."""
+    bytes: int = 256 * 1024 * 1024
+    """Bytes of bodies under way."""
+    logs: int = 1000
+    """Logs that this gateway writes at the same time."""
+    idle_seconds: float = 300.0
+    """A log that was not written for so long is given up: any gateway may write it then."""
+    takeover_seconds: float = 10.0
+    """How long a request waits while its log is taken over."""
+    wait_seconds: float = 60.0
+    """The longest time that a read waits for records."""
+
+    def __post_init__(self) -> None:
+        smallest = min(self.requests, self.bytes, self.logs)
+        if smallest < 1 or min(self.idle_seconds, self.takeover_seconds, self.wait_seconds) <= 0:
+            raise ConfigurationError(f"limits of a gateway must be positive: {self}")
+
+
+class Admission:
+    """Counts what is under way."""
+
+    def __init__(self, limits: GatewayLimits) -> None:
+        self._limits = limits
+        self.requests = 0
+        self.bytes = 0
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Have a place in the block. Raises `BusyError` when all are taken."""
+        if self.requests >= self._limits.requests:
+            raise BusyError(f"{self._limits.requests} requests are under way")
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
+
+    def take(self, size: int, total: int) -> None:
+        """Count bytes of a body that has `total` bytes with them.
+
+        Raises `BodyTooLargeError` for a body that is too large, `BusyError` without space.
+        """
+        if total > BODY_BYTES_MAX:
+            raise BodyTooLargeError(BODY_BYTES_MAX)
+        if self.bytes + size > self._limits.bytes:
+            raise BusyError(f"{self._limits.bytes} bytes of requests are under way")
+        self.bytes += size
+
+    def give_back(self, size: int) -> None:
+        """Forget bytes of a body."""
+        self.bytes -= size

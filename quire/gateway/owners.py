@@ -1,0 +1,185 @@
+"""The logs that this gateway writes: elected, taken over, given up.
+
+A log has one election, the one that `Client.lead_log` uses by default. So gateways share a log with
+each other and with services: one candidate at a time writes it. A gateway stands when a request
+comes for a log that no candidate leads, and gives the log up when no request came for a while, or
+when it ends. The candidate's name of a gateway is `gateway URL`: others send clients there.
+
+Invariants:
+  - Only the winner of the election appends, through the log that it took over as such.
+  - A log is closed before its leadership ends: the next gateway needs no recovery, and every
+    request under way has its answer.
+  - Safety does not depend on any of this: a log that was taken over refuses its former writer
+    (docs/protocol.md, C4 and C5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Final
+
+from quire.aio.tasks import Tasks, first_of
+from quire.aio.timing import time_limit
+from quire.client import Client
+from quire.election.election import Leader
+from quire.errors import QuireError
+from quire.gateway.answers import BusyError, ElsewhereError, LedElsewhereError, NotReadyError
+from quire.gateway.limits import GatewayLimits
+from quire.log.leader.log import Log
+from quire.log.manifest.options import LogOptions
+
+PREFIX: Final = "gateway "
+
+_log = logging.getLogger(__name__)
+
+
+class Owners:
+    """The logs of one gateway."""
+
+    def __init__(
+        self,
+        client: Client,
+        address: str,
+        limits: GatewayLimits,
+        options: LogOptions | None = None,
+    ) -> None:
+        """`address` is the URL that other gateways send clients to."""
+        self._client = client
+        self._candidate = PREFIX + address
+        self._limits = limits
+        self._options = options
+        self._owned: dict[str, _Owned] = {}
+        self._tasks = Tasks()
+        self._is_ending = False
+
+    def written(self) -> list[str]:
+        """Return the names of the logs that this gateway writes at this moment."""
+        return sorted(name for name, owned in self._owned.items() if owned.log is not None)
+
+    @asynccontextmanager
+    async def writer(self, name: str) -> AsyncIterator[Log]:
+        """Have the log's writer in the block; it is not given up meanwhile.
+
+        Raises:
+            ElsewhereError: another gateway writes the log.
+            LedElsewhereError: a program that is no gateway leads it.
+            NotReadyError: it is being taken over or handed over.
+            BusyError: this gateway writes as many logs as it may.
+            QuireError: the log cannot be taken over; the errors of `Client.open_log`.
+        """
+        owned = await self._own(name)
+        owned.uses += 1
+        owned.touched.set()
+        try:
+            assert owned.log is not None, "it was waited for"
+            yield owned.log
+        finally:
+            owned.uses -= 1
+            owned.touched.set()
+
+    async def _own(self, name: str) -> _Owned:
+        owned = self._owned.get(name)
+        if owned is None or owned.log is None:
+            await self._check_leader(name)
+            owned = self._owned.get(name) or self._stand(name)
+            await self._until_led(name, owned)
+        return owned
+
+    async def _check_leader(self, name: str) -> None:
+        """Raise if another candidate leads the log."""
+        self._raise_if_elsewhere(name, await self._client.election(name).leader())
+
+    def _raise_if_elsewhere(self, name: str, leader: Leader | None) -> None:
+        if leader is None or leader.candidate == self._candidate:
+            return
+        if leader.candidate.startswith(PREFIX):
+            raise ElsewhereError(name, leader.candidate.removeprefix(PREFIX))
+        raise LedElsewhereError(name, leader.candidate)
+
+    def _stand(self, name: str) -> _Owned:
+        if self._is_ending:
+            raise NotReadyError(name, "this gateway ends")
+        if len(self._owned) >= self._limits.logs:
+            raise BusyError(f"it writes {self._limits.logs} logs")
+        owned = self._owned[name] = _Owned()
+        owned.task = self._tasks.start(self._lead(name, owned), f"gateway leads {name}")
+        return owned
+
+    async def _until_led(self, name: str, owned: _Owned) -> None:
+        """Wait until this gateway leads the log, or it is known that it will not."""
+        try:
+            async with time_limit(self._limits.takeover_seconds):
+                await first_of(owned.settled.wait(), self._until_elsewhere(name))
+        except TimeoutError:
+            raise NotReadyError(name, "it is being taken over") from None
+        except (ElsewhereError, LedElsewhereError):
+            owned.stand_down()
+            raise
+        if owned.failure is not None:
+            raise owned.failure
+        if owned.log is None:
+            raise NotReadyError(name, "another candidate takes it over")
+
+    async def _until_elsewhere(self, name: str) -> None:
+        async with aclosing(self._client.election(name).watch()) as leaders:
+            async for leader in leaders:
+                self._raise_if_elsewhere(name, leader)
+
+    async def _lead(self, name: str, owned: _Owned) -> None:
+        """Lead the log until it is given up or lost."""
+        try:
+            turn = self._client.lead_log(name, self._options, candidate=self._candidate)
+            async with turn as log:
+                owned.log = log
+                owned.settled.set()
+                await self._until_idle(owned)
+                owned.log = None  # no request begins any more; those under way are confirmed
+        except QuireError as error:
+            _log.warning("log %r is not written by this gateway any more: %s", name, error)
+            owned.failure = error
+        finally:
+            owned.log = None
+            if self._owned.get(name) is owned:
+                del self._owned[name]
+            owned.settled.set()
+
+    async def _until_idle(self, owned: _Owned) -> None:
+        while not owned.is_given_up:
+            owned.touched.clear()
+            try:
+                async with time_limit(self._limits.idle_seconds):
+                    await owned.touched.wait()
+            except TimeoutError:
+                if not owned.uses:
+                    return
+
+    async def close(self) -> None:
+        """Give up every log in good order: what is under way is confirmed first."""
+        self._is_ending = True
+        for owned in self._owned.values():
+            owned.is_given_up = True
+            owned.touched.set()
+            owned.stand_down()
+        await self._tasks.join()
+
+
+class _Owned:
+    """One log that this gateway leads, or stands for."""
+
+    def __init__(self) -> None:
+        self.log: Log | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.failure: QuireError | None = None
+        self.settled = asyncio.Event()
+        """It is led, or will not be."""
+        self.touched = asyncio.Event()
+        self.uses = 0
+        self.is_given_up = False
+
+    def stand_down(self) -> None:
+        """Leave the queue of candidates, unless this gateway has begun to lead."""
+        if self.log is None and not self.settled.is_set() and self.task is not None:
+            self.task.cancel()

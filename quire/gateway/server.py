@@ -1,0 +1,122 @@
+"""A gateway as a process: client, owners and HTTP server put together.
+
+At the end the gateway first says that it is not ready, and gives its logs up while it still
+answers: every request under way is confirmed, and others go on with the next gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final
+
+from quire.aio.tasks import first_of
+from quire.connection import connect
+from quire.errors import ConfigurationError
+from quire.extras import needed_for
+from quire.gateway.app import Gateway
+from quire.gateway.limits import GatewayLimits
+from quire.gateway.owners import Owners
+from quire.log.manifest.options import LogOptions
+
+with needed_for("quire gateway", "gateway"):
+    import uvicorn
+
+GRACE_SECONDS: Final = 5
+"""How long answers under way may take once the logs are given up."""
+
+
+async def serve_gateway(
+    store: str,
+    host: str,
+    port: int,
+    *,
+    advertise: str | None = None,
+    tokens: tuple[str, ...] = (),
+    limits: GatewayLimits | None = None,
+    options: LogOptions | None = None,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve logs over HTTP until cancelled, then end in good order.
+
+    Args:
+        store: the metadata store of the cluster.
+        host: the address to listen on.
+        port: its port; 0 takes a free one.
+        advertise: the URL that other gateways send clients to; by default `http://host:port`.
+        tokens: a request needs one of them, if there is any.
+        limits: how much may be under way.
+        options: options of the logs that this gateway writes.
+        on_ready: called with the URL once requests are answered.
+
+    Raises:
+        ConfigurationError: the address cannot be used.
+        QuireError: the errors of `connect`.
+    """
+    limits = limits or GatewayLimits()
+    listening = _bind(host, port)
+    try:
+        at = advertise or f"http://{host}:{listening.getsockname()[1]}"
+        async with connect(store) as client:
+            owners = Owners(client, at, limits, options)
+            gateway = Gateway(client, owners, limits, tokens)
+            config = uvicorn.Config(
+                gateway.app,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+            server = _Server(config)
+            serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+            try:
+                await first_of(server.begun.wait(), _ended(serving))
+                if on_ready is not None:
+                    on_ready(at)
+                await _ended(serving)
+            finally:
+                gateway.is_ending = True
+                await owners.close()
+                server.should_exit = True
+                await _ended(serving)
+    finally:
+        listening.close()
+
+
+async def _ended(serving: asyncio.Future[None]) -> None:
+    """Wait for the end of the server. A cancellation of the wait does not end it."""
+    await asyncio.shield(serving)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises `ConfigurationError`."""
+    plain = host.strip("[]")
+    try:
+        family = socket.AF_INET6 if ":" in plain else socket.AF_INET
+        return socket.create_server((plain, port), family=family, backlog=1024)
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {reason}; choose another port, or port 0 for any "
+            "that is free"
+        ) from error
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its handlers of signals: the command has its own."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.begun = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals alone."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell when requests are answered."""
+        await super().startup(sockets)
+        self.begun.set()

@@ -1,0 +1,40 @@
+"""Places in a log as text: positions, offsets, times and txids.
+
+Pure: no clock and no I/O.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+from typing import TypeAlias
+
+from quire.errors import InvalidRequestError
+from quire.log.records.position import AtTxid, Position
+
+Place: TypeAlias = Position | int | datetime | AtTxid
+
+
+def parse_place(text: str) -> Place:
+    """Return the place that a text names.
+
+    Args:
+        text: an offset, `segment.entry.slot`, `txid:7`, a time in ISO 8601 with or without a zone,
+            `beginning` or `latest`.
+
+    Raises:
+        InvalidRequestError: it is none of these.
+    """
+    if text.startswith("txid:") and text[5:].isascii() and text[5:].isdecimal():
+        return AtTxid(int(text[5:]))
+    if text.isascii() and text.isdecimal():  # an offset, though it may be a day too
+        return int(text)
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(text)
+    try:
+        return Position.parse(text)
+    except InvalidRequestError:
+        raise InvalidRequestError(
+            f"{text!r} is not a position: write an offset, segment.entry.slot, txid:ID, a time "
+            "such as 2026-07-31T09:30:00Z, 'beginning' or 'latest'"
+        ) from None

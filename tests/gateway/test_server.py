@@ -1,0 +1,100 @@
+"""A gateway with its server, over real sockets of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click.testing
+import httpx
+import pytest
+
+from quire.cli.gateway import read_tokens
+from quire.cli.root import main
+from quire.errors import ConfigurationError
+from quire.gateway.server import serve_gateway
+from quire.testing.cluster import MemoryCluster
+
+pytestmark = pytest.mark.real_time
+
+
+@asynccontextmanager
+async def served(cluster: MemoryCluster) -> AsyncIterator[str]:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(
+        serve_gateway(cluster.store_uri, "127.0.0.1", 0, on_ready=ready.set_result)
+    )
+    serving.add_done_callback(lambda _: ready.cancel())
+    try:
+        yield await ready
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_a_gateway_serves_until_it_is_cancelled_and_hands_its_logs_over() -> None:
+    cluster = MemoryCluster()
+    async with served(cluster) as second, httpx.AsyncClient() as http:
+        async with served(cluster) as first:
+            sent = await http.post(f"{first}/v1/logs/orders/records", json="a")
+            assert sent.status_code == 201
+            moved = await http.post(f"{second}/v1/logs/orders/records", json="b")
+            assert moved.headers["location"] == f"{first}/v1/logs/orders/records"
+            follow = {"follow_redirects": True}
+            followed = await http.post(f"{second}/v1/logs/orders/records", json="b", **follow)  # type: ignore[arg-type]
+            assert followed.status_code == 201
+        with pytest.raises(httpx.ConnectError):
+            await http.get(f"{first}/livez")
+        sent = await http.post(f"{second}/v1/logs/orders/records", json="c")
+        assert sent.json()["records"][0]["offset"] == 2
+
+
+async def test_a_stream_ends_when_its_reader_goes() -> None:
+    cluster = MemoryCluster()
+    async with served(cluster) as gateway, httpx.AsyncClient() as http:
+        await http.post(f"{gateway}/v1/logs/orders/records", json="a")
+        place = {"from": "beginning"}
+        async with http.stream("GET", f"{gateway}/v1/logs/orders/tail", params=place) as events:
+            assert events.headers["content-type"].startswith("text/event-stream")
+            async for line in events.aiter_lines():
+                if line.startswith("data: "):
+                    assert '"value": "a"' in line
+                    break
+
+
+async def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"127.0.0.1:{port}: Address already in use"):
+            await serve_gateway("memory://nowhere", "127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--listen", "here"], "write HOST:PORT"),
+        (["--listen", "0.0.0.0:0"], "name --token-file"),
+        (["--limits", "reqests=1"], "did you mean 'requests'?"),
+    ],
+)
+def test_a_wrong_option_is_refused(arguments: list[str], says: str) -> None:
+    command = ["gateway", "serve", "--store", "memory:", *arguments]
+    done = click.testing.CliRunner().invoke(main, command)
+    assert done.exit_code == 2
+    assert says in done.stderr
+
+
+def test_tokens_are_lines_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("# ours\n\n  one \ntwo\n")
+    assert read_tokens(file) == ("one", "two")
+    assert read_tokens(None) == ()
+    for contents in (b"", b"# none\n", b"\xff\xfe\x00"):
+        file.write_bytes(contents)
+        with pytest.raises(ConfigurationError):
+            read_tokens(file)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_tokens(tmp_path / "gone")
