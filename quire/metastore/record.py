@@ -32,6 +32,9 @@ _HEADER: Final = re.compile(
 )
 _HEADER_BYTES_MAX: Final = 80
 """More than the longest header: 6 + 32 + 11 + 16 bytes."""
+_JSON: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
 
 
 class Record(NamedTuple):
@@ -40,6 +43,22 @@ class Record(NamedTuple):
     version: int
     body: dict[str, Any]
     unknown: Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A value of a record's field that is JSON already.
+
+    For a large field that most changes of a record leave as it is: `encode_value` once, and keep
+    the result.
+    """
+
+    text: str
+
+
+def encode_value(value: Any) -> Encoded:
+    """Return a field's value as the text that it has in a record."""
+    return Encoded(_JSON.encode(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +113,28 @@ def encode_record(kind: str, version: int, body: Mapping[str, Any]) -> bytes:
     if not _KIND.fullmatch(kind) or not 0 < version < 10**9:
         raise InvalidRequestError(f"no record is of kind {kind!r} version {version}")
     try:
-        text = json.dumps(
-            dict(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        ).encode()
+        text = _encode_body(body).encode()
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(f"body of {kind} record is not JSON: {error}") from error
     title = f"quire {kind} v{version}".encode()
     return b"%b crc32c=%08x\n%b" % (title, _checksum(title, text), text)
+
+
+def _encode_body(body: Mapping[str, Any]) -> str:
+    """Return the JSON of a body, its fields sorted by name."""
+    parts: list[str] = []
+    plain: dict[str, Any] = {}
+    for name in sorted(body):
+        if not isinstance(value := body[name], Encoded):
+            plain[name] = value
+            continue
+        if plain:
+            parts.append(_JSON.encode(plain)[1:-1])
+            plain = {}
+        parts.append(f"{_JSON.encode(name)}:{value.text}")
+    if plain or not parts:
+        parts.append(_JSON.encode(plain)[1:-1])
+    return "{" + ",".join(parts) + "}"
 
 
 def decode_record(path: str, kind: str, data: bytes) -> tuple[int, dict[str, Any]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import CorruptRecordError, InvalidRequestError
-from quire.metastore.record import decode_record, encode_record
+from quire.metastore.record import decode_record, encode_record, encode_value
 
 PATH = "/quire/thing"
 
@@ -63,3 +63,17 @@ def test_what_json_cannot_carry_is_refused(body: dict[str, object]) -> None:
 def test_unusable_kinds_and_versions_are_refused(kind: str, version: int) -> None:
     with pytest.raises(InvalidRequestError):
         encode_record(kind, version, {})
+
+
+@pytest.mark.parametrize("ready", [set(), {"a"}, {"m"}, {"z"}, {"a", "z"}, {"a", "m", "z"}])
+def test_a_field_that_was_encoded_before_has_the_same_bytes(ready: set[str]) -> None:
+    body: dict[str, object] = {
+        "z": [1, {"b": 2, "a": "\u00e9"}],
+        "a": None,
+        "m": [[1, "x"]],
+        "n": 5,
+    }
+    body = {name: body[name] for name in body if name != "n" or ready != {"a", "m", "z"}}
+    given = {name: encode_value(body[name]) if name in ready else body[name] for name in body}
+    assert encode_record("log", 1, given) == encode_record("log", 1, body)
+    assert encode_record("log", 1, {}).endswith(b"\n{}")

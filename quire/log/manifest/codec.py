@@ -23,7 +23,7 @@ from quire.log.manifest.page_tree import NO_BORDER, Border, Levels, Place, place
 from quire.log.manifest.schema import FIELDS, check_types
 from quire.log.manifest.segment import segment_from_row
 from quire.log.records.position import Position
-from quire.metastore.record import RecordFormat
+from quire.metastore.record import Encoded, RecordFormat, encode_value
 
 Manifest: TypeAlias = Any
 """A `LogManifest`: its module imports this one."""
@@ -81,9 +81,9 @@ def _paged_body(manifest: Manifest, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=16)
-def _level_rows(levels: Levels) -> list[list[list[Any]]]:
+def _level_rows(levels: Levels) -> Encoded:
     """Return the rows of references: most changes of a head leave them as they are."""
-    return [[each.row() for each in level] for level in levels]
+    return encode_value([[each.row() for each in level] for level in levels])
 
 
 @lru_cache(maxsize=16)
