@@ -184,6 +184,7 @@ SPREAD = BookieCookie(
 )
 PART = BookieCookie("b" * 32, "c" * 32, 2, part="d" * 32)
 BOOKIE = BookieAddress("b" * 32, "host:3181", True, "host:3182")
+FOREIGN = BookieAddress("b" * 32, "10.0.0.1:3181", protocol="bookkeeper")
 READ_ONLY = BookieAddress("b" * 32, "host:3181", False)
 PROGRAM = Program("0.1.0", Speaks(1, 2))
 SERVED = (replace(BOOKIE, says_hello=True), PROGRAM)
@@ -309,6 +310,7 @@ METADATA = (
     _of("bookie", BOOKIE, lambda: encode_registration(BOOKIE), _bookie),
     _of("bookie", READ_ONLY, lambda: encode_registration(READ_ONLY), _bookie, "-read-only"),
     _of("bookie", PLACED, lambda: encode_registration(PLACED, program=PROGRAM), _bookie, "-labels"),
+    _of("bookie", FOREIGN, lambda: encode_registration(FOREIGN), _bookie, "-protocol"),
     _of("bookie", SERVED, lambda: encode_registration(BOOKIE, program=PROGRAM), _served, "-level"),
     _of("client", CLIENT, lambda: encode_client("host, process 7", PROGRAM), _client),
     _of("standing", AWAY, AWAY.encode, _standing),

@@ -12,6 +12,7 @@ from quire.wire import bookie_pb2 as pb
 from tests.golden.golden import FILES, Golden
 from tests.golden.table import GOLDEN
 
+PACKAGE = Path(__file__).resolve().parents[2] / "quire"
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text("utf-8")
 
 NO_FORMATS = {
@@ -61,6 +62,16 @@ def test_the_document_is_understood() -> None:
 
 def test_every_format_has_a_golden_file() -> None:
     assert named() == {name for each in GOLDEN for name in each.covers}
+
+
+def test_every_kind_of_record_in_the_program_is_named() -> None:
+    """A kind that docs/formats.md forgets would need no golden file."""
+    texts = [path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))]
+    kinds = {kind for text in texts for kind in re.findall(r'RecordFormat\(\s*"([a-z-]+)"', text)}
+    assert {"log", "log-page", "log-jobs", "standing", "moves", "bookie", "ledger"} <= kinds
+    covered = {name for each in GOLDEN for name in each.covers}
+    missing = {kind for kind in kinds if not {f"`{kind}`", f"State files: {kind}"} & covered}
+    assert missing == set()
 
 
 def test_every_file_is_in_the_table() -> None:
