@@ -83,6 +83,16 @@ async def replay(
     return reached
 
 
+def ends_soundly(data: bytes, identity: int, start: JournalPosition) -> bool:
+    """Whether a replay of one segment from a position on would meet no damage in it."""
+    expected = start.sequence + 1
+    try:
+        records, end = read_records(data, start.offset, identity, expected)
+    except ValueError:
+        return False
+    return find_proof(data, end, identity, expected + len(records)) is None
+
+
 def _continues(previous: SegmentHeader, header: SegmentHeader, data: bytes) -> bool:
     """Tell whether a segment follows another; if not it must be left from a failed start.
 

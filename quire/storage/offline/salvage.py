@@ -6,6 +6,9 @@ accepts the loss, all sound data is kept, and everything else is put in doubt:
   - an entry log with a whole index counts; damage inside a chunk is found when it is read;
   - every readable record of the journal with right checksums counts, even if records before it are
     missing;
+  - damage to the journal before the checkpoint's position costs nothing as long as all other files
+    are sound: entry logs have those records. It counts as damage only beside other damage, so that
+    a look, a check (check.py) and a start of the bookie agree;
   - damaged files are set aside under another name, and no file is deleted;
   - every ledger the bookie has, and every ledger that the caller says it may have had, is in limbo:
     fenced, because its fence may be lost, and *unknown* wherever its entries are not held;
@@ -49,7 +52,7 @@ from quire.storage.entries.retired_file import PATHS as RETIRED_PATHS
 from quire.storage.entries.retired_file import RetiredFile, read_retired
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import Record, RecordKind, find_proof, read_header, read_record
-from quire.storage.journal.replay import JournalPosition, load_remains
+from quire.storage.journal.replay import JournalPosition, ends_soundly, load_remains
 from quire.storage.journal.segments import JOURNAL, SEGMENT_SUFFIX, Segments, numbered, segment_path
 from quire.storage.offline.check import OPEN_FILES_MAX, reason_of, verify_chunks
 
@@ -134,6 +137,8 @@ class _Salvaging:
         self._aside_first: list[str] = []
         """Files that the repair writes anew; a damaged one tells nothing if it is read again."""
         self._kept: list[EntryIndex] = []
+        self._covered: list[Damage] = []
+        """Of the journal before the checkpoint's position."""
 
     async def run(self, doubts: Iterable[Doubt], horizon: Horizon) -> Salvage:
         """See `salvage`."""
@@ -193,7 +198,10 @@ class _Salvaging:
         for number in numbers:
             # Also those before it: a repair that was cut short has not set them aside.
             before = sequence if number >= needed else 0
-            sequence = max(sequence, await self._replay(number, before))
+            sequence = max(sequence, await self._replay(number, before, checkpoint.position))
+        if self._found.damage or UNFINISHED in await self._disk.list():
+            self._found.damage += self._covered
+            self._aside += [each.path for each in self._covered]
         return sequence
 
     async def _checkpoint(self) -> Checkpoint:
@@ -254,17 +262,19 @@ class _Salvaging:
                     self._aside.append(path)
         return found, max([0, *present, *checkpoint.files])
 
-    async def _replay(self, number: int, sequence: int) -> int:
+    async def _replay(self, number: int, sequence: int, start: JournalPosition) -> int:
         """Apply every sound record of a segment; `sequence` is the highest number seen, 0 when
-        none was, and so is the result.
+        none was, and so is the result. The bookie would begin at `start`.
         """
         path = segment_path(number)
         try:
             data, header, is_whole = await load_remains(self._disk, self._bookie, number)
         except (CorruptStorageError, OSError) as error:
-            self._found.damage.append(Damage(path, reason_of(error)))
-            self._aside.append(path)
+            self._tell(Damage(path, reason_of(error)), is_covered=number < start.segment)
             return sequence
+        is_covered = number < start.segment or (
+            is_whole and number == start.segment and ends_soundly(data, header.identity, start)
+        )
         expected = BLOCK_BYTES
         for offset, record in _records(data, header.identity):
             is_whole &= offset == expected and (not sequence or record.sequence <= sequence + 1)
@@ -273,9 +283,15 @@ class _Salvaging:
             self._apply(record)
         proof = find_proof(data, BLOCK_BYTES, header.identity, sequence + 1)
         if not is_whole or proof is not None:
-            self._found.damage.append(Damage(path, "records are missing or damaged"))
-            self._aside.append(path)
+            self._tell(Damage(path, "records are missing or damaged"), is_covered=is_covered)
         return sequence
+
+    def _tell(self, damage: Damage, *, is_covered: bool) -> None:
+        if is_covered:
+            self._covered.append(damage)
+        else:
+            self._found.damage.append(damage)
+            self._aside.append(damage.path)
 
     def _apply(self, record: Record) -> None:
         self._found.records += 1

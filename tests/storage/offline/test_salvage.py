@@ -23,7 +23,14 @@ from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.journal.record import RecordKind, SegmentHeader, encode_record, encode_segment
 from quire.storage.journal.segments import segment_path
 from quire.storage.offline.check import check_disk
-from quire.storage.offline.salvage import Doubt, _records, salvage
+from quire.storage.offline.salvage import (
+    Doubt,
+    Salvage,
+    _records,
+    examine,
+    mark_unfinished,
+    salvage,
+)
 from tests.storage.salvage_scene import BELOW, cut, entry_logs, loaded, remove, salvaged
 from tests.storage.scene import BOOKIE, KEY, SMALL, Scene, drive, run_of
 from tests.support.sub_disk import SubDisk
@@ -90,6 +97,93 @@ def test_a_refused_bookie_serves_after_a_salvage_and_denies_nothing(what: str) -
         await node.add(BELOW, KEY, run_of(BELOW, 0))
         assert scene.fatal == []
         await scene.close()
+
+    drive(main())
+
+
+async def looked(scene: Scene) -> Salvage:
+    mount = scene.disk.mount()
+    try:
+        return await examine(mount, BOOKIE, [], Horizon(BELOW, ()))
+    finally:
+        await mount.close()
+
+
+async def judged(scene: Scene) -> tuple[bool, bool, bool]:
+    """Whether a check, the look of a repair and a start of the bookie accept its disk."""
+    mount = scene.disk.mount()
+    found = await check_disk(mount)
+    await mount.close()
+    seen = await looked(scene)
+    try:
+        await scene.start()
+    except CorruptStorageError:
+        await scene.mount.close()
+        return not found.damage, not seen.damage, False
+    await scene.close()
+    return not found.damage, not seen.damage, True
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_check_a_look_and_a_start_agree_about_damage(what: str) -> None:
+    async def main() -> None:
+        scene = await loaded()
+        damage(scene, what)
+        assert await judged(scene) == (False, False, False)
+
+    drive(main())
+
+
+async def hurt_behind(at: range) -> tuple[Scene, str]:
+    """Return a bookie that was closed, with damage in the segment that it wrote to last, before the
+    checkpoint's position.
+    """
+    scene = await loaded()
+    node = await scene.start()
+    for entry in range(30, 40):
+        await node.add(7, KEY, run_of(7, entry, payload=bytes(500)))
+    path = segment_path(node._engine._journal.position().segment)
+    await scene.close()
+    for byte in at:
+        scene.disk.rot(path, byte)
+    return scene, path
+
+
+async def held(scene: Scene) -> set[int]:
+    """Start and close the bookie; return its entries of ledger 7."""
+    await scene.start()
+    found = set(await scene.entries(7))
+    await scene.close()
+    return found
+
+
+@pytest.mark.parametrize("at", [BLOCK_BYTES, BLOCK_BYTES + 60, 2 * BLOCK_BYTES])
+def test_damage_that_the_checkpoint_covers_costs_nothing_by_itself(at: int) -> None:
+    async def main() -> None:
+        scene, path = await hurt_behind(range(at, at + 50))
+        assert (await looked(scene)).aside == []
+        mount = scene.disk.mount()
+        await mark_unfinished(mount)
+        await mount.close()
+        assert path in [each.path for each in (await looked(scene)).damage], "it may be needed"
+        remove(scene, UNFINISHED)
+        assert await judged(scene) == (True, True, True)
+        assert await held(scene) == set(range(40))
+
+    drive(main())
+
+
+def test_damage_that_the_checkpoint_covers_counts_beside_other_damage() -> None:
+    async def main() -> None:
+        scene, path = await hurt_behind(range(2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 50))
+        before = scene.disk.files()[path]
+        remove(scene, entry_logs(scene)[-1])
+        assert path in [each.path for each in (await looked(scene)).damage]
+        found = await salvaged(scene)
+        assert path in [each.path for each in found.damage]
+        assert found.aside == [path.replace(".journal", ".damaged")]
+        assert scene.disk.files()[found.aside[0]] == before
+        assert len(await held(scene) & set(range(30, 40))) == 9, "the journal has all but one"
 
     drive(main())
 
