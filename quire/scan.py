@@ -67,7 +67,8 @@ async def scan(
     chosen = COLUMNS if columns is None else tuple(columns)
     schema = arrow.arrow_schema(chosen)
     spans = await logs.snapshot(name, password=password, bounds=make_bounds(start, end))
-    await _check_start(logs, name, start, bool(spans), password)
+    if not isinstance(start, datetime) and start not in (BEGINNING, 0):
+        await logs.check_left(name, start, password=password)
 
     def read(span: Span) -> AsyncGenerator[Slice, None]:
         return logs.read_span(span, password=password, keyring=keyring)
@@ -111,23 +112,6 @@ def make_bounds(start: Place, end: Place) -> Bounds:
             check_offset(place)
             fields[offset] = place
     return Bounds(**fields)
-
-
-async def _check_start(
-    logs: LogDirectory, name: str, start: Place, has_records: bool, password: bytes
-) -> None:
-    """Raise `PositionTrimmedError` if the first record wanted was trimmed."""
-    if isinstance(start, datetime) or start in (BEGINNING, 0):
-        return
-    manifest = await logs.find(name)
-    if isinstance(start, Position):
-        is_trimmed = start < manifest.trimmed_to
-    else:
-        is_trimmed = not has_records and manifest.trimmed_to != BEGINNING
-        is_trimmed = is_trimmed and start < (await logs.tail(name, password=password)).offset
-    if is_trimmed:
-        place = str(start) if isinstance(start, Position) else f"offset {start}"
-        raise PositionTrimmedError(name, place, str(manifest.first_position))
 
 
 def _check_offset_found(name: str, wanted: int, piece: Slice, span: Span) -> None:

@@ -175,6 +175,8 @@ def test_a_start_that_was_trimmed_is_an_error_and_the_beginning_is_what_is_left(
             client.scan_log(LOG, quire.Position(1, 1, 1))
         assert client.scan_log(LOG, 4).read_all().column("offset")[0].as_py() == 4
         assert len(client.scan_log(LOG).read_all()) == 26
+        assert len(client.scan_log(LOG, quire.Position(1, 1, 2)).read_all()) == 26, "another end"
+        assert len(client.scan_log(LOG, 5, 5).read_all()) == 0, "nothing was asked for"
         client.trim_log(LOG, quire.LATEST)
         with pytest.raises(PositionTrimmedError, match="offset 4"):
             client.scan_log(LOG, 4)

@@ -30,13 +30,8 @@ from quire.log.manifest.watching import names_of, watch_manifest, watch_names
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import OnGap
 from quire.log.reading.reader import LogReader
-from quire.log.reading.search import (
-    LogEnd,
-    OpenSegment,
-    find_acknowledged_tail,
-    find_tail,
-    look,
-)
+from quire.log.reading.search import LogEnd, OpenSegment, find_acknowledged_tail, find_tail, look
+from quire.log.reading.seek import check_left
 from quire.log.reading.segment_reader import open_segment
 from quire.log.reading.snapshot import take_snapshot
 from quire.log.reading.span import Slice, Span, read_span_anywhere
@@ -319,6 +314,11 @@ class LogDirectory:
             lambda: self._find_living(name),
             lambda seen: find_last_txid(self._segments, seen, password),
         )
+
+    async def check_left(self, name: str, start: Position | int, *, password: bytes = b"") -> None:
+        """See `seek.check_left`. Raises as `tail` besides."""
+        opener = self._opener(name, password)
+        await look(lambda: self._find_living(name), lambda seen: check_left(seen, start, opener))
 
     async def describe(self, name: str) -> LogManifest:
         """Return a log's manifest with all segments, also during a deletion. Raises

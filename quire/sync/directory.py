@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quire.log.directory import LogDirectory
 from quire.log.manifest.manifest import LogManifest
+from quire.log.records.position import Position
 from quire.sync.ingest import SyncIngest
 from quire.sync.offloads import SyncOffload
 from quire.sync.portal import Portal
@@ -19,6 +20,10 @@ class SyncLogDirectory:
     def describe(self, name: str) -> LogManifest:
         """See `LogDirectory.describe`."""
         return self._portal.call(self._logs.describe(name))
+
+    def check_left(self, name: str, start: Position | int, *, password: bytes = b"") -> None:
+        """See `LogDirectory.check_left`."""
+        self._portal.call(self._logs.check_left(name, start, password=password))
 
     def ingest(self, name: str) -> SyncIngest:
         """See `LogDirectory.ingest`."""

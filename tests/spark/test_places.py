@@ -14,6 +14,7 @@ from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
 from quire.log.reading.span import Span
 from quire.spark import patience
 from quire.spark.batch import LogReader
+from quire.spark.beginning import check_beginning
 from quire.spark.options import ReadOptions
 from quire.spark.stream import LogStreamReader
 from quire.sync import SyncClient
@@ -132,6 +133,24 @@ def test_what_was_trimmed_within_an_entry_is_an_error_that_says_so(cluster: str)
     lenient = reader(cluster, "within", failOnDataLoss="false")
     assert read(lenient, start, at(start, 2)) == []
     assert read(lenient, start, at(start, 4)) == [2, 3]
+
+
+def test_a_place_after_the_last_trimmed_record_is_there_however_it_is_written(cluster: str) -> None:
+    write(cluster, "ends", 0, 30)
+    with quire.sync.connect(cluster) as client:
+        end = list(client.read_log("ends"))[8].position
+        client.trim_log("ends", 9)
+        for place in (f"{end.segment}.{end.entry}.{end.slot + 1}", "0.0.0"):
+            options = ReadOptions.parse({"cluster": cluster, "log": "ends", "fromPosition": place})
+            check_beginning(client, "ends", options)
+            frame = LogReader(options)
+            found = [batch for each in frame.partitions() for batch in frame.read(each)]
+            assert sum(batch.num_rows for batch in found) == 21
+        for name, wrong in (("fromPosition", str(end)), ("fromOffset", "8")):
+            options = ReadOptions.parse({"cluster": cluster, "log": "ends", name: wrong})
+            with pytest.raises(PositionTrimmedError, match=rf"{wrong} \(option {name}\).*=false"):
+                check_beginning(client, "ends", options)
+        check_beginning(client, "ends", replace(options, fail_on_data_loss=False))
 
 
 def test_a_query_that_begins_where_all_was_trimmed_reads_what_comes(cluster: str) -> None:

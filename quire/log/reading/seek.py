@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from quire.entry import EntryId
-from quire.errors import IntegrityError, NoSuchEntryError
+from quire.errors import IntegrityError, NoSuchEntryError, PositionTrimmedError
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.pages_at_hand import Walk, segment_from
 from quire.log.manifest.times import TimeSearch
@@ -20,7 +20,7 @@ from quire.log.reading.gaps import LOST, is_lost
 from quire.log.reading.search import OpenSegment, find_offset, find_time, find_txid
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.reading.start import NO_OFFSET, Threshold
-from quire.log.records.position import AtTxid, Position, to_ms
+from quire.log.records.position import BEGINNING, AtTxid, Position, to_ms
 from quire.log.records.txids import NO_TXID
 
 Asked: TypeAlias = Position | int | datetime | AtTxid
@@ -119,6 +119,31 @@ async def _is_below(reader: SegmentReader, entry: EntryId, threshold: Threshold)
         return await reader.last_txid(entry) < threshold.txid
     except LOST:
         return False
+
+
+async def check_left(
+    manifest: LogManifest, start: Position | int, open_segment: OpenSegment
+) -> None:
+    """Raise `PositionTrimmedError` if a record at or after a position or an offset was trimmed.
+
+    The place after the last trimmed record is there, however it is written. Raises the errors of
+    reading while the place is looked up.
+    """
+    if manifest.trimmed_to == BEGINNING:
+        return
+    point, known = manifest.trimmed_to, manifest.offset_trimmed_to
+    if isinstance(start, int) and known is not None:
+        is_left = start >= known
+    else:
+        place = (
+            start
+            if isinstance(start, Position)
+            else await find_offset(manifest, start, open_segment)
+        )
+        is_left = place >= point or await is_after_removed(manifest, place, open_segment)
+    if not is_left:
+        named = str(start) if isinstance(start, Position) else f"offset {start}"
+        raise PositionTrimmedError(manifest.name, named, str(manifest.first_position))
 
 
 async def is_after_removed(

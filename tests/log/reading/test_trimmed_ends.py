@@ -51,10 +51,15 @@ async def read_on(reader: LogReader, count: int) -> list[bytes]:
 
 
 async def check_ends(client: Client, ends: list[Position], left: list[bytes]) -> None:
-    for end in ends:
+    there: list[Position | int] = [*ends, 2]
+    for end in there:
+        await client.logs.check_left(NAME, end)
         assert await client.payloads(end) == left, end
-    with pytest.raises(PositionTrimmedError):
-        await client.read(Position(1, 1, 0))
+    gone: list[Position | int] = [Position(1, 1, 0), 0, 1]
+    for removed in gone:
+        for refused in (client.read(removed), client.logs.check_left(NAME, removed)):
+            with pytest.raises(PositionTrimmedError):
+                await refused
     assert await client.payloads(AtCursor("done")) == left  # type: ignore[arg-type]
     cursor = await client.logs.cursors(NAME).find("done")
     assert await cursor.lag() == len(left)
@@ -154,9 +159,12 @@ def test_a_position_before_the_last_record_of_an_open_segment_was_trimmed() -> N
             other = cluster.new_client()
             await log.trim(Position(2, 1, 0))
             assert [each.number for each in (await other.manifest()).open_segments] == [1, 2]
-            for end in (Position(1, 1, 0), *ENDS):
-                with pytest.raises(PositionTrimmedError):
-                    await other.read(end)
+            gone: list[Position | int] = [Position(1, 1, 0), *ENDS, 2]
+            for end in gone:
+                for refused in (other.read(end), other.logs.check_left(NAME, end)):
+                    with pytest.raises(PositionTrimmedError):
+                        await refused
+            await other.logs.check_left(NAME, 3)
             log.abandon()
 
     run(main)
