@@ -22,14 +22,11 @@ from typing import Final, TypeAlias
 
 from quire.errors import CorruptRecordError
 from quire.fields import NOTHING, Unknown
+from quire.metastore.cluster import epoch_floor
 from quire.metastore.record import RecordFormat
 
 Place: TypeAlias = str
 """A candidate's name in the queue; it is never given to another."""
-
-EPOCH_BITS: Final = 24
-"""Terms of one incarnation: sixteen million, a term a second for half a year. A restore draws its
-incarnation below 2^32 above the one before, so a hundred restores leave an epoch in 63 bits."""
 
 _PLACE: Final = re.compile(r"c-[0-9]{10}")
 _CANDIDATE: Final = RecordFormat("candidate", frozenset({"candidate", "token"}))
@@ -108,7 +105,7 @@ def next_term(
     `incarnation` is the one of the metadata store. A store that was put back from a backup has
     lost the terms since; each incarnation has epochs of its own, above those of the one before.
     """
-    floor = incarnation << EPOCH_BITS
+    floor = epoch_floor(incarnation)
     if last is None:
         return Term(floor + 1, candidate, place, token)
     return Term(max(last.epoch, floor) + 1, candidate, place, token, unknown=last.unknown)

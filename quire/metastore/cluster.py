@@ -113,6 +113,19 @@ class Level:
         return self._seen >= level
 
 
+EPOCH_BITS: Final = 24
+"""Epochs of one incarnation, of an election or a log: sixteen million, one a second for half a
+year. A restore draws its incarnation below 2^32 above the one before, so a hundred restores leave
+an epoch in 63 bits."""
+
+
+def epoch_floor(incarnation: int) -> int:
+    """Return the epoch that all epochs begun in an incarnation are above. Those that a restored
+    store lost are below, so none of them comes again.
+    """
+    return incarnation << EPOCH_BITS
+
+
 async def adopted_incarnation(store: MetadataStore) -> int:
     """Return the incarnation of a store, 0 for a store of ledgers alone, without a cluster.
 

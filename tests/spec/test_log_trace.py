@@ -9,6 +9,7 @@ import pytest
 
 from quire.log.manifest.manifest import EMPTY, LogManifest, SegmentEnd
 from quire.log.records.position import Position
+from quire.metastore.cluster import epoch_floor
 from tests.spec.events import Event, Kind
 from tests.spec.log_trace import Label, LogJudge
 
@@ -60,6 +61,10 @@ SEALED = TWO.seal_segment(1, END)
 TAKEN = ONE.take_over(ENDS, 3, 0)
 """Epoch 2 took segment 1 over and writes segment 2, ledger 3."""
 
+FAR = epoch_floor(7) + 1
+RESTORED = ONE.take_over(ENDS, 3, 0, epoch_floor(7))
+"""The same in a metadata store that was put back."""
+
 FIRST = [created(1, 1, 1), became(ONE), told(1, Kind.ADDED, 1), told(1, Kind.CONFIRMED, 1)]
 ROLLED = [*FIRST, created(2, 1, 2), became(TWO), told(2, Kind.ADDED, 0)]
 CLOSED = told(1, Kind.CLOSED, 1)
@@ -78,6 +83,7 @@ ADOPTED = ONE.ingest(ENDS, [(4, END)], None, 0)
 SOUND: dict[str, list[Step]] = {
     "a roll": [*ROLLED, told(2, Kind.CONFIRMED, 0), CLOSED, became(SEALED), answered(2, 0)],
     "a takeover": [*FOLLOWED, answered(1, 1)],
+    "a takeover after a restore": [*FIRST, CLOSED, created(3, FAR, 2), became(RESTORED)],
     "a late ack": [*FIRST[:3], CLOSED, created(3, 2, 2), became(TAKEN), FIRST[3]],
     "a trim": [*TRIMMED, told(1, Kind.DELETED), became(SEALED.trim(Position(2, 0, 0)).forget([1]))],
     "a deletion": [*DELETED, became(RETIRED.forget([1, 2])), became(None)],

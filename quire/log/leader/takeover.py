@@ -154,10 +154,12 @@ class TakeOver:
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
         options = self._options.with_stored(base.settings)
-        ends = await self._recover(base, version, options)
-        writer = await self._create_ledger(base, options)
+        floor = await self._record.epoch_floor()
+        wanted = segment_options(options, base, base.epoch_after(floor), self._segments)
+        ends = await self._recover(base, version, wanted)
+        writer = await self._segments.create(wanted)
         try:
-            manifest = await self._install(seen, base, ends, writer, deadline)
+            manifest = await self._install(seen, base, ends, writer, floor, deadline)
         except UnsettledRaceError:
             writer.abandon()
             raise
@@ -173,12 +175,12 @@ class TakeOver:
         return Tenure(manifest, segment, writer)
 
     async def _recover(
-        self, base: LogManifest, version: int | None, options: LogOptions
+        self, base: LogManifest, version: int | None, wanted: SegmentOptions
     ) -> dict[int, SegmentEnd]:
         """Recover the open segments, unless a reason is known why the log cannot be led."""
         try:
             await self._check_access(base)
-            await self._segments.check_room(self._wanted(base, options))
+            await self._segments.check_room(wanted)
             return await recover_open_segments(self._segments, base, self._options.password)
         except (NoSuchLedgerError, MissingPageError):
             if (await self._record.find())[1] == version:
@@ -205,18 +207,13 @@ class TakeOver:
             reason = "no keyring was given" if keyring is None else "the keyring has no such key"
             raise DecryptionError(base.name, str(tail.start), key_id, reason)
 
-    async def _create_ledger(self, base: LogManifest, options: LogOptions) -> SegmentSink:
-        return await self._segments.create(self._wanted(base, options))
-
-    def _wanted(self, base: LogManifest, options: LogOptions) -> SegmentOptions:
-        return segment_options(options, base, base.epoch + 1, self._segments)
-
     async def _install(
         self,
         seen: LogManifest | None,
         base: LogManifest,
         ends: dict[int, SegmentEnd],
         writer: SegmentSink,
+        floor: int,
         deadline: float,
     ) -> LogManifest:
         ledger = writer.ledger
@@ -226,7 +223,7 @@ class TakeOver:
                 return manifest
             if _shape(manifest) != _shape(seen):
                 raise LostRaceError(f"log {self._record.name!r} was taken over by another leader")
-            return (manifest or base).take_over(ends, ledger, self._now_ms())
+            return (manifest or base).take_over(ends, ledger, self._now_ms(), floor)
 
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         change = once(edit, UnsettledRaceError(f"log {self._record.name!r} may have been deleted"))

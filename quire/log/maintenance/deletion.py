@@ -64,11 +64,12 @@ async def delete_log(
     manifest, _ = await record.read()
     log_id = manifest.log_id
     await _ask(manifest, _tiers_left(manifest, forget_tiers))
+    floor = await record.epoch_floor()
     for _ in range(ATTEMPTS_MAX):
         if manifest.retired:
             break
         await _fence(segments, manifest, password)
-        manifest = await record.edit(_retire_as(manifest))
+        manifest = await record.edit(_retire_as(manifest, floor))
     else:
         raise ConflictError(f"log {record.name!r} was taken over at every attempt")
     await delete_ledgers(record, segments, manifest)
@@ -170,7 +171,7 @@ async def _read_same(record: ManifestRecord, log_id: str) -> int:
     return version
 
 
-def _retire_as(seen: LogManifest) -> Callable[[LogManifest | None], LogManifest]:
+def _retire_as(seen: LogManifest, floor: int) -> Callable[[LogManifest | None], LogManifest]:
     """The edit that begins the epoch in which a log has no segments; nothing when it changed.
 
     Open segments count as empty: they go with all the rest.
@@ -184,6 +185,6 @@ def _retire_as(seen: LogManifest) -> Callable[[LogManifest | None], LogManifest]
             raise LogReplacedError(seen.name)
         if (manifest.epoch, manifest.open_segments) != (seen.epoch, seen.open_segments):
             return manifest
-        return manifest.retire(ends)
+        return manifest.retire(ends, floor)
 
     return change

@@ -196,6 +196,7 @@ class Ingest:
         remembered = job if remember else None
         if await self._find_done(base, parts, remembered):
             return base
+        floor = await self._record.epoch_floor()
         # After the manifest, because a deletion of a log deletes the parts before it.
         found = [(ledger, await self._end_of(ledger, password)) for ledger in parts]
         full = [(ledger, end) for ledger, end in found if end.records]
@@ -224,7 +225,7 @@ class Ingest:
                 return now if remembered is None else fresh.note_job(remembered, _limits(now))
             if _shape(now) != _shape(base):
                 raise _RaceLostError
-            return fresh.ingest(ends, full, remembered, self._now_ms(), _limits(now))
+            return fresh.ingest(ends, full, remembered, self._now_ms(), _limits(now), floor)
 
         # If it was deleted meanwhile, the parts went with it: look at them again.
         return await self._record.edit(once(edit, _RaceLostError()))

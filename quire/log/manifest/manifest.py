@@ -217,20 +217,24 @@ class LogManifest:
 
     # Edits.
 
+    def epoch_after(self, floor: int) -> int:
+        """Return the next epoch: above every one of this log, and a floor (cluster.py)."""
+        return max(self.epoch, floor) + 1
+
     def take_over(
-        self, ends: Mapping[int, SegmentEnd], ledger: LedgerId, now_ms: int
+        self, ends: Mapping[int, SegmentEnd], ledger: LedgerId, now_ms: int, floor: int = 0
     ) -> LogManifest:
         """Begin the next epoch: seal the open segments (ends by number), append a ledger."""
-        return self._next_epoch(ends).append_segment(ledger, now_ms)
+        return self._next_epoch(ends, floor).append_segment(ledger, now_ms)
 
-    def retire(self, ends: Mapping[int, SegmentEnd]) -> LogManifest:
+    def retire(self, ends: Mapping[int, SegmentEnd], floor: int = 0) -> LogManifest:
         """Begin an epoch that has no leader: everything is sealed and trimmed, before deletion."""
-        manifest = self._next_epoch(ends)
+        manifest = self._next_epoch(ends, floor)
         manifest = manifest.trim(Position(manifest.next_segment, 0, 0)).seal_log()
         return replace(manifest, retired=True)
 
-    def _next_epoch(self, ends: Mapping[int, SegmentEnd]) -> LogManifest:
-        manifest = replace(self, epoch=self.epoch + 1)
+    def _next_epoch(self, ends: Mapping[int, SegmentEnd], floor: int) -> LogManifest:
+        manifest = replace(self, epoch=self.epoch_after(floor))
         for segment in self.open_segments:
             manifest = manifest.seal_segment(segment.number, ends[segment.number])
         return manifest
@@ -242,6 +246,7 @@ class LogManifest:
         job: Job | None,
         now_ms: int,
         limits: Limits = DEFAULT_LIMITS,
+        floor: int = 0,
     ) -> LogManifest:
         """Begin an epoch that is over at once: seal the open segments, append closed ledgers.
 
@@ -249,7 +254,7 @@ class LogManifest:
         is remembered, so that the same work is not ingested a second time. Raises
         `TooManyJobsError`.
         """
-        manifest = self._next_epoch(ends).note_job(job, limits)
+        manifest = self._next_epoch(ends, floor).note_job(job, limits)
         now_ms = begin_ms(manifest.last_timestamp_ms, now_ms)
         for ledger, end in parts:
             segment = Segment(

@@ -32,7 +32,7 @@ from quire.log.manifest.page_tree import PagesNeededError
 from quire.log.manifest.pages_at_hand import PAGES_MAX, PagesAtHand, ask
 from quire.metastore import levels
 from quire.metastore.changes import Change, Create, Delete, Put
-from quire.metastore.cluster import Level
+from quire.metastore.cluster import Level, adopted_incarnation, epoch_floor
 from quire.metastore.layout import VALUE_BYTES_MAX, log_jobs_path, log_path, page_path
 from quire.metastore.store import MetadataStore
 
@@ -91,6 +91,13 @@ class ManifestRecord:
         self._all: PagesAtHand | None = None
         self._last: tuple[bytes, LogManifest] | None = None
         """The record that was read or written last, and its manifest: most are read again."""
+
+    async def epoch_floor(self) -> int:
+        """Return what a new epoch must be above, whatever a restored store has lost.
+
+        Raises `StoreWentBackError` before the store was adopted, and the store's errors.
+        """
+        return epoch_floor(await adopted_incarnation(self.store))
 
     async def find(self) -> tuple[LogManifest | None, int | None]:
         """Return manifest and version, both None when the log does not exist."""
